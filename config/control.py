@@ -1,0 +1,267 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Messages between clients and the daemon's control socket and lease socket.
+
+Every message is a frozen attrs class.  On the wire it is one msgpack array
+``[PROTOCOL_VERSION, type name, correlation id, {field: value}]``: a ZeroMQ frame on the control
+socket, a SEQPACKET datagram on the lease socket.  A request carries a correlation id > 0 chosen by
+the client; its one reply repeats it.  Notices carry 0.
+
+Decoding is strict: unknown types, unknown or missing fields, wrong types and values out of range
+raise :class:`ControlError`, which names the message, the field and what was expected.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final, Union
+
+import attrs
+import cattrs
+import cattrs.errors
+import msgpack
+from attrs import validators
+
+PROTOCOL_VERSION: Final = 1
+MAX_MESSAGE_BYTES: Final = 64 * 1024
+MAX_CHANNEL_CHARS: Final = 4095
+
+_I32 = validators.and_(validators.ge(-(2**31)), validators.lt(2**31))
+_I64 = validators.and_(validators.ge(-(2**63)), validators.lt(2**63))
+_ID = validators.and_(validators.gt(0), validators.lt(2**63))
+_CHANNEL = validators.and_(validators.min_len(1), validators.max_len(MAX_CHANNEL_CHARS))
+
+
+class ControlError(ValueError):
+    """A control message that cannot be understood; the text says which, where and why."""
+
+
+# ---- lease socket --------------------------------------------------------------------------------
+
+
+@attrs.frozen(kw_only=True)
+class LeaseRequest:
+    """First datagram of a client on ``DIR/lease.sock``.  The connection is the client's life."""
+
+    name: str = attrs.field(default="", validator=validators.max_len(95))
+    library_version: str = attrs.field(default="", validator=validators.max_len(40))
+
+
+@attrs.frozen(kw_only=True)
+class LeaseGrant:
+    """Answer; file descriptors [sender eventfd, receiver eventfd] travel with it (SCM_RIGHTS)."""
+
+    client_id: int = attrs.field(validator=_ID)
+    client_slot: int = attrs.field(validator=_I32)
+    token: bytes = attrs.field(validator=validators.max_len(64))
+    daemon_id: int
+    daemon_epoch: int
+    daemon_version: str
+
+
+# ---- requests ------------------------------------------------------------------------------------
+
+
+@attrs.frozen(kw_only=True)
+class Hello:
+    """Binds the sender's ZeroMQ identity to the lease that got ``token``.  Reply: Done."""
+
+    token: bytes = attrs.field(validator=validators.max_len(64))
+
+
+@attrs.frozen(kw_only=True)
+class AddPublication:
+    """Reply: PublicationReady."""
+
+    channel: str = attrs.field(validator=_CHANNEL)
+    stream_id: int = attrs.field(validator=_I32)
+    exclusive: bool = False
+
+
+@attrs.frozen(kw_only=True)
+class RemovePublication:
+    """Reply: Done.  ``revoke`` ends the stream at once, undrained (exclusive publications)."""
+
+    registration_id: int = attrs.field(validator=_ID)
+    revoke: bool = False
+
+
+@attrs.frozen(kw_only=True)
+class AddSubscription:
+    """Reply: SubscriptionReady, then an ImageAvailable notice for each image there is."""
+
+    channel: str = attrs.field(validator=_CHANNEL)
+    stream_id: int = attrs.field(validator=_I32)
+
+
+@attrs.frozen(kw_only=True)
+class RemoveSubscription:
+    """Reply: Done."""
+
+    registration_id: int = attrs.field(validator=_ID)
+
+
+@attrs.frozen(kw_only=True)
+class AddDestination:
+    """Adds a destination to a manual MDC publication or a manual MDS subscription.  Reply: Done
+    whose ``registration_id`` is the destination's id."""
+
+    registration_id: int = attrs.field(validator=_ID)
+    channel: str = attrs.field(validator=_CHANNEL)
+
+
+@attrs.frozen(kw_only=True)
+class RemoveDestination:
+    """By channel, or by ``destination_id`` when > 0.  Reply: Done."""
+
+    registration_id: int = attrs.field(validator=_ID)
+    channel: str = attrs.field(default="", validator=validators.max_len(MAX_CHANNEL_CHARS))
+    destination_id: int = attrs.field(default=0, validator=_I64)
+
+
+@attrs.frozen(kw_only=True)
+class AddCounter:
+    """Allocates an application counter.  Reply: CounterReady."""
+
+    type_id: int = attrs.field(validator=_I32)
+    key: bytes = attrs.field(default=b"", validator=validators.max_len(112))
+    label: str = attrs.field(validator=validators.max_len(380))
+
+
+@attrs.frozen(kw_only=True)
+class RemoveCounter:
+    """Reply: Done."""
+
+    registration_id: int = attrs.field(validator=_ID)
+
+
+@attrs.frozen(kw_only=True)
+class RejectImage:
+    """The application refuses an image; its sender hears an ERR frame.  Reply: Done."""
+
+    correlation_id: int = attrs.field(validator=_ID)
+    reason: str = attrs.field(validator=validators.max_len(1023))
+
+
+@attrs.frozen(kw_only=True)
+class GetStatus:
+    """Reply: Status.  Needs no lease (the CLI's ``stat``)."""
+
+
+# ---- replies -------------------------------------------------------------------------------------
+
+
+@attrs.frozen(kw_only=True)
+class Done:
+    registration_id: int = 0
+
+
+@attrs.frozen(kw_only=True)
+class Failure:
+    """A request was refused.  ``code`` is one of ERROR_CODES; ``message`` is one sentence that says
+    what was wrong, with what value, and what to do."""
+
+    code: str
+    message: str
+
+
+ERROR_CODES: Final = (
+    "invalid_channel",        # URI cannot be parsed, unknown or contradictory parameters
+    "unknown_registration",   # no such publication, subscription, counter, image
+    "not_supported",
+    "address_in_use",
+    "no_interface",
+    "unknown_host",
+    "socket_buffer",          # window or MTU larger than the socket buffers allow
+    "storage",                # shared memory too small: bytes needed and there are in the message
+    "limit",                  # slots, sessions, counters used up
+    "permission",
+    "malformed",              # message not understood
+    "not_leased",             # Hello missing or token unknown
+    "internal",
+)
+
+
+@attrs.frozen(kw_only=True)
+class PublicationReady:
+    registration_id: int      # of this client's registration
+    original_id: int          # of the publication (differs when it joined a shared one)
+    session_id: int
+    stream_id: int
+    log_path: str
+    publication_slot: int
+    limit_counter_id: int
+    channel_status_id: int    # counter, -1 for IPC
+    max_message_bytes: int
+    exclusive: bool
+
+
+@attrs.frozen(kw_only=True)
+class SubscriptionReady:
+    registration_id: int
+    stream_id: int
+    channel_status_id: int    # counter, -1 for IPC and spies
+    local_addresses: list[str] = attrs.field(factory=list)   # "ip:port" with port 0 resolved
+
+
+@attrs.frozen(kw_only=True)
+class CounterReady:
+    registration_id: int
+    counter_id: int
+
+
+@attrs.frozen(kw_only=True)
+class Status:
+    """A snapshot: plain data, the schema is ``penstock.daemon.status``."""
+
+    snapshot: dict[str, Any]
+
+
+# ---- notices -------------------------------------------------------------------------------------
+
+
+@attrs.frozen(kw_only=True)
+class ImageAvailable:
+    subscription_id: int
+    correlation_id: int       # image id; publication id for IPC and spies
+    session_id: int
+    stream_id: int
+    log_path: str
+    position_counter_id: int
+    subscriber_slot: int
+    image_slot: int           # -1 for IPC and spies
+    publication_slot: int     # -1 for network images
+    source_identity: str      # "ip:port", or "aeron:ipc" / "aeron-spy"
+    join_position: int
+
+
+@attrs.frozen(kw_only=True)
+class ImageUnavailable:
+    subscription_id: int
+    correlation_id: int
+    stream_id: int
+    reason: str               # end_of_stream, timeout, revoked, closed, rejected, lagged
+
+
+@attrs.frozen(kw_only=True)
+class PublicationError:
+    """A receiver rejected the stream (ERR frame)."""
+
+    registration_id: int
+    receiver_id: int
+    source: str
+    code: int
+    message: str
+
+
+@attrs.frozen(kw_only=True)
+class DaemonStopping:
+    """The daemon is going down in order."""
+
+
+Message = Union[
+    LeaseRequest, LeaseGrant, Hello, AddPublication, RemovePublication, AddSubscription,
+    RemoveSubscription, AddDestination, RemoveDestination, AddCounter, RemoveCounter, RejectImage,
+    GetStatus, Done, Failure, PublicationReady, SubscriptionReady, CounterReady, Status,
+    ImageAvailable, ImageUnavailable, PublicationError, DaemonStopping,
+]
+
+_TYPES: Final[dict[str, type[Any]]] = {cls.__name__: cls for cls in Message.__args__}  # type: ignore[attr-defined]

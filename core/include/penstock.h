@@ -1,0 +1,265 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * penstock.h: the data path of a penstock client.
+ *
+ * A client process maps a daemon's directory, then publishes with offer and receives with poll
+ * without any system call in steady state.  What has to be negotiated (adding publications and
+ * subscriptions) happens over the daemon's control socket, in Python; the answer of that exchange
+ * is exactly the parameters that the _open functions below take.
+ *
+ * Threads: a ps_client_t may be shared by threads.  A shared publication may be offered to from
+ * several threads and processes; an exclusive publication, a subscription and an image belong to
+ * one thread at a time.
+ *
+ * Errors: functions returning int return 0 or a negative ps_error_code; the text for the calling
+ * thread is ps_last_error().  Functions returning a position return it (> 0) or a negative
+ * ps_offer_code / ps_error_code.
+ *
+ * This header is also the cffi declaration: plain C types, enums, no macros with meaning.
+ */
+#ifndef PENSTOCK_H
+#define PENSTOCK_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* ---- results ---------------------------------------------------------------------------------- */
+
+/* Why an offer was refused.  -1..-6 are Aeron's values; ours are <= -100 (semantics.md section 6). */
+enum ps_offer_code {
+    PS_NOT_CONNECTED = -1,          /* no receiver; retry when one joins */
+    PS_BACK_PRESSURED = -2,         /* position reached the publisher limit; retry */
+    PS_ADMIN_ACTION = -3,           /* term rotation under way; retry at once */
+    PS_CLOSED = -4,                 /* the publication was closed */
+    PS_MAX_POSITION_EXCEEDED = -5,  /* 2^31 terms used; make a new publication */
+    PS_OFFER_ERROR = -6,            /* see ps_last_error() */
+    PS_NO_CREDIT = -100,
+    PS_THROTTLED = -101,
+    PS_RATE_LIMITED = -102,
+    PS_DROPPED = -103,
+    PS_FAILED = -104,
+    PS_STORAGE = -105,              /* a term could not be reserved: no space */
+    PS_DAEMON_AWAY = -106           /* the daemon died; offers resume when its successor adopts */
+};
+
+/* Misuse or trouble; never back pressure. */
+enum ps_error_code {
+    PS_OK = 0,
+    PS_E_INVALID = -1001,           /* an argument is out of range */
+    PS_E_TOO_LONG = -1002,          /* message longer than the stream's limit */
+    PS_E_NO_MEMORY = -1003,
+    PS_E_SYSTEM = -1004,            /* a system call failed; errno is in the text */
+    PS_E_VERSION = -1005,           /* a file of another version or not ours */
+    PS_E_CORRUPT = -1006,           /* shared memory holds an impossible value */
+    PS_E_TIMEOUT = -1007,
+    PS_E_INTERRUPTED = -1008,       /* a signal arrived while waiting */
+    PS_E_FORKED = -1009,            /* handle used in a child of the process that opened it */
+    PS_E_NO_SPACE = -1010,          /* file system or slot table full */
+    PS_E_AGAIN = -1011,             /* bounded queue full: repeat later */
+    PS_E_UNBLOCKED = -1012,         /* the daemon padded over this claim: it will not be delivered */
+    PS_E_ADDRESS_IN_USE = -1013,
+    PS_E_NO_INTERFACE = -1014,
+    PS_E_NO_BUFFER = -1015,         /* socket buffer smaller than asked for */
+    PS_E_PERMISSION = -1016
+};
+
+/* Text of the calling thread's last failure, "" if none.  Valid until the thread's next failure. */
+const char *ps_last_error(void);
+
+/* Version of the library, "major.minor.patch". */
+const char *ps_version(void);
+
+/* ---- client ----------------------------------------------------------------------------------- */
+
+typedef struct ps_client ps_client_t;
+
+typedef struct ps_client_params {
+    const char *directory;     /* daemon directory */
+    int64_t client_id;         /* given by the daemon over lease.sock */
+    int32_t client_slot;       /* index into penstock.dat's client slots */
+    int32_t sender_wake_fd;    /* eventfd of the sender thread, borrowed; -1: none */
+    int32_t receiver_wake_fd;  /* eventfd of the receiver thread, borrowed; -1: none */
+} ps_client_params_t;
+
+/* Maps cnc.dat and penstock.dat read-write.  PS_E_VERSION, PS_E_SYSTEM, PS_E_NO_MEMORY. */
+int ps_client_open(const ps_client_params_t *params, ps_client_t **out);
+/* Unmaps.  All handles opened through it must have been closed.  NULL is allowed. */
+void ps_client_close(ps_client_t *client);
+
+/* Marks the daemon as gone (1) or back (0): offers answer PS_DAEMON_AWAY meanwhile.  Any thread. */
+void ps_client_set_daemon_away(ps_client_t *client, int32_t away);
+
+/* Waiting.  A waiter takes a ticket, looks whether what it waits for has happened, and if not
+ * sleeps; whatever happens after the ticket was taken ends the sleep.  The daemon bumps the word
+ * when an image of the client gets data, when a publication's limit moves while the client waits,
+ * and when the control plane has a notice; ps_client_wake() does it from inside the process. */
+uint32_t ps_client_ticket(ps_client_t *client);
+/* Sleeps until the word differs from ticket, or timeout_ns (>= 0; < 0 = for ever).
+ * 0 = woken, PS_E_TIMEOUT, PS_E_INTERRUPTED, PS_E_FORKED. */
+int ps_client_sleep(ps_client_t *client, uint32_t ticket, int64_t timeout_ns);
+void ps_client_wake(ps_client_t *client);
+
+/* Counter value cells (cnc.dat).  id in [0, ps_client_counter_count). */
+int32_t ps_client_counter_count(const ps_client_t *client);
+int64_t ps_client_counter_get(const ps_client_t *client, int32_t counter_id);
+void ps_client_counter_set(ps_client_t *client, int32_t counter_id, int64_t value);   /* release */
+int64_t ps_client_counter_add(ps_client_t *client, int32_t counter_id, int64_t delta); /* new value */
+
+/* ---- publication ------------------------------------------------------------------------------ */
+
+typedef struct ps_pub ps_pub_t;
+
+typedef struct ps_pub_params {
+    const char *log_path;          /* absolute path of the log buffer */
+    int64_t registration_id;
+    int32_t publication_slot;      /* index into penstock.dat */
+    int32_t limit_counter_id;      /* pub-lmt */
+    int32_t max_message_bytes;     /* 0: min(T/8, 16 MiB) */
+    uint8_t exclusive;
+} ps_pub_params_t;
+
+typedef struct ps_iov {
+    const void *data;
+    size_t length;
+} ps_iov_t;
+
+/* A claimed frame: write length bytes at data, then commit or abort. */
+typedef struct ps_claim {
+    uint8_t *data;      /* payload, NULL when the claim was refused */
+    size_t length;      /* payload bytes */
+    int64_t position;   /* stream position after the message */
+    void *frame;        /* owned by the library */
+} ps_claim_t;
+
+typedef struct ps_pub_constants {
+    int64_t registration_id;
+    int32_t session_id;
+    int32_t stream_id;
+    int32_t initial_term_id;
+    int32_t term_length;           /* bytes */
+    int32_t mtu;                   /* bytes of UDP payload */
+    int32_t max_payload_bytes;     /* unfragmented: mtu - 32 */
+    int32_t max_message_bytes;
+    int32_t window_bytes;          /* publication window */
+    int64_t max_position;
+} ps_pub_constants_t;
+
+int ps_pub_open(ps_client_t *client, const ps_pub_params_t *params, ps_pub_t **out);
+void ps_pub_close(ps_pub_t *pub);
+/* After this every offer answers PS_CLOSED.  Any thread. */
+void ps_pub_mark_closed(ps_pub_t *pub);
+void ps_pub_get_constants(const ps_pub_t *pub, ps_pub_constants_t *out);
+
+/* Publishes one message of length bytes (0..max_message_bytes), fragmenting when it exceeds
+ * max_payload_bytes.  Returns the position after it, or a code; PS_E_TOO_LONG, PS_E_FORKED.
+ * reserved_value goes into every frame's header.  Bound: one pass over the message. */
+int64_t ps_pub_offer(ps_pub_t *pub, const void *data, size_t length, int64_t reserved_value);
+/* The same, gathering from count >= 1 pieces. */
+int64_t ps_pub_offerv(ps_pub_t *pub, const ps_iov_t *pieces, int32_t count, int64_t reserved_value);
+/* Publishes messages base[offsets[i] .. offsets[i+1]) for i in [0, count), in order, until one is
+ * refused.  *accepted is how many went in; returns the last position or, when none did, the code. */
+int64_t ps_pub_offer_batch(ps_pub_t *pub, const uint8_t *base, const int64_t *offsets, int32_t count,
+                           int32_t *accepted);
+/* The same for fixed-size messages of stride bytes back to back. */
+int64_t ps_pub_offer_strided(ps_pub_t *pub, const uint8_t *base, int64_t stride, int32_t count,
+                             int32_t *accepted);
+
+/* Claims one unfragmented frame of length <= max_payload_bytes.  Returns the position or a code. */
+int64_t ps_pub_try_claim(ps_pub_t *pub, size_t length, ps_claim_t *claim);
+/* Commits by compare-and-swap; PS_E_UNBLOCKED when the daemon padded over it meanwhile. */
+int ps_pub_commit(ps_pub_t *pub, ps_claim_t *claim, int64_t reserved_value);
+int ps_pub_abort(ps_pub_t *pub, ps_claim_t *claim);
+
+int64_t ps_pub_position(const ps_pub_t *pub);         /* or PS_CLOSED */
+int64_t ps_pub_limit(const ps_pub_t *pub);            /* publisher limit, or PS_CLOSED */
+int64_t ps_pub_available_window(const ps_pub_t *pub); /* bytes >= 0, or PS_CLOSED */
+int32_t ps_pub_is_connected(const ps_pub_t *pub);
+/* Tells the daemon that this client waits for room, so that it is woken when the limit moves. */
+void ps_pub_want_room(ps_pub_t *pub);
+
+/* ---- image and subscription ------------------------------------------------------------------- */
+
+typedef struct ps_img ps_img_t;
+typedef struct ps_sub ps_sub_t;
+
+typedef struct ps_img_params {
+    const char *log_path;
+    int64_t correlation_id;        /* image id, or publication registration id for IPC and spies */
+    int64_t subscription_id;
+    int32_t position_counter_id;   /* sub-pos; its value is the join position */
+    int32_t subscriber_slot;       /* penstock.dat */
+    int32_t image_slot;            /* penstock.dat; -1 for IPC and spies */
+    int32_t publication_slot;      /* penstock.dat; -1 for network images */
+} ps_img_params_t;
+
+/* One received message.  data is valid until the next poll, release or close of its image;
+ * assembled == 1: a copy in the image's own buffer (at most one such, and it is the last of a poll).
+ */
+typedef struct ps_message {
+    const uint8_t *data;
+    int64_t length;            /* payload bytes */
+    int64_t log_offset;        /* of data in the log file; -1 when assembled */
+    int64_t start_position;    /* of the first frame */
+    int64_t position;          /* after the message */
+    int64_t reserved_value;
+    int32_t session_id;
+    int32_t stream_id;
+    int32_t term_id;
+    int32_t term_offset;       /* of the (first) frame */
+    int32_t image_index;       /* index in the subscription's image list */
+    uint8_t flags;             /* of the frame; 0xC0 when assembled */
+    uint8_t assembled;
+} ps_message_t;
+
+int ps_img_open(ps_client_t *client, const ps_img_params_t *params, ps_img_t **out);
+void ps_img_close(ps_img_t *image);
+int64_t ps_img_position(const ps_img_t *image);          /* delivered */
+int64_t ps_img_released(const ps_img_t *image);
+int32_t ps_img_is_end_of_stream(const ps_img_t *image);
+int64_t ps_img_end_of_stream_position(const ps_img_t *image); /* INT64_MAX until known */
+int32_t ps_img_term_length(const ps_img_t *image);
+int32_t ps_img_mtu(const ps_img_t *image);
+int32_t ps_img_initial_term_id(const ps_img_t *image);
+int32_t ps_img_session_id(const ps_img_t *image);
+int64_t ps_img_join_position(const ps_img_t *image);
+int32_t ps_img_transport_count(const ps_img_t *image);
+/* The mapped log file, for views: base address and length in bytes. */
+const uint8_t *ps_img_map(const ps_img_t *image, int64_t *length_bytes);
+/* 1 when the next frame is there. */
+int32_t ps_img_has_data(const ps_img_t *image);
+
+/* Delivers up to limit messages of one image.  flags: see ps_poll_flags.  Returns the count >= 0 or
+ * a negative ps_error_code (PS_E_CORRUPT: the image is stopped at that position).
+ * First releases what the previous poll delivered.  Bound: limit frames, one term. */
+int32_t ps_img_poll(ps_img_t *image, ps_message_t *out, int32_t limit, int32_t flags);
+/* Moves delivered to position (a frame boundary in [released, delivered]): what is behind it will be
+ * delivered again. */
+int ps_img_rewind(ps_img_t *image, int64_t position);
+/* Releases everything delivered: the window moves, views into it become invalid. */
+void ps_img_release(ps_img_t *image);
+
+enum ps_poll_flags {
+    PS_POLL_ASSEMBLE = 1,      /* join fragments into whole messages */
+    PS_POLL_KEEP = 2           /* do not release what earlier polls delivered */
+};
+
+int ps_sub_open(ps_client_t *client, int64_t registration_id, int32_t stream_id, ps_sub_t **out);
+void ps_sub_close(ps_sub_t *sub);   /* does not close its images */
+int ps_sub_add_image(ps_sub_t *sub, ps_img_t *image);
+int ps_sub_remove_image(ps_sub_t *sub, ps_img_t *image);
+int32_t ps_sub_image_count(const ps_sub_t *sub);
+/* Polls the images in turn, starting one further each time, until limit messages are there. */
+int32_t ps_sub_poll(ps_sub_t *sub, ps_message_t *out, int32_t limit, int32_t flags);
+/* Undelivers messages[from..count): the handler of messages[from] failed. */
+void ps_sub_rewind(ps_sub_t *sub, const ps_message_t *messages, int32_t count, int32_t from);
+void ps_sub_release(ps_sub_t *sub);
+int32_t ps_sub_has_data(const ps_sub_t *sub);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

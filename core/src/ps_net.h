@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * ps_net.h: the transport seam.  Sender and receiver state machines see datagrams only through this
+ * table; kernel UDP, the impairing wrapper and the simulator implement it (DESIGN section 1).
+ */
+#ifndef PS_NET_H
+#define PS_NET_H
+
+#include <stdint.h>
+
+#include "ps_types.h"
+
+/* One datagram to send: a run of header-and-payload bytes that is contiguous in memory. */
+typedef struct ps_dgram {
+    const uint8_t *data;
+    uint32_t length;   /* bytes of UDP payload, 1..65504 */
+} ps_dgram_t;
+
+typedef struct ps_socket ps_socket_t;   /* implementation's own; one writer thread */
+
+/* Called for each received datagram (a GRO buffer is split before).  data is valid during the call,
+ * 8-byte aligned is NOT promised.  from: source address.  rx_ns: receive time, same clock as now. */
+typedef void (*ps_on_datagram_fn)(void *context, const uint8_t *data, uint32_t length,
+                                  const ps_addr_t *from, int64_t rx_ns);
+
+typedef struct ps_net_ops {
+    /* Opens and binds (and connects, joins) as params say.  PS_E_ADDRESS_IN_USE, PS_E_NO_INTERFACE,
+     * PS_E_NO_BUFFER, PS_E_PERMISSION, PS_E_SYSTEM, PS_E_NO_MEMORY.  Conductor thread. */
+    int (*open)(void *net, const ps_socket_params_t *params, ps_socket_t **out);
+    /* Owner thread or, after the owner let go, conductor thread. */
+    void (*close)(ps_socket_t *socket);
+    /* Sends up to count datagrams in order to `to` (NULL: the connected peer).  Returns how many the
+     * kernel took (0..count; fewer = short send: try the rest later) or a negative ps_error_code
+     * for an error that is not "try again".  Never blocks.  Datagrams that lie back to back in
+     * memory with equal lengths may leave as one GSO run. */
+    int (*send)(ps_socket_t *socket, const ps_addr_t *to, const ps_dgram_t *dgrams, int32_t count,
+                int64_t now_ns);
+    /* Receives what is there, at most limit datagrams, calling fn for each.  Returns datagrams seen
+     * (>= 0) or a negative ps_error_code.  Never blocks. */
+    int (*recv)(ps_socket_t *socket, int32_t limit, ps_on_datagram_fn fn, void *context,
+                int64_t now_ns);
+    /* Descriptor for epoll, or -1 (simulator). */
+    int (*fd)(const ps_socket_t *socket);
+    /* Bound address (port 0 resolved). */
+    void (*local)(const ps_socket_t *socket, ps_addr_t *out);
+    /* Replaces the peer of a connected socket (name re-resolution).  Conductor must own it. */
+    int (*reconnect)(ps_socket_t *socket, const ps_addr_t *remote);
+} ps_net_ops_t;
+
+typedef struct ps_net {
+    const ps_net_ops_t *ops;
+    void *state;
+    void (*free_state)(void *state);
+} ps_net_t;
+
+#endif

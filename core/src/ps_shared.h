@@ -1,0 +1,194 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * ps_shared.h: layout of DIR/penstock.dat (semantics.md section 12), native byte order.
+ *
+ *   +------------------+ 0        ps_shared_header_t (4096 bytes)
+ *   | header           |
+ *   +------------------+ 4096     ps_driver_slot_t (4096 bytes)
+ *   | driver slot      |
+ *   +------------------+          publications / 64 words: bit set = publication slot is dirty
+ *   | dirty bitmap     |
+ *   +------------------+          fixed-size slots, offsets in the header
+ *   | client slots     |
+ *   | publication slots|
+ *   | image slots      |
+ *   | subscriber slots |
+ *   | group slots      |
+ *   | index rings      |          one per publication slot, then one per image slot
+ *   +------------------+
+ *
+ * One writer per cache line; each line names it.  Everything another process wrote is checked before
+ * use.  A slot is free when its id is 0; ids are release-stored last by the conductor.
+ */
+#ifndef PS_SHARED_H
+#define PS_SHARED_H
+
+#include <stdalign.h>
+#include <stdatomic.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "ps_admin.h"
+
+#define PS_LINE 64
+#define PS_SHARED_MAGIC UINT64_C(0x4b434f54534e4550) /* "PENSTOCK" */
+#define PS_SHARED_VERSION 1
+#define PS_INDEX_ENTRIES 256
+#define PS_CULPRITS 8
+
+typedef struct ps_shared_header {
+    uint64_t magic;              /* release-stored last */
+    uint32_t version;
+    uint32_t header_bytes;
+    int32_t clients, publications, images, subscribers, groups, index_entries;
+    uint32_t client_bytes, publication_bytes, image_bytes, subscriber_bytes, group_bytes, ring_bytes;
+    uint64_t dirty_offset, client_offset, publication_offset, image_offset, subscriber_offset,
+        group_offset, ring_offset, file_bytes;
+} ps_shared_header_t;
+
+typedef struct ps_driver_slot {
+    /* line group: conductor */
+    alignas(PS_LINE) _Atomic uint64_t epoch;
+    uint64_t id;
+    int64_t receiver_id_base;
+    int64_t pid;
+    int64_t start_ms;
+    _Atomic int32_t state;                      /* ps_driver_state */
+    _Atomic int64_t storage_budget_bytes;
+    _Atomic int64_t storage_used_bytes;
+    /* line: sender.  1 = asleep in epoll_wait: write its eventfd after making work (seq_cst pair) */
+    alignas(PS_LINE) _Atomic uint32_t sender_parked;
+    /* line: receiver */
+    alignas(PS_LINE) _Atomic uint32_t receiver_parked;
+    /* line: governor (reserved) */
+    alignas(PS_LINE) _Atomic uint32_t pressure_ppm;
+    _Atomic int64_t pressure_ns;
+    _Atomic int64_t retry_after_ns;
+    _Atomic int64_t coalesce_ns;
+    _Atomic int64_t status_interval_ns;
+} ps_driver_slot_t;
+
+typedef struct ps_client_slot {
+    /* line group: conductor */
+    alignas(PS_LINE) _Atomic int64_t id;
+    int64_t pid;
+    int64_t uid;
+    uint64_t epoch;
+    char name[96];
+    /* line: everyone who wakes (fetch_add) */
+    alignas(PS_LINE) _Atomic uint32_t futex_word;
+    /* line: client.  parked > 0: threads asleep or about to sleep on futex_word (seq_cst pair) */
+    alignas(PS_LINE) _Atomic uint32_t parked;
+    _Atomic uint64_t claims_lost;               /* commits that found their frame unblocked */
+} ps_client_slot_t;
+
+typedef struct ps_culprit {
+    int64_t id;                                 /* receiver id or client id */
+    int64_t blocked_ns;
+} ps_culprit_t;
+
+typedef struct ps_publication_slot {
+    /* line: conductor */
+    alignas(PS_LINE) _Atomic int64_t id;        /* registration id */
+    int64_t client_id;                          /* first owner */
+    int32_t session_id;
+    int32_t stream_id;
+    /* line: publishers (any client).  dirty: 1 = in the ready set; set with seq_cst exchange after a
+     * commit, then the bit in the bitmap; cleared by the sender BEFORE it looks at the log. */
+    alignas(PS_LINE) _Atomic uint32_t dirty;
+    _Atomic uint32_t want_room;                 /* a client sleeps until the limit moves */
+    /* line: publishers, credit (reserved) */
+    alignas(PS_LINE) _Atomic int64_t published_ordinal;
+    _Atomic uint64_t credit_spent;              /* {spent, epoch, revoked} */
+    /* lines: sender */
+    alignas(PS_LINE) _Atomic int64_t sent_ordinal;
+    _Atomic int64_t credit_limit;
+    _Atomic int64_t rate_bytes_per_s;
+    _Atomic int64_t tokens_bytes;
+    _Atomic int64_t enqueued_ns;
+    _Atomic int32_t base_priority;
+    _Atomic int32_t effective_priority;
+    _Atomic int64_t last_consumed_ns;
+    /* consumers (spy, IPC) kick the sender when they release to or past this; INT64_MAX = no need */
+    alignas(PS_LINE) _Atomic int64_t wake_position;
+    alignas(PS_LINE) _Atomic int32_t cause;     /* ps_cause binding now */
+    _Atomic int64_t cause_since_ns;
+    _Atomic int64_t cause_culprit;
+    _Atomic int64_t blocked_ns[PS_CAUSE_COUNT];
+    struct { _Atomic int64_t id; _Atomic int64_t blocked_ns; } culprits[PS_CULPRITS + 1]; /* + other */
+    /* reserved: policy state */
+    alignas(PS_LINE) _Atomic int64_t depth_bytes;
+    _Atomic int64_t peak_bytes;
+    _Atomic int32_t watermark_state;
+    _Atomic int64_t episodes;
+    _Atomic int64_t drained;
+    _Atomic int64_t dropped_messages;
+    _Atomic int64_t dropped_bytes;
+} ps_publication_slot_t;
+
+typedef struct ps_image_slot {
+    alignas(PS_LINE) _Atomic int64_t id;        /* conductor: correlation id */
+    int64_t join_position;
+    int64_t join_ordinal;                       /* -1 unknown */
+    int32_t session_id;
+    int32_t stream_id;
+    alignas(PS_LINE) _Atomic int64_t ordinal;   /* receiver: messages below rcv-pos since the stream's
+                                                   start; -1 unknown */
+    _Atomic int32_t fill_ppm;
+    _Atomic int32_t gaps;
+    _Atomic int64_t window_bytes;
+    _Atomic int64_t rtt_ns;
+    _Atomic int64_t limiting_client;
+    /* receiver: a subscriber that releases to or past this kicks the receiver if it is parked */
+    alignas(PS_LINE) _Atomic int64_t wake_position;
+} ps_image_slot_t;
+
+typedef struct ps_subscriber_slot {
+    alignas(PS_LINE) _Atomic int64_t id;        /* conductor: subscription id */
+    int64_t client_id;
+    int32_t position_counter_id;
+    alignas(PS_LINE) _Atomic int64_t delivered; /* client */
+    _Atomic int64_t released;
+    _Atomic int64_t gap_sequence_seen;
+    alignas(PS_LINE) _Atomic uint32_t lagged;   /* daemon */
+    _Atomic int64_t skip_to;
+    _Atomic int64_t gap_sequence;
+} ps_subscriber_slot_t;
+
+typedef struct ps_group_slot {
+    alignas(PS_LINE) _Atomic int64_t id;
+    _Atomic int64_t committed;
+    _Atomic int64_t retained_from;
+    _Atomic int64_t expiry_ms;
+} ps_group_slot_t;
+
+/* Index ring: written by the sender (publication) or receiver (image), newest at count - 1.
+ * A reader copies an entry and re-checks count to see that it was not overwritten. */
+typedef struct ps_index_entry {
+    _Atomic int64_t position;
+    _Atomic int64_t ordinal;
+    _Atomic int64_t time_ns;     /* epoch ns */
+} ps_index_entry_t;
+typedef struct ps_index_ring {
+    alignas(PS_LINE) _Atomic uint64_t count;
+    alignas(PS_LINE) ps_index_entry_t entries[PS_INDEX_ENTRIES];
+} ps_index_ring_t;
+
+struct ps_shared {
+    uint8_t *base;
+    uint64_t length;
+    ps_shared_header_t *header;
+    ps_driver_slot_t *driver;
+    _Atomic uint64_t *dirty;
+    ps_client_slot_t *clients;
+    ps_publication_slot_t *publications;
+    ps_image_slot_t *images;
+    ps_subscriber_slot_t *subscribers;
+    ps_group_slot_t *groups;
+    ps_index_ring_t *publication_rings;
+    ps_index_ring_t *image_rings;
+    int32_t n_clients, n_publications, n_images, n_subscribers, n_groups; /* trusted copies */
+    int32_t read_only;
+};
+
+#endif

@@ -1,0 +1,88 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * ps_wire.h: frames on the wire: layout, checks, building (aeron-interop.md section 1), and our
+ * trailers and EXT frames (semantics.md section 12, docs/wire-extensions.md).
+ *
+ * All integers little-endian.  Nothing here trusts its input: a datagram of any bytes and any length
+ * is safe.  Structures below hold decoded, host-order values; no pointer into the datagram except
+ * where said.
+ */
+#ifndef PS_WIRE_H
+#define PS_WIRE_H
+
+#include <stdint.h>
+
+#include "ps_log.h"
+
+enum { PS_SM_SETUP = 0x80, PS_SM_EOS = 0x40, PS_SETUP_RESPONSE = 0x80, PS_SETUP_GROUP = 0x40,
+       PS_RTTM_REPLY = 0x80, PS_ERR_HAS_TAG = 0x08 };
+enum { PS_NAK_BYTES = 28, PS_SM_BYTES = 36, PS_SM_TAG_BYTES = 44, PS_ERR_BYTES = 40,
+       PS_SETUP_BYTES = 40, PS_RTTM_BYTES = 40, PS_RSP_SETUP_BYTES = 20, PS_HEARTBEAT_BYTES = 32,
+       PS_ERR_TEXT_MAX = 1023, PS_CONTROL_MAX = 512 };
+
+/* Why a datagram was dropped; each has a counter name in the metrics. */
+enum ps_wire_fault {
+    PS_WIRE_OK = 0, PS_WIRE_SHORT, PS_WIRE_NEGATIVE, PS_WIRE_BAD_VERSION, PS_WIRE_UNALIGNED,
+    PS_WIRE_TRUNCATED, PS_WIRE_UNKNOWN_TYPE, PS_WIRE_BAD_FIELD, PS_WIRE_BAD_CHAIN, PS_WIRE_FAULTS
+};
+
+/* Capabilities (bits), as stated in trailers. */
+enum { PS_CAP_PENSTOCK = 1, PS_CAP_ORDINALS = 2 };
+
+/* TLVs of our trailers.  Unknown types are skipped. */
+typedef struct ps_trailer {
+    uint32_t capabilities;       /* 0: no (valid) trailer: a plain Aeron peer */
+    uint64_t daemon_id;
+    uint64_t daemon_epoch;
+    int64_t ordinal;             /* SETUP: messages before the stated position; -1 absent */
+    int64_t credit_limit;        /* SM; -1 absent */
+    int64_t released_ordinal;    /* SM; -1 absent */
+    uint32_t fill_ppm;           /* SM */
+    uint32_t reason;             /* SM: ps_cause of the receiver's own hold, 0 none */
+    int64_t reason_client;       /* SM: limiting client id */
+    int64_t reason_backlog_bytes;
+} ps_trailer_t;
+
+typedef struct ps_setup { int32_t term_offset, session_id, stream_id, initial_term_id,
+    active_term_id, term_length, mtu, ttl; uint8_t flags; ps_trailer_t trailer; } ps_setup_t;
+typedef struct ps_sm { int32_t session_id, stream_id, term_id, term_offset, window; int64_t receiver_id,
+    group_tag; uint8_t flags, has_group_tag; ps_trailer_t trailer; } ps_sm_t;
+typedef struct ps_nak { int32_t session_id, stream_id, term_id, term_offset, length; } ps_nak_t;
+typedef struct ps_rttm { int32_t session_id, stream_id; int64_t echo_ns, reception_delta_ns,
+    receiver_id; uint8_t flags; } ps_rttm_t;
+typedef struct ps_err { int32_t session_id, stream_id; int64_t receiver_id, group_tag;
+    int32_t code, text_length; uint8_t has_group_tag; const uint8_t *text; /* into datagram */ } ps_err_t;
+typedef struct ps_rsp_setup { int32_t session_id, stream_id, response_session_id; } ps_rsp_setup_t;
+/* First frame of a DATA/PAD datagram. */
+typedef struct ps_data { int32_t term_offset, session_id, stream_id, term_id; uint8_t flags;
+    uint8_t is_heartbeat; uint16_t type; } ps_data_t;
+
+/* First check of every datagram (table 1.5.1).  *type gets the frame type.  Returns ps_wire_fault.
+ * EXT frames of our own magic pass; others are PS_WIRE_UNKNOWN_TYPE. */
+int ps_wire_check(const uint8_t *data, uint32_t length, uint16_t *type);
+
+/* Each decoder: after ps_wire_check said OK and this type.  Returns ps_wire_fault (semantic checks of
+ * table 1.5.3 that need no stream state). */
+int ps_wire_setup(const uint8_t *data, uint32_t length, ps_setup_t *out);
+int ps_wire_sm(const uint8_t *data, uint32_t length, ps_sm_t *out);
+int ps_wire_nak(const uint8_t *data, uint32_t length, ps_nak_t *out);
+int ps_wire_rttm(const uint8_t *data, uint32_t length, ps_rttm_t *out);
+int ps_wire_err(const uint8_t *data, uint32_t length, ps_err_t *out);
+int ps_wire_rsp_setup(const uint8_t *data, uint32_t length, ps_rsp_setup_t *out);
+int ps_wire_data(const uint8_t *data, uint32_t length, ps_data_t *out);
+/* Walks the chain of a DATA/PAD datagram (not a heartbeat) against term_length.  *span gets the bytes
+ * of stream it covers (a final PAD counts whole), *messages the frames with the END flag (type DATA).
+ * PS_WIRE_BAD_CHAIN / BAD_FIELD when a rule of 1.5.3 is broken.  Bound: length / 32 frames. */
+int ps_wire_chain(const uint8_t *data, uint32_t length, int32_t term_length, int32_t *span,
+                  int32_t *messages);
+
+/* Builders write into out (PS_CONTROL_MAX bytes) and return the datagram length.  trailer NULL: none. */
+uint32_t ps_wire_build_setup(uint8_t *out, const ps_setup_t *setup, const ps_trailer_t *trailer);
+uint32_t ps_wire_build_sm(uint8_t *out, const ps_sm_t *sm, const ps_trailer_t *trailer);
+uint32_t ps_wire_build_nak(uint8_t *out, const ps_nak_t *nak);
+uint32_t ps_wire_build_rttm(uint8_t *out, const ps_rttm_t *rttm);
+uint32_t ps_wire_build_err(uint8_t *out, const ps_err_t *err);       /* text cut to PS_CONTROL_MAX - 40 */
+uint32_t ps_wire_build_heartbeat(uint8_t *out, int32_t session_id, int32_t stream_id, int32_t term_id,
+                                 int32_t term_offset, uint8_t flags);
+
+#endif
