@@ -1,0 +1,404 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The data plane as the control plane sees it (ps_driver.h): thin typed classes over the C calls.
+
+One thread (the conductor's) uses a :class:`Driver`, unless a method says otherwise.  Objects are
+named by the ids of their parameters; the native pointers stay in here.  A failed call raises what
+:func:`penstock.core.errors.native_error` makes of it; an id that is not there raises KeyError.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from penstock.core._convert import check, fill, new_address, read_address
+from penstock.core._lib import ffi, lib
+from penstock.core.admin import Cnc, Shared
+from penstock.core.driver_types import (
+    Address,
+    Agent,
+    DriverEvent,
+    DriverParams,
+    EventType,
+    ImageParams,
+    ImageStatus,
+    ImpairParams,
+    ObjectKind,
+    PublicationParams,
+    PublicationStatus,
+    RecvDestinationParams,
+    RecvEndpointParams,
+    SendEndpointParams,
+    SubscriberParams,
+)
+
+_HANDLES = frozenset({"endpoint_id"})
+
+
+class Net:
+    """A transport for the driver; taken over by the driver it is given to."""
+
+    def __init__(self, handle: Any) -> None:
+        self._handle = handle
+
+    @classmethod
+    def udp(cls) -> Net:
+        """Kernel UDP."""
+        return cls(lib.ps_net_udp())
+
+    def impaired(self, params: ImpairParams) -> Net:
+        """Wraps and takes over this transport; loses, delays and damages as asked."""
+        native = ffi.new("ps_impair_params_t *")
+        fill(native, params)
+        wrapped = lib.ps_net_impair(self.take(), native)
+        if wrapped == ffi.NULL:
+            check(-1003, "make an impaired network")
+        return Net(wrapped)
+
+    def take(self) -> Any:
+        """Gives the native pointer away, once."""
+        handle, self._handle = self._handle, None
+        if handle is None:
+            raise ValueError("the network was given away before")
+        return handle
+
+    def free(self) -> None:
+        """Frees a network that no driver has taken."""
+        if self._handle is not None:
+            lib.ps_net_free(self.take())
+
+
+class Driver:
+    """Sender and receiver agents with everything that they own."""
+
+    def __init__(self, params: DriverParams, *, net: Net, cnc: Cnc, shared: Shared) -> None:
+        native = ffi.new("ps_driver_params_t *")
+        lib.ps_driver_params_default(native)
+        fill(native, params)
+        native.net = net.take()
+        native.cnc = cnc.handle
+        native.shared = shared.handle
+        out = ffi.new("ps_driver_t **")
+        check(lib.ps_driver_create(native, out), "create the driver")
+        self._driver = out[0]
+        self._event = ffi.new("ps_event_t *")
+        self._send_endpoints: dict[int, Any] = {}
+        self._recv_endpoints: dict[int, Any] = {}
+        self._publications: dict[int, Any] = {}
+        self._images: dict[int, Any] = {}
+
+    @property
+    def handle(self) -> Any:
+        """The native pointer, for other modules of this package."""
+        return self._driver
+
+    def start(self) -> None:
+        check(lib.ps_driver_start(self._driver), "start the driver's threads")
+
+    def stop(self) -> None:
+        """Stops and joins the threads; objects stay.  Idempotent."""
+        if self._driver is not None:
+            lib.ps_driver_stop(self._driver)
+
+    def close(self) -> None:
+        """Stops, and frees everything that is left.  Idempotent."""
+        if self._driver is not None:
+            lib.ps_driver_destroy(self._driver)
+            self._driver = None
+            for table in (
+                self._send_endpoints, self._recv_endpoints, self._publications, self._images
+            ):
+                table.clear()
+
+    def step(self, now_ns: int) -> int:
+        """INVOKER: one duty cycle.  Returns the work done."""
+        return int(lib.ps_driver_step(self._driver, now_ns))
+
+    def next_deadline_ns(self, now_ns: int) -> int:
+        """INVOKER: time of the agents' next timer."""
+        return int(lib.ps_driver_next_deadline_ns(self._driver, now_ns))
+
+    def event_fd(self) -> int:
+        return int(lib.ps_driver_event_fd(self._driver))
+
+    def wake_fd(self, agent: Agent) -> int:
+        return int(lib.ps_driver_wake_fd(self._driver, int(agent)))
+
+    def wake(self) -> None:
+        """Wakes both agents.  Any thread."""
+        lib.ps_driver_wake(self._driver)
+
+    def duty_cycles(self, agent: Agent) -> int:
+        return int(lib.ps_driver_duty_cycles(self._driver, int(agent)))
+
+    def poll_event(self) -> DriverEvent | None:
+        """The next event of either agent."""
+        event = self._event
+        if lib.ps_driver_poll_event(self._driver, event) != 1:
+            return None
+        return DriverEvent(
+            type=EventType(event.type),
+            kind=ObjectKind(event.kind),
+            id=event.id,
+            now_ns=event.now_ns,
+            a=event.a,
+            b=event.b,
+            reason=event.reason,
+            destination=event.destination,
+            session_id=event.session_id,
+            stream_id=event.stream_id,
+            initial_term_id=event.initial_term_id,
+            active_term_id=event.active_term_id,
+            term_offset=event.term_offset,
+            term_length=event.term_length,
+            mtu=event.mtu,
+            ttl=event.ttl,
+            setup_flags=event.setup_flags,
+            peer_capabilities=event.peer_capabilities,
+            peer_ordinal=event.peer_ordinal,
+            source=read_address(getattr(event, "from")),
+            text=bytes(ffi.string(event.text)).decode("utf-8", "replace"),
+        )
+
+    # ---- send endpoints ----
+
+    def open_send_endpoint(self, params: SendEndpointParams) -> Address | None:
+        """Opens the sockets; returns the bound address."""
+        native = ffi.new("ps_send_endpoint_params_t *")
+        fill(native, params)
+        out = ffi.new("ps_send_endpoint_t **")
+        check(lib.ps_send_endpoint_open(self._driver, native, out), "open a send endpoint")
+        self._send_endpoints[params.id] = out[0]
+        local = ffi.new("ps_addr_t *")
+        lib.ps_send_endpoint_local(out[0], local)
+        return read_address(local)
+
+    def add_send_destination(self, endpoint_id: int, destination_id: int, address: Address) -> None:
+        code = lib.ps_send_endpoint_add_destination(
+            self._driver, self._send_endpoints[endpoint_id], destination_id, new_address(address)
+        )
+        check(code, f"add destination {address}")
+
+    def remove_send_destination(self, endpoint_id: int, destination_id: int) -> None:
+        code = lib.ps_send_endpoint_remove_destination(
+            self._driver, self._send_endpoints[endpoint_id], destination_id
+        )
+        check(code, "remove a destination")
+
+    def set_send_address(self, endpoint_id: int, destination_id: int, address: Address) -> None:
+        """New address after a name changed; destination_id -1 is the unicast peer."""
+        code = lib.ps_send_endpoint_set_address(
+            self._driver, self._send_endpoints[endpoint_id], destination_id, new_address(address)
+        )
+        check(code, f"redirect to {address}")
+
+    def remove_send_endpoint(self, endpoint_id: int) -> None:
+        code = lib.ps_send_endpoint_remove(self._driver, self._send_endpoints[endpoint_id])
+        check(code, "remove a send endpoint")
+
+    def destroy_send_endpoint(self, endpoint_id: int) -> None:
+        lib.ps_send_endpoint_destroy(self._send_endpoints.pop(endpoint_id))
+
+    # ---- publications ----
+
+    def add_publication(self, params: PublicationParams) -> None:
+        native = ffi.new("ps_publication_params_t *")
+        keep = fill(native, params, skip=_HANDLES)
+        if params.endpoint_id:
+            native.endpoint = self._send_endpoints[params.endpoint_id]
+        out = ffi.new("ps_publication_t **")
+        check(lib.ps_publication_add(self._driver, native, out), "add a publication")
+        del keep
+        self._publications[params.id] = out[0]
+
+    def add_publication_subscriber(self, publication_id: int, params: SubscriberParams) -> None:
+        code = lib.ps_publication_add_subscriber(
+            self._driver, self._publications[publication_id], self._subscriber(params)
+        )
+        check(code, "add a local subscriber")
+
+    def remove_publication_subscriber(self, publication_id: int, position_counter_id: int) -> None:
+        code = lib.ps_publication_remove_subscriber(
+            self._driver, self._publications[publication_id], position_counter_id
+        )
+        check(code, "remove a local subscriber")
+
+    def add_publication_client(self, publication_id: int, client_slot: int) -> None:
+        code = lib.ps_publication_add_client(
+            self._driver, self._publications[publication_id], client_slot
+        )
+        check(code, "add a publisher")
+
+    def remove_publication_client(self, publication_id: int, client_slot: int) -> None:
+        code = lib.ps_publication_remove_client(
+            self._driver, self._publications[publication_id], client_slot
+        )
+        check(code, "remove a publisher")
+
+    def drain_publication(self, publication_id: int) -> None:
+        publication = self._publications[publication_id]
+        check(lib.ps_publication_drain(self._driver, publication), "drain a publication")
+
+    def revoke_publication(self, publication_id: int) -> None:
+        publication = self._publications[publication_id]
+        check(lib.ps_publication_revoke(self._driver, publication), "revoke a publication")
+
+    def unblock_publication(self, publication_id: int, client_slot: int) -> None:
+        """Pads over what the dead client in the slot left claimed; -1: whoever blocks."""
+        code = lib.ps_publication_unblock(
+            self._driver, self._publications[publication_id], client_slot
+        )
+        check(code, "unblock a publication")
+
+    def publication_reserved(self, publication_id: int, position: int) -> None:
+        code = lib.ps_publication_reserved(
+            self._driver, self._publications[publication_id], position
+        )
+        check(code, "hand over a reserved term")
+
+    def publication_status(self, publication_id: int) -> PublicationStatus:
+        out = ffi.new("ps_publication_status_t *")
+        lib.ps_publication_get_status(self._publications[publication_id], out)
+        return PublicationStatus(
+            producer_position=out.producer_position,
+            consumer_position=out.consumer_position,
+            publisher_limit=out.publisher_limit,
+            is_connected=bool(out.is_connected),
+            receivers=out.receivers,
+        )
+
+    def remove_publication(self, publication_id: int) -> None:
+        publication = self._publications[publication_id]
+        check(lib.ps_publication_remove(self._driver, publication), "remove a publication")
+
+    def destroy_publication(self, publication_id: int) -> None:
+        lib.ps_publication_destroy(self._publications.pop(publication_id))
+
+    # ---- receive endpoints ----
+
+    def open_recv_endpoint(self, params: RecvEndpointParams) -> None:
+        native = ffi.new("ps_recv_endpoint_params_t *")
+        fill(native, params)
+        out = ffi.new("ps_recv_endpoint_t **")
+        check(lib.ps_recv_endpoint_open(self._driver, native, out), "open a receive endpoint")
+        self._recv_endpoints[params.id] = out[0]
+
+    def add_recv_destination(
+        self, endpoint_id: int, params: RecvDestinationParams
+    ) -> Address | None:
+        """Opens its socket; returns the bound address."""
+        native = ffi.new("ps_recv_destination_params_t *")
+        fill(native, params)
+        local = ffi.new("ps_addr_t *")
+        code = lib.ps_recv_endpoint_add_destination(
+            self._driver, self._recv_endpoints[endpoint_id], native, local
+        )
+        check(code, f"open {params.socket.group or params.socket.bind}")
+        return read_address(local)
+
+    def remove_recv_destination(self, endpoint_id: int, destination_id: int) -> None:
+        code = lib.ps_recv_endpoint_remove_destination(
+            self._driver, self._recv_endpoints[endpoint_id], destination_id
+        )
+        check(code, "remove a receive destination")
+
+    def set_recv_control(self, endpoint_id: int, destination_id: int, control: Address) -> None:
+        code = lib.ps_recv_endpoint_set_control(
+            self._driver, self._recv_endpoints[endpoint_id], destination_id, new_address(control)
+        )
+        check(code, f"redirect status messages to {control}")
+
+    def add_interest(self, endpoint_id: int, stream_id: int, session_id: int | None) -> None:
+        """session_id None: every session."""
+        code = lib.ps_recv_endpoint_add_interest(
+            self._driver, self._recv_endpoints[endpoint_id], stream_id, session_id or 0,
+            int(session_id is None),
+        )
+        check(code, "declare interest")
+
+    def remove_interest(self, endpoint_id: int, stream_id: int, session_id: int | None) -> None:
+        code = lib.ps_recv_endpoint_remove_interest(
+            self._driver, self._recv_endpoints[endpoint_id], stream_id, session_id or 0,
+            int(session_id is None),
+        )
+        check(code, "withdraw interest")
+
+    def forget_session(
+        self, endpoint_id: int, stream_id: int, session_id: int, *, keep: bool
+    ) -> None:
+        code = lib.ps_recv_endpoint_forget_session(
+            self._driver, self._recv_endpoints[endpoint_id], stream_id, session_id, int(keep)
+        )
+        check(code, "forget a session")
+
+    def remove_recv_endpoint(self, endpoint_id: int) -> None:
+        code = lib.ps_recv_endpoint_remove(self._driver, self._recv_endpoints[endpoint_id])
+        check(code, "remove a receive endpoint")
+
+    def destroy_recv_endpoint(self, endpoint_id: int) -> None:
+        lib.ps_recv_endpoint_destroy(self._recv_endpoints.pop(endpoint_id))
+
+    # ---- images ----
+
+    def add_image(self, params: ImageParams) -> None:
+        native = ffi.new("ps_image_params_t *")
+        keep = fill(native, params, skip=_HANDLES)
+        native.endpoint = self._recv_endpoints[params.endpoint_id]
+        out = ffi.new("ps_image_t **")
+        check(lib.ps_image_add(self._driver, native, out), "add an image")
+        del keep
+        self._images[params.id] = out[0]
+
+    def add_image_subscriber(self, image_id: int, params: SubscriberParams) -> None:
+        code = lib.ps_image_add_subscriber(
+            self._driver, self._images[image_id], self._subscriber(params)
+        )
+        check(code, "add a subscriber")
+
+    def remove_image_subscriber(self, image_id: int, position_counter_id: int) -> None:
+        code = lib.ps_image_remove_subscriber(
+            self._driver, self._images[image_id], position_counter_id
+        )
+        check(code, "remove a subscriber")
+
+    def image_join_position(self, image_id: int) -> int:
+        """Where a subscriber that comes now starts."""
+        return int(lib.ps_image_join_position(self._images[image_id]))
+
+    def drain_image(self, image_id: int) -> None:
+        check(lib.ps_image_drain(self._driver, self._images[image_id]), "drain an image")
+
+    def reject_image(self, image_id: int, reason: str) -> None:
+        code = lib.ps_image_reject(self._driver, self._images[image_id], reason.encode())
+        check(code, "reject an image")
+
+    def image_reserved(self, image_id: int, position: int) -> None:
+        code = lib.ps_image_reserved(self._driver, self._images[image_id], position)
+        check(code, "hand over a reserved term")
+
+    def image_status(self, image_id: int) -> ImageStatus:
+        out = ffi.new("ps_image_status_t *")
+        lib.ps_image_get_status(self._images[image_id], out)
+        return ImageStatus(
+            position=out.position,
+            high_water=out.high_water,
+            slowest_subscriber=out.slowest_subscriber,
+            end_of_stream=out.end_of_stream,
+            gaps=out.gaps,
+            subscribers=out.subscribers,
+        )
+
+    def remove_image(self, image_id: int, *, keep_session: bool) -> None:
+        code = lib.ps_image_remove(self._driver, self._images[image_id], int(keep_session))
+        check(code, "remove an image")
+
+    def destroy_image(self, image_id: int) -> None:
+        lib.ps_image_destroy(self._images.pop(image_id))
+
+    @staticmethod
+    def _subscriber(params: SubscriberParams) -> Any:
+        native = ffi.new("ps_subscriber_params_t *")
+        fill(native, params)
+        return native
+
+
+__all__ = ["Driver", "Net"]

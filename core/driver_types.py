@@ -1,0 +1,479 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Plain Python forms of the parameters, events and enums of ``ps_driver.h`` and ``ps_admin.h``.
+
+Nothing here needs the compiled extension: the conductor decides in these terms, the wrappers in
+:mod:`penstock.core.driver` and :mod:`penstock.core.admin` carry them into C.  Field names are those
+of the C structs, so that one generic copy does; native handles are named by their numeric id.
+"""
+
+from __future__ import annotations
+
+import enum
+import ipaddress
+from typing import Final
+
+import attrs
+
+NO_COUNTER: Final = -1
+NEVER_NS: Final = 2**63 - 1
+ALL_TERMS: Final = 2**63 - 1
+
+
+class Threading(enum.IntEnum):
+    INVOKER = 0
+    SHARED = 1
+    DEDICATED = 2
+
+
+class Idle(enum.IntEnum):
+    PARK = 0
+    BACKOFF = 1
+    YIELD = 2
+    SPIN = 3
+
+
+class Agent(enum.IntEnum):
+    SENDER = 0
+    RECEIVER = 1
+
+
+class EventType(enum.IntEnum):
+    NONE = 0
+    SETUP = 1
+    IMAGE_INACTIVE = 2
+    IMAGE_DRAINED = 3
+    PUB_CONNECTED = 4
+    PUB_DRAINED = 5
+    PUB_EOS_ACK = 6
+    PUB_BLOCKED = 7
+    PUB_UNBLOCKED = 8
+    TERM_NEEDED = 9
+    RELEASED = 10
+    ENDPOINT_ERROR = 11
+    DESTINATION = 12
+    REMOTE_ERROR = 13
+    SILENT = 14
+    LOSS = 15
+    SUBSCRIBER = 16
+    SESSION_LEFT = 17
+
+
+class ObjectKind(enum.IntEnum):
+    NONE = 0
+    SEND_ENDPOINT = 1
+    RECV_ENDPOINT = 2
+    PUBLICATION = 3
+    IMAGE = 4
+
+
+class ImageEnd(enum.IntEnum):
+    END_OF_STREAM = 1
+    TIMEOUT = 2
+    REVOKED = 3
+    NO_SUBSCRIBER = 4
+    REJECTED = 5
+
+
+class TetherState(enum.IntEnum):
+    ACTIVE = 0
+    LINGER = 1
+    RESTING = 2
+    CLOSED = 3
+
+
+class Mdc(enum.IntEnum):
+    NONE = 0
+    DYNAMIC = 1
+    MANUAL = 2
+
+
+class FlowControl(enum.IntEnum):
+    UNICAST = 0
+    MAX = 1
+
+
+class SlotKind(enum.IntEnum):
+    CLIENT = 1
+    PUBLICATION = 2
+    IMAGE = 3
+    SUBSCRIBER = 4
+    GROUP = 5
+
+
+class DriverState(enum.IntEnum):
+    STARTING = 0
+    RUNNING = 1
+    STOPPED = 2
+
+
+class Cause(enum.IntEnum):
+    """Why a stream is held (semantics.md section 7)."""
+
+    NONE = 0
+    RECEIVER_WINDOW = 1
+    GROUP_STRATEGY = 2
+    CONGESTION_WINDOW = 3
+    NAK_RATE = 4
+    CREDIT = 5
+    SCHEDULER = 6
+    GOVERNOR = 7
+    RATE_LIMIT = 8
+    TERM_ROTATION = 9
+    NO_RECEIVER = 10
+    SLOW_SUBSCRIBER = 11
+    SPY = 12
+    LOSS_REPAIR = 13
+    SOCKET = 14
+    BLOCKED_CLAIM = 15
+    JOIN_HOLD = 16
+    STORAGE = 17
+    DAEMON_AWAY = 18
+
+
+@attrs.frozen(kw_only=True)
+class Address:
+    """An IP address and port.  ``ip`` is canonical text without a scope."""
+
+    ip: str
+    port: int
+    scope_id: int = 0
+
+    @property
+    def family(self) -> int:
+        return 6 if ":" in self.ip else 4
+
+    @property
+    def is_multicast(self) -> bool:
+        return ipaddress.ip_address(self.ip).is_multicast
+
+    @property
+    def is_wildcard(self) -> bool:
+        return ipaddress.ip_address(self.ip).is_unspecified
+
+    def packed(self) -> bytes:
+        """Network order, padded to 16 bytes."""
+        return ipaddress.ip_address(self.ip).packed.ljust(16, b"\0")
+
+    def with_port(self, port: int) -> Address:
+        return attrs.evolve(self, port=port)
+
+    def __str__(self) -> str:
+        return f"[{self.ip}]:{self.port}" if self.family == 6 else f"{self.ip}:{self.port}"
+
+
+def wildcard(family: int, port: int = 0) -> Address:
+    return Address(ip="::" if family == 6 else "0.0.0.0", port=port)
+
+
+@attrs.frozen(kw_only=True)
+class SocketParams:
+    bind: Address
+    connect: Address | None = None
+    group: Address | None = None
+    interface_addr: Address | None = None
+    interface_index: int = 0
+    multicast_ttl: int = 0
+    sndbuf_bytes: int = 0
+    rcvbuf_bytes: int = 0
+    port_low: int = 0
+    port_high: int = 0
+    reuse: bool = False
+    timestamps: bool = False
+    gso: bool = False
+    gro: bool = False
+
+
+@attrs.frozen(kw_only=True)
+class ImpairParams:
+    send_loss_ppm: int = 0
+    recv_loss_ppm: int = 0
+    duplicate_ppm: int = 0
+    reorder_ppm: int = 0
+    corrupt_ppm: int = 0
+    delay_ns: int = 0
+    jitter_ns: int = 0
+    seed: int = 1
+
+
+@attrs.frozen(kw_only=True)
+class DriverParams:
+    """What differs from ``ps_driver_params_default``; None keeps the default."""
+
+    threading: Threading
+    idle: Idle = Idle.PARK
+    sender_cpu: int = -1
+    receiver_cpu: int = -1
+    seed: int
+    receiver_id_base: int
+    daemon_id: int
+    daemon_epoch: int
+    setup_interval_ns: int | None = None
+    heartbeat_interval_ns: int | None = None
+    idle_heartbeat_interval_ns: int | None = None
+    idle_after_ns: int | None = None
+    status_message_timeout_ns: int | None = None
+    connection_timeout_ns: int | None = None
+    image_liveness_timeout_ns: int | None = None
+    unblock_timeout_ns: int | None = None
+    retransmit_delay_ns: int | None = None
+    retransmit_linger_ns: int | None = None
+    nak_unicast_delay_ns: int | None = None
+    nak_unicast_retry_ratio: int | None = None
+    nak_multicast_max_backoff_ns: int | None = None
+    pending_setup_timeout_ns: int | None = None
+    nak_multicast_group_size: int | None = None
+    max_gaps: int | None = None
+    event_capacity: int | None = None
+    command_capacity: int | None = None
+    advertise: bool | None = None
+
+
+@attrs.frozen(kw_only=True)
+class DriverEvent:
+    type: EventType
+    kind: ObjectKind = ObjectKind.NONE
+    id: int = 0
+    now_ns: int = 0
+    a: int = 0
+    b: int = 0
+    reason: int = 0
+    destination: int = 0
+    session_id: int = 0
+    stream_id: int = 0
+    initial_term_id: int = 0
+    active_term_id: int = 0
+    term_offset: int = 0
+    term_length: int = 0
+    mtu: int = 0
+    ttl: int = 0
+    setup_flags: int = 0
+    peer_capabilities: int = 0
+    peer_ordinal: int = -1
+    source: Address | None = None       # ``from`` in C
+    text: str = ""
+
+
+@attrs.frozen(kw_only=True)
+class SendEndpointParams:
+    id: int
+    data: SocketParams
+    control: SocketParams | None = None
+    mdc: Mdc = Mdc.NONE
+    status_counter_id: int
+    destinations_counter_id: int = NO_COUNTER
+    multicast: bool = False
+
+
+@attrs.frozen(kw_only=True)
+class PublicationParams:
+    id: int
+    log_path: str
+    endpoint_id: int                    # 0: IPC
+    slot: int
+    publisher_limit_counter_id: int
+    publisher_position_counter_id: int
+    sender_position_counter_id: int = NO_COUNTER
+    sender_limit_counter_id: int = NO_COUNTER
+    back_pressure_counter_id: int = NO_COUNTER
+    naks_counter_id: int = NO_COUNTER
+    receivers_counter_id: int = NO_COUNTER
+    flow_control: FlowControl = FlowControl.UNICAST
+    retransmit_window_multiple: int = 0
+    window_bytes: int
+    max_resend: int
+    ttl: int = 0
+    reserved_position: int
+    untethered_window_limit_timeout_ns: int
+    untethered_linger_timeout_ns: int
+    untethered_resting_timeout_ns: int
+    exclusive: bool = False
+    group: bool = False
+    spies_simulate_connection: bool = False
+    signal_eos: bool = True
+    channel_timestamp: bool = False
+    channel_timestamp_offset: int = 0
+
+
+@attrs.frozen(kw_only=True)
+class SubscriberParams:
+    position_counter_id: int
+    slot: int
+    client_slot: int
+    tether: bool = True
+    rejoin: bool = True
+
+
+@attrs.frozen(kw_only=True)
+class PublicationStatus:
+    producer_position: int
+    consumer_position: int
+    publisher_limit: int
+    is_connected: bool
+    receivers: int
+
+
+@attrs.frozen(kw_only=True)
+class RecvDestinationParams:
+    id: int
+    socket: SocketParams
+    control: Address | None = None
+    group_control: Address | None = None
+    multicast: bool = False
+
+
+@attrs.frozen(kw_only=True)
+class RecvEndpointParams:
+    id: int
+    status_counter_id: int
+    receiver_id: int
+    group_tag: int = 0
+    has_group_tag: bool = False
+    media_timestamp: bool = False
+    media_timestamp_offset: int = 0
+    channel_timestamp: bool = False
+    channel_timestamp_offset: int = 0
+
+
+@attrs.frozen(kw_only=True)
+class ImageParams:
+    id: int
+    log_path: str
+    endpoint_id: int
+    slot: int
+    high_water_counter_id: int
+    position_counter_id: int
+    naks_counter_id: int
+    session_id: int
+    stream_id: int
+    initial_term_id: int
+    active_term_id: int
+    term_offset: int
+    window_bytes: int
+    congestion_control: int = 0
+    destination: int
+    source: Address
+    nak_delay_ns: int = -1
+    reserved_position: int
+    join_ordinal: int = -1
+    peer_capabilities: int = 0
+    untethered_window_limit_timeout_ns: int
+    untethered_linger_timeout_ns: int
+    untethered_resting_timeout_ns: int
+    group: bool = False
+    reliable: bool = True
+    rejoin: bool = True
+
+
+@attrs.frozen(kw_only=True)
+class ImageStatus:
+    position: int
+    high_water: int
+    slowest_subscriber: int
+    end_of_stream: int
+    gaps: int
+    subscribers: int
+
+
+@attrs.frozen(kw_only=True)
+class LogParams:
+    path: str
+    correlation_id: int
+    session_id: int
+    stream_id: int
+    initial_term_id: int
+    term_id: int
+    term_offset: int
+    term_length: int
+    mtu: int
+    page_size: int = 4096
+    publication_window_bytes: int = 0
+    receiver_window_bytes: int = 0
+    sndbuf_bytes: int = 0
+    rcvbuf_bytes: int = 0
+    max_resend: int = 0
+    entity_tag: int = -1
+    response_correlation_id: int = -1
+    linger_timeout_ns: int = 0
+    untethered_window_limit_timeout_ns: int = 0
+    untethered_linger_timeout_ns: int = 0
+    untethered_resting_timeout_ns: int = 0
+    group: bool = False
+    rejoin: bool = True
+    reliable: bool = True
+    sparse: bool = True
+    signal_eos: bool = True
+    spies_simulate_connection: bool = False
+    tether: bool = True
+    type: int = 0                       # 0 concurrent publication, 1 exclusive, 2 image
+    file_mode: int = 0o660
+    reserve_terms: int = 2
+
+
+@attrs.frozen(kw_only=True)
+class CncParams:
+    directory: str
+    client_liveness_timeout_ns: int
+    start_ms: int
+    pid: int
+    counter_values_bytes: int
+    error_log_bytes: int
+    file_mode: int
+    software_version: int
+
+
+@attrs.frozen(kw_only=True)
+class SharedParams:
+    directory: str
+    clients: int
+    publications: int
+    images: int
+    subscribers: int
+    groups: int
+    file_mode: int
+    daemon_id: int
+    daemon_epoch: int
+    receiver_id_base: int
+    pid: int
+    start_ms: int
+
+
+@attrs.frozen(kw_only=True)
+class CounterInfo:
+    counter_id: int
+    type_id: int
+    value: int
+    registration_id: int
+    owner_id: int
+    reference_id: int
+    label: str
+    key: bytes
+
+
+@attrs.frozen(kw_only=True)
+class ErrorRecord:
+    count: int
+    first_ms: int
+    last_ms: int
+    text: str
+
+
+@attrs.frozen(kw_only=True)
+class PressureView:
+    cause: int
+    since_ns: int
+    culprit: int
+    blocked_ns: tuple[int, ...]         # by Cause
+    published_ordinal: int
+    sent_ordinal: int
+
+
+def log_file_length(term_length: int, page_size: int = 4096) -> int:
+    """Bytes of a log buffer file: three terms and 4 KiB of metadata, rounded to a page."""
+    raw = 3 * term_length + 4096
+    return (raw + page_size - 1) // page_size * page_size
+
+
+def compute_position(term_id: int, term_offset: int, initial_term_id: int, term_length: int) -> int:
+    """Stream position of an offset in a term; term ids wrap at 32 bits."""
+    count = (term_id - initial_term_id) & 0xFFFFFFFF
+    return count * term_length + term_offset
