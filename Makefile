@@ -1,0 +1,106 @@
+# SPDX-License-Identifier: Apache-2.0
+#
+# make demo    the demonstration on real data        make test   all tests
+# make setup   .venv with everything in it           make lint   ruff, mypy, C warnings, style
+# make ext     rebuild the C extension in place      make docs   the documentation site
+# make lock    renew requirements.lock               make clean  remove what was built
+
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DELETE_ON_ERROR:
+.PHONY: setup ext test lint lint-python lint-types lint-c demo docs wheel lock clean
+
+PYTHON ?= $(shell command -v python3.11 || command -v python3)
+VENV := .venv
+BIN := $(VENV)/bin
+STAMPS := build/stamps
+CC ?= cc
+PYTEST_ARGS ?=
+
+# ---- set-up --------------------------------------------------------------------------------------
+
+setup: $(STAMPS)/editable $(STAMPS)/packages-tests
+
+$(STAMPS)/packages-required: tools/ensure_packages.sh
+	@mkdir -p $(STAMPS)
+	@PYTHON="$(PYTHON)" tools/ensure_packages.sh required
+	@touch $@
+
+$(STAMPS)/packages-tests: tools/ensure_packages.sh
+	@mkdir -p $(STAMPS)
+	@PYTHON="$(PYTHON)" tools/ensure_packages.sh tests
+	@touch $@
+
+$(STAMPS)/lock: requirements.lock | $(STAMPS)/packages-required
+	@test -x $(BIN)/python || "$(PYTHON)" -m venv $(VENV)
+	@echo "installing the pinned requirements into $(VENV)"
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check \
+	    --require-hashes -r requirements.lock
+	@touch $@
+
+# Editable: Python files are used where they stand; the extension is built in place.
+$(STAMPS)/editable: pyproject.toml setup.py $(STAMPS)/lock
+	@echo "building the C extension and installing penstock (editable)"
+	@flock $(STAMPS)/ext.lock $(BIN)/python -m pip install --quiet --disable-pip-version-check \
+	    --no-deps --no-build-isolation --editable .
+	@touch $@ $(STAMPS)/ext
+
+# The extension follows its C sources.  The lock lets several people build in one tree.
+C_FILES := $(wildcard core/src/*.c core/src/*.h core/include/*.h) core/build_core.py setup.py
+
+$(STAMPS)/ext: $(C_FILES) | $(STAMPS)/editable
+	@flock $(STAMPS)/ext.lock $(BIN)/python setup.py --quiet build_ext --inplace
+	@touch $@
+
+ext: $(STAMPS)/ext
+
+# ---- checks --------------------------------------------------------------------------------------
+
+test: setup ext
+	$(BIN)/python -m pytest $(PYTEST_ARGS)
+
+lint: lint-python lint-types lint-c
+
+lint-python: $(STAMPS)/lock
+	$(BIN)/ruff check .
+
+# mypy sees what a user sees: the package installed from its wheel.
+lint-types: $(STAMPS)/lock
+	@rm -rf build/lint && mkdir -p build/lint/dist
+	@flock $(STAMPS)/ext.lock $(BIN)/python -m build --wheel --no-isolation \
+	    --outdir build/lint/dist . >build/lint/build.log 2>&1 || { cat build/lint/build.log; exit 1; }
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-compile \
+	    --target build/lint/site build/lint/dist/*.whl
+	cd build/lint && MYPYPATH=site ../../$(BIN)/python -m mypy --config-file ../../pyproject.toml \
+	    --cache-dir ../../.mypy_cache -p penstock
+
+lint-c: $(STAMPS)/packages-required
+	@failed=0; for file in core/src/*.c; do \
+	    $(CC) -std=gnu11 -O2 -UNDEBUG -Wall -Wextra -Werror -Wshadow -fsyntax-only \
+	        -Icore/include -Icore/src $$file || failed=1; \
+	done; exit $$failed
+	@echo "C: no warnings"
+
+# ---- products ------------------------------------------------------------------------------------
+
+demo: setup ext
+	@$(BIN)/python -m demo
+
+docs: setup
+	$(BIN)/mkdocs build --strict --quiet --config-file docs/mkdocs.yml
+
+wheel: $(STAMPS)/lock
+	$(BIN)/python -m build --no-isolation
+
+lock: $(STAMPS)/packages-required
+	@test -x build/lock/bin/pip-compile || { "$(PYTHON)" -m venv build/lock && \
+	    build/lock/bin/pip install --quiet pip-tools; }
+	build/lock/bin/pip-compile --quiet --allow-unsafe --generate-hashes --no-emit-index-url \
+	    --no-emit-options --no-annotate --no-header --strip-extras --all-build-deps \
+	    --extra arrow --extra demo --extra test --extra docs \
+	    --output-file requirements.lock pyproject.toml
+
+clean:
+	rm -rf build dist *.egg-info site $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -f penstock/_core*.so core/_core.c penstock/_core.c
+	find . -name __pycache__ -not -path './.git/*' -prune -exec rm -rf {} +

@@ -1,0 +1,2 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The control plane of a media driver."""
