@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * ps_gaps.h: the bounded, sorted list of missing ranges of one image (docs/decisions/0012).
+ *
+ *   received          missing      received   missing      hwm
+ *   ------------------[from, to)---------------[from, to)---|
+ *
+ * Pure data structure: no clock, no log, no allocation after init.  Ranges are stream positions, not
+ * empty, disjoint, sorted, and never adjacent.  Owner: the receiver agent.
+ */
+#ifndef PS_GAPS_H
+#define PS_GAPS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+typedef struct ps_gap {
+    int64_t from;       /* first missing position */
+    int64_t to;         /* first position behind the gap */
+    int64_t due_ns;     /* when to ask for it (again) */
+    int32_t asked;      /* how often it was asked for, saturating */
+} ps_gap_t;
+
+typedef struct ps_gaps {
+    ps_gap_t *items;    /* caller's storage, capacity elements */
+    int32_t count;
+    int32_t capacity;   /* >= 1 */
+} ps_gaps_t;
+
+void ps_gaps_init(ps_gaps_t *gaps, ps_gap_t *storage, int32_t capacity);
+
+/* Adds [from, to) behind all others; joins the last gap when they touch.  from >= end of the last.
+ * false: the list is full, nothing changed.  due_ns is for a new gap only. */
+bool ps_gaps_append(ps_gaps_t *gaps, int64_t from, int64_t to, int64_t due_ns);
+
+/* Index of the first gap that ends behind position; count when there is none.  O(log count). */
+int32_t ps_gaps_find(const ps_gaps_t *gaps, int64_t position);
+
+/* Takes [from, to), which lies inside one gap, out of the list: shrinks, splits or removes the gap.
+ * false: a split found the list full, or the range is not inside one gap; nothing changed.
+ * Both halves of a split keep timer and count. */
+bool ps_gaps_fill(ps_gaps_t *gaps, int64_t from, int64_t to);
+
+/* Bytes missing in all gaps. */
+int64_t ps_gaps_bytes(const ps_gaps_t *gaps);
+
+#endif

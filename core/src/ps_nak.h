@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * ps_nak.h: when to ask for a missing range, and when to ask again (aeron-interop.md 5.7).
+ */
+#ifndef PS_NAK_H
+#define PS_NAK_H
+
+#include <stdint.h>
+
+#include "ps_driver_internal.h"
+
+typedef struct ps_nak_policy {
+    int64_t delay_ns;          /* unicast: before the first NAK of a gap */
+    int64_t retry_ns;          /* unicast: between NAKs of the same gap */
+    int64_t max_backoff_ns;    /* group: upper end of the distribution */
+    int64_t group_size;        /* group: receivers expected to see the same loss, >= 1 */
+    uint8_t group;             /* 1: random back-off, so that one NAK serves all */
+} ps_nak_policy_t;
+
+/* Delay before the first NAK of a new gap. */
+int64_t ps_nak_first_ns(const ps_nak_policy_t *policy, ps_random_t *random);
+
+/* Delay before the next NAK of the same gap.  rtt_ns: measured round trip, 0 unknown: asking again
+ * sooner than an answer can arrive only produces duplicates. */
+int64_t ps_nak_retry_ns(const ps_nak_policy_t *policy, int64_t rtt_ns, ps_random_t *random);
+
+/* One draw of the group distribution for u in [0, 2^32): 0 for u = 0, below max_backoff_ns always. */
+int64_t ps_nak_backoff_ns(int64_t max_backoff_ns, int64_t group_size, uint32_t u);
+
+#endif
