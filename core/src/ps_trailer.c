@@ -1,0 +1,193 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * ps_trailer.c: what penstock says behind SETUP and SM frames (docs/wire-extensions.md).
+ *
+ *   0      4    5    6        8
+ *   | PSTK | v  | 0  | length | TLV TLV ...          length counts the header
+ *   TLV: u16 type, u16 length of value, value
+ *
+ * A trailer states, it never asks: repeats and losses do no harm.  Bytes we cannot make sense of
+ * mean "a plain Aeron peer", never an error of the frame they follow.
+ */
+#include <assert.h>
+
+#include "ps_wire_fields.h"
+
+void ps_trailer_clear(ps_trailer_t *out)
+{
+    memset(out, 0, sizeof *out);
+    out->ordinal = -1;
+    out->credit_limit = -1;
+    out->released_ordinal = -1;
+}
+
+/* Ordinals below zero have no meaning but "unknown". */
+static int64_t ordinal_of(const uint8_t *value)
+{
+    const int64_t ordinal = ps_get_i64(value);
+    return ordinal < 0 ? -1 : ordinal;
+}
+
+/* Bytes a known TLV needs, 0 for an unknown one. */
+static uint32_t needed(uint16_t type)
+{
+    switch (type) {
+    case PS_TLV_CAPABILITIES:
+    case PS_TLV_FILL: return 4;
+    case PS_TLV_DAEMON: return 16;
+    case PS_TLV_ORDINAL:
+    case PS_TLV_CREDIT_LIMIT:
+    case PS_TLV_RELEASED_ORDINAL: return 8;
+    case PS_TLV_REASON: return 20;
+    default: return 0;
+    }
+}
+
+static void take(uint16_t type, const uint8_t *value, ps_trailer_t *out)
+{
+    switch (type) {
+    case PS_TLV_CAPABILITIES:
+        out->capabilities = ps_get_u32(value);
+        break;
+    case PS_TLV_DAEMON:
+        out->daemon_id = (uint64_t)ps_get_i64(value);
+        out->daemon_epoch = (uint64_t)ps_get_i64(value + 8);
+        break;
+    case PS_TLV_ORDINAL:
+        out->ordinal = ordinal_of(value);
+        break;
+    case PS_TLV_CREDIT_LIMIT:
+        out->credit_limit = ordinal_of(value);
+        break;
+    case PS_TLV_RELEASED_ORDINAL:
+        out->released_ordinal = ordinal_of(value);
+        break;
+    case PS_TLV_FILL:
+        out->fill_ppm = ps_get_u32(value);
+        out->fill_ppm = out->fill_ppm > 1000000 ? 1000000 : out->fill_ppm;
+        break;
+    case PS_TLV_REASON:
+        out->reason = ps_get_u32(value);
+        out->reason_client = ps_get_i64(value + 4);
+        out->reason_backlog_bytes = ps_get_i64(value + 12);
+        if (out->reason >= PS_CAUSE_COUNT) { /* a cause of a later version: no cause we know */
+            out->reason = PS_CAUSE_NONE;
+        }
+        if (out->reason_backlog_bytes < 0) {
+            out->reason_backlog_bytes = 0;
+        }
+        break;
+    default:
+        break; /* of a later version */
+    }
+}
+
+void ps_trailer_read(const uint8_t *data, uint32_t length, ps_trailer_t *out)
+{
+    assert(out != NULL);
+    ps_trailer_clear(out);
+    if (length < PS_TRAILER_HEADER_BYTES || ps_get_u32(data) != PS_TRAILER_MAGIC ||
+        data[4] != PS_TRAILER_VERSION) {
+        return;
+    }
+    const uint32_t end = ps_get_u16(data + 6);
+    if (end < PS_TRAILER_HEADER_BYTES || end > length) {
+        return;
+    }
+    ps_trailer_t read;
+    ps_trailer_clear(&read);
+    for (uint32_t at = PS_TRAILER_HEADER_BYTES; at < end;) {
+        if (end - at < PS_TLV_HEADER_BYTES) {
+            return;
+        }
+        const uint16_t type = ps_get_u16(data + at);
+        const uint32_t size = ps_get_u16(data + at + 2);
+        at += PS_TLV_HEADER_BYTES;
+        if (size > end - at || size < needed(type)) {
+            return;
+        }
+        take(type, data + at, &read);
+        at += size;
+    }
+    if ((read.capabilities & PS_CAP_PENSTOCK) != 0) {
+        *out = read;
+    }
+}
+
+/* ---- writing ---------------------------------------------------------------------------------- */
+
+typedef struct cursor {
+    uint8_t *base;
+    uint32_t used;
+} cursor_t;
+
+static uint8_t *tlv(cursor_t *cursor, uint16_t type, uint16_t size)
+{
+    assert(cursor->used + PS_TLV_HEADER_BYTES + size <= PS_TRAILER_MAX);
+    uint8_t *at = cursor->base + cursor->used;
+    ps_put_u16(at, type);
+    ps_put_u16(at + 2, size);
+    cursor->used += PS_TLV_HEADER_BYTES + (uint32_t)size;
+    return at + PS_TLV_HEADER_BYTES;
+}
+
+static void tlv_u32(cursor_t *cursor, uint16_t type, uint32_t value)
+{
+    ps_put_u32(tlv(cursor, type, 4), value);
+}
+
+static void tlv_ordinal(cursor_t *cursor, uint16_t type, int64_t value)
+{
+    if (value >= 0) {
+        ps_put_i64(tlv(cursor, type, 8), value);
+    }
+}
+
+static void begin(cursor_t *cursor, uint8_t *out, const ps_trailer_t *trailer)
+{
+    cursor->base = out;
+    cursor->used = PS_TRAILER_HEADER_BYTES;
+    ps_put_u32(out, PS_TRAILER_MAGIC);
+    out[4] = PS_TRAILER_VERSION;
+    out[5] = 0;
+    tlv_u32(cursor, PS_TLV_CAPABILITIES, trailer->capabilities);
+    uint8_t *daemon = tlv(cursor, PS_TLV_DAEMON, 16);
+    ps_put_i64(daemon, (int64_t)trailer->daemon_id);
+    ps_put_i64(daemon + 8, (int64_t)trailer->daemon_epoch);
+}
+
+static uint32_t end(cursor_t *cursor)
+{
+    ps_put_u16(cursor->base + 6, (uint16_t)cursor->used);
+    return cursor->used;
+}
+
+uint32_t ps_trailer_write_setup(uint8_t *out, const ps_trailer_t *trailer)
+{
+    if (trailer == NULL || (trailer->capabilities & PS_CAP_PENSTOCK) == 0) {
+        return 0;
+    }
+    cursor_t cursor;
+    begin(&cursor, out, trailer);
+    tlv_ordinal(&cursor, PS_TLV_ORDINAL, trailer->ordinal);
+    return end(&cursor);
+}
+
+uint32_t ps_trailer_write_sm(uint8_t *out, const ps_trailer_t *trailer)
+{
+    if (trailer == NULL || (trailer->capabilities & PS_CAP_PENSTOCK) == 0) {
+        return 0;
+    }
+    cursor_t cursor;
+    begin(&cursor, out, trailer);
+    tlv_ordinal(&cursor, PS_TLV_CREDIT_LIMIT, trailer->credit_limit);
+    tlv_ordinal(&cursor, PS_TLV_RELEASED_ORDINAL, trailer->released_ordinal);
+    tlv_u32(&cursor, PS_TLV_FILL, trailer->fill_ppm);
+    if (trailer->reason != PS_CAUSE_NONE) {
+        uint8_t *reason = tlv(&cursor, PS_TLV_REASON, 20);
+        ps_put_u32(reason, trailer->reason);
+        ps_put_i64(reason + 4, trailer->reason_client);
+        ps_put_i64(reason + 12, trailer->reason_backlog_bytes);
+    }
+    return end(&cursor);
+}

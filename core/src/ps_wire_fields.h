@@ -1,0 +1,71 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * ps_wire_fields.h: unaligned little-endian fields, and the bytes of our own trailers and EXT frames
+ * (docs/wire-extensions.md).  Private to ps_wire.c and ps_trailer.c; tests may look.
+ */
+#ifndef PS_WIRE_FIELDS_H
+#define PS_WIRE_FIELDS_H
+
+#include <stdint.h>
+#include <string.h>
+
+#include "ps_wire.h"
+
+_Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "log buffers and frames are little-endian");
+
+#define PS_TRAILER_MAGIC UINT32_C(0x4b545350) /* "PSTK" */
+#define PS_EXT_MAGIC UINT32_C(0x58545350)     /* "PSTX" */
+enum { PS_TRAILER_VERSION = 1, PS_TRAILER_HEADER_BYTES = 8, PS_TLV_HEADER_BYTES = 4,
+       PS_TRAILER_MAX = 256, PS_EXT_VERSION = 1, PS_EXT_HEADER_BYTES = 24 };
+
+enum ps_tlv_type {
+    PS_TLV_CAPABILITIES = 1, PS_TLV_DAEMON = 2, PS_TLV_ORDINAL = 3, PS_TLV_CREDIT_LIMIT = 4,
+    PS_TLV_RELEASED_ORDINAL = 5, PS_TLV_FILL = 6, PS_TLV_REASON = 7
+};
+
+/* Subtypes of EXT frames; sent only to peers that advertised them. */
+enum ps_ext_subtype {
+    PS_EXT_PRESSURE = 1, PS_EXT_CREDIT = 2, PS_EXT_HEARTBEAT_BUNDLE = 3, PS_EXT_SM_BUNDLE = 4,
+    PS_EXT_NAK_LIST = 5
+};
+
+static inline uint16_t ps_get_u16(const uint8_t *at)
+{
+    uint16_t value;
+    memcpy(&value, at, sizeof value);
+    return value;
+}
+static inline uint32_t ps_get_u32(const uint8_t *at)
+{
+    uint32_t value;
+    memcpy(&value, at, sizeof value);
+    return value;
+}
+static inline int32_t ps_get_i32(const uint8_t *at)
+{
+    int32_t value;
+    memcpy(&value, at, sizeof value);
+    return value;
+}
+static inline int64_t ps_get_i64(const uint8_t *at)
+{
+    int64_t value;
+    memcpy(&value, at, sizeof value);
+    return value;
+}
+static inline void ps_put_u16(uint8_t *at, uint16_t value) { memcpy(at, &value, sizeof value); }
+static inline void ps_put_u32(uint8_t *at, uint32_t value) { memcpy(at, &value, sizeof value); }
+static inline void ps_put_i32(uint8_t *at, int32_t value) { memcpy(at, &value, sizeof value); }
+static inline void ps_put_i64(uint8_t *at, int64_t value) { memcpy(at, &value, sizeof value); }
+
+/* "No trailer": capabilities 0, everything unknown. */
+void ps_trailer_clear(ps_trailer_t *out);
+/* Reads length bytes behind a frame.  Anything malformed, or not ours, gives the cleared trailer.
+ * Bound: length / 4 TLVs. */
+void ps_trailer_read(const uint8_t *data, uint32_t length, ps_trailer_t *out);
+/* Write the TLVs that belong to the frame type; return bytes, 0 when trailer is NULL or states no
+ * capabilities.  At most PS_TRAILER_MAX. */
+uint32_t ps_trailer_write_setup(uint8_t *out, const ps_trailer_t *trailer);
+uint32_t ps_trailer_write_sm(uint8_t *out, const ps_trailer_t *trailer);
+
+#endif
