@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * ps_retransmit.h: what was asked for again (aeron-interop.md section 4.5).  A small pool of actions:
+ * each waits for its delay, is sent in slices, then lingers so that repeats of the same NAK are
+ * absorbed.  Unicast has one action that a new NAK replaces; a group has several.
+ */
+#ifndef PS_RETRANSMIT_H
+#define PS_RETRANSMIT_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+enum { PS_RESEND_MAX = 256 };
+enum ps_resend_state { PS_RESEND_FREE = 0, PS_RESEND_PENDING = 1, PS_RESEND_LINGER = 2 };
+
+typedef struct ps_resend {
+    int32_t state;         /* ps_resend_state */
+    bool started;          /* counted as sent */
+    int64_t from;          /* positions [from, to) of the request */
+    int64_t to;
+    int64_t cursor;        /* next to send */
+    int64_t due_ns;        /* PENDING: send then; LINGER: free then */
+} ps_resend_t;
+
+typedef struct ps_retransmit {
+    int32_t capacity;      /* 1 = unicast semantics */
+    int32_t pending;       /* actions in state PENDING */
+    int64_t delay_ns;
+    int64_t linger_ns;
+    ps_resend_t *actions;  /* capacity entries, owner's memory */
+} ps_retransmit_t;
+
+enum ps_resend_verdict { PS_RESEND_IGNORED = 0, PS_RESEND_ADDED = 1, PS_RESEND_OVERFLOW = 2 };
+
+/* Sender thread, O(capacity). */
+int ps_retransmit_on_nak(ps_retransmit_t *retransmit, int64_t from, int64_t to, int64_t now_ns);
+/* An action that is due, NULL if none. */
+ps_resend_t *ps_retransmit_due(ps_retransmit_t *retransmit, int64_t now_ns);
+/* The action is sent (or given up): linger from now. */
+void ps_retransmit_done(ps_retransmit_t *retransmit, ps_resend_t *action, int64_t now_ns);
+/* Earliest due time of a PENDING action, INT64_MAX if none. */
+int64_t ps_retransmit_next_ns(const ps_retransmit_t *retransmit);
+
+#endif
