@@ -1,0 +1,279 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * ps_driver_run.c: threads that run agents, and how they sleep.
+ *
+ * No wake-up is lost: the thread stores parked = 1 (seq_cst), then looks for work once more; whoever
+ * makes work stores it, fences (seq_cst), then loads parked.  One of the two sees the other.
+ * Sockets need no such pair: epoll is level-triggered.
+ */
+#include "ps_driver_state.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <sched.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/prctl.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { NS_PER_S = 1000 * 1000 * 1000, NS_PER_MS = 1000 * 1000,
+       TOO_SHORT_TO_SLEEP_NS = 5000, LONGEST_SLEEP_NS = NS_PER_S };
+
+int ps_loop_open(ps_loop_t *loop)
+{
+    loop->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
+    loop->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (loop->epoll_fd < 0 || loop->wake_fd < 0) {
+        return ps_fail(PS_E_SYSTEM, "cannot make wake-up descriptors: %s", strerror(errno));
+    }
+    struct epoll_event interest = {.events = EPOLLIN, .data = {.fd = loop->wake_fd}};
+    if (epoll_ctl(loop->epoll_fd, EPOLL_CTL_ADD, loop->wake_fd, &interest) != 0) {
+        return ps_fail(PS_E_SYSTEM, "epoll_ctl: %s", strerror(errno));
+    }
+    return PS_OK;
+}
+
+void ps_loop_close(ps_loop_t *loop)
+{
+    assert(!loop->running);
+    if (loop->epoll_fd >= 0) {
+        (void)close(loop->epoll_fd);
+    }
+    if (loop->wake_fd >= 0) {
+        (void)close(loop->wake_fd);
+    }
+    loop->epoll_fd = -1;
+    loop->wake_fd = -1;
+}
+
+void ps_loop_wake(ps_loop_t *loop)
+{
+    const uint64_t one = 1;
+    /* EAGAIN: the counter is at its end, so the descriptor is readable anyway. */
+    if (write(loop->wake_fd, &one, sizeof one) < 0) {
+        assert(errno == EAGAIN || errno == EINTR);
+    }
+}
+
+int32_t ps_agent_cycle(ps_driver_t *driver, ps_agent_t *agent, int64_t now_ns)
+{
+    ps_command_t command;
+    int32_t work = 0;
+    while (work < PS_COMMANDS_PER_CYCLE && ps_ring_pop(&agent->commands, &command)) {
+        if (agent->id == PS_AGENT_SENDER) {
+            ps_sender_on_command(driver->sender, &command);
+        } else {
+            ps_receiver_on_command(driver->receiver, &command);
+        }
+        work++;
+    }
+    if (agent->id == PS_AGENT_SENDER) {
+        work += ps_sender_do_work(driver->sender, now_ns);
+    } else {
+        work += ps_receiver_do_work(driver->receiver, now_ns);
+    }
+    /* relaxed: one writer; the watchdog only wants to see it move */
+    atomic_store_explicit(&agent->duty_cycles,
+                          atomic_load_explicit(&agent->duty_cycles, memory_order_relaxed) + 1,
+                          memory_order_relaxed);
+    return work;
+}
+
+/* ---- one thread ------------------------------------------------------------------------------- */
+
+/* One cycle of each agent; *now_ns moves on.  Times are the thread's own, taken once per agent. */
+static int32_t run_agents(ps_loop_t *loop, int64_t *now_ns)
+{
+    int32_t work = 0;
+    bool tell = false;
+    for (int32_t i = 0; i < loop->agent_count; i++) {
+        ps_agent_t *agent = loop->agents[i];
+        work += ps_agent_cycle(loop->driver, agent, *now_ns);
+        const int64_t end_ns = ps_monotonic_ns();
+        const int64_t took_ns = end_ns - *now_ns;
+        if (took_ns > atomic_load_explicit(agent->max_cycle_ns, memory_order_relaxed)) {
+            atomic_store_explicit(agent->max_cycle_ns, took_ns, memory_order_release);
+        }
+        if (took_ns > PS_CYCLE_THRESHOLD_NS) {
+            atomic_fetch_add_explicit(agent->slow_cycles, 1, memory_order_relaxed);
+        }
+        *now_ns = end_ns;
+        tell = tell || agent->emitted > 0;
+        agent->emitted = 0;
+    }
+    if (tell) { /* once per cycle, not per event */
+        const uint64_t one = 1;
+        if (write(loop->driver->event_fd, &one, sizeof one) < 0) {
+            assert(errno == EAGAIN || errno == EINTR);
+        }
+    }
+    return work;
+}
+
+/* seq_cst: before our last look for work, see above. */
+static void announce_parked(ps_loop_t *loop, uint32_t parked)
+{
+    for (int32_t i = 0; i < loop->agent_count; i++) {
+        atomic_store_explicit(loop->agents[i]->parked, parked, memory_order_seq_cst);
+    }
+    atomic_thread_fence(memory_order_seq_cst);
+}
+
+static bool has_work(const ps_loop_t *loop)
+{
+    for (int32_t i = 0; i < loop->agent_count; i++) {
+        const ps_agent_t *agent = loop->agents[i];
+        if (!ps_ring_is_empty(&agent->commands)) {
+            return true;
+        }
+        if (agent->id == PS_AGENT_SENDER ? ps_sender_has_work(loop->driver->sender)
+                                         : ps_receiver_has_work(loop->driver->receiver)) {
+            return true;
+        }
+    }
+    return atomic_load_explicit(&loop->driver->stop, memory_order_acquire);
+}
+
+static int64_t next_deadline(const ps_loop_t *loop, int64_t now_ns)
+{
+    int64_t deadline = INT64_MAX;
+    for (int32_t i = 0; i < loop->agent_count; i++) {
+        const int64_t due = loop->agents[i]->id == PS_AGENT_SENDER
+                                ? ps_sender_next_deadline_ns(loop->driver->sender, now_ns)
+                                : ps_receiver_next_deadline_ns(loop->driver->receiver, now_ns);
+        deadline = due < deadline ? due : deadline;
+    }
+    return deadline;
+}
+
+/* Blocks until a descriptor is readable or wait_ns is over. */
+static void wait_for_descriptors(ps_loop_t *loop, int64_t wait_ns)
+{
+    struct epoll_event ready[PS_PARK_EVENTS];
+    int count = -1;
+    if (!loop->coarse_timeout) {
+        const struct timespec timeout = {.tv_sec = wait_ns / NS_PER_S, .tv_nsec = wait_ns % NS_PER_S};
+        count = epoll_pwait2(loop->epoll_fd, ready, PS_PARK_EVENTS, &timeout, NULL);
+        if (count < 0 && (errno == ENOSYS || errno == EPERM)) {
+            loop->coarse_timeout = true;
+        }
+    }
+    if (loop->coarse_timeout) {
+        const int64_t wait_ms = (wait_ns + NS_PER_MS - 1) / NS_PER_MS;
+        count = epoll_wait(loop->epoll_fd, ready, PS_PARK_EVENTS, (int)wait_ms);
+    }
+    for (int i = 0; i < count; i++) {
+        if (ready[i].data.fd == loop->wake_fd) {
+            uint64_t wakes;
+            if (read(loop->wake_fd, &wakes, sizeof wakes) < 0) {
+                assert(errno == EAGAIN || errno == EINTR);
+            }
+        }
+    }
+}
+
+/* Announces, looks once more (a whole duty cycle: it sees everything an agent can see), sleeps. */
+static void park(ps_loop_t *loop, int64_t *now_ns)
+{
+    announce_parked(loop, 1);
+    if (!has_work(loop)) {
+        const int32_t work = run_agents(loop, now_ns);
+        if (work > 0) {
+            ps_idle_on_work(&loop->idle, *now_ns);
+        } else {
+            const int64_t deadline_ns = next_deadline(loop, *now_ns);
+            int64_t wait_ns = deadline_ns > *now_ns ? deadline_ns - *now_ns : 0;
+            wait_ns = wait_ns > LONGEST_SLEEP_NS ? LONGEST_SLEEP_NS : wait_ns;
+            if (wait_ns >= TOO_SHORT_TO_SLEEP_NS) {
+                wait_for_descriptors(loop, wait_ns);
+            } else {
+                (void)sched_yield();
+            }
+        }
+    }
+    announce_parked(loop, 0);
+}
+
+static void run_idle(ps_loop_t *loop, int64_t *now_ns)
+{
+    switch (ps_idle_on_nothing(&loop->idle, *now_ns)) {
+    case PS_IDLE_SLEEP:
+        park(loop, now_ns);
+        break;
+    case PS_IDLE_PAUSE: {
+        const struct timespec pause = {.tv_sec = 0, .tv_nsec = loop->idle.pause_ns};
+        (void)nanosleep(&pause, NULL);
+        break;
+    }
+    default:
+        break;
+    }
+    *now_ns = ps_monotonic_ns();
+}
+
+static void *run(void *argument)
+{
+    ps_loop_t *loop = argument;
+    ps_driver_t *driver = loop->driver;
+    (void)prctl(PR_SET_TIMERSLACK, 1000UL, 0UL, 0UL, 0UL);
+    int64_t now_ns = ps_monotonic_ns();
+    while (!atomic_load_explicit(&driver->stop, memory_order_acquire)) {
+        if (now_ns >= loop->next_epoch_ns) { /* follow steps of the wall clock */
+            atomic_store_explicit(&driver->epoch_offset_ns, ps_epoch_ns() - ps_monotonic_ns(),
+                                  memory_order_relaxed);
+            loop->next_epoch_ns = now_ns + NS_PER_S;
+        }
+        if (run_agents(loop, &now_ns) > 0) {
+            ps_idle_on_work(&loop->idle, now_ns);
+        } else {
+            run_idle(loop, &now_ns);
+        }
+    }
+    return NULL;
+}
+
+int ps_loop_start(ps_loop_t *loop)
+{
+    pthread_attr_t attributes;
+    sigset_t all, before;
+    int failed = pthread_attr_init(&attributes);
+    if (failed != 0) {
+        return ps_fail(PS_E_SYSTEM, "cannot start thread %s: %s", loop->name, strerror(failed));
+    }
+    if (loop->cpu >= 0) {
+        cpu_set_t cpus;
+        CPU_ZERO(&cpus);
+        CPU_SET((size_t)loop->cpu, &cpus);
+        failed = pthread_attr_setaffinity_np(&attributes, sizeof cpus, &cpus);
+    }
+    (void)sigfillset(&all);
+    if (failed == 0) {
+        failed = pthread_sigmask(SIG_SETMASK, &all, &before);
+    }
+    if (failed == 0) {
+        failed = pthread_create(&loop->thread, &attributes, run, loop);
+        (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
+    }
+    (void)pthread_attr_destroy(&attributes);
+    if (failed != 0) {
+        return ps_fail(PS_E_SYSTEM, "cannot start thread %s on CPU %d: %s", loop->name, loop->cpu,
+                       strerror(failed));
+    }
+    loop->running = true;
+    (void)pthread_setname_np(loop->thread, loop->name);
+    return PS_OK;
+}
+
+void ps_loop_join(ps_loop_t *loop)
+{
+    if (loop->running) {
+        ps_loop_wake(loop);
+        const int failed = pthread_join(loop->thread, NULL);
+        assert(failed == 0);
+        (void)failed;
+        loop->running = false;
+    }
+}

@@ -1,0 +1,72 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * ps_driver_state.h: inside of the driver; private to ps_driver.c and ps_driver_run.c.
+ */
+#ifndef PS_DRIVER_STATE_H
+#define PS_DRIVER_STATE_H
+
+#include <pthread.h>
+
+#include "ps_driver_internal.h"
+#include "ps_idle.h"
+#include "ps_ring.h"
+
+enum { PS_AGENTS = 2, PS_COMMANDS_PER_CYCLE = 64, PS_PARK_EVENTS = 16,
+       PS_CYCLE_THRESHOLD_NS = 1000 * 1000 * 1000 };
+
+/* One agent as the driver sees it. */
+typedef struct ps_agent {
+    ps_ring_t commands;                 /* conductor -> agent */
+    ps_ring_t events;                   /* agent -> conductor */
+    /* line: agent's thread */
+    alignas(PS_LINE) _Atomic uint64_t duty_cycles;
+    uint64_t emitted;                   /* events since the conductor was last told */
+    _Atomic int64_t *max_cycle_ns;      /* counter cells */
+    _Atomic int64_t *slow_cycles;
+    _Atomic uint32_t *parked;           /* in penstock.dat, read by whoever makes work */
+    int32_t id;                         /* ps_agent_id */
+    struct ps_loop *loop;               /* NULL in INVOKER mode */
+} ps_agent_t;
+
+/* A thread that runs one agent, or both. */
+typedef struct ps_loop {
+    pthread_t thread;
+    ps_driver_t *driver;
+    ps_agent_t *agents[PS_AGENTS];
+    int32_t agent_count;
+    int32_t cpu;                        /* -1: any */
+    int epoll_fd;
+    int wake_fd;
+    bool running;
+    bool coarse_timeout;                /* no epoll_pwait2 on this kernel */
+    int64_t next_epoch_ns;              /* when the epoch offset is taken again */
+    ps_idle_state_t idle;
+    const char *name;
+} ps_loop_t;
+
+struct ps_driver {
+    ps_driver_params_t params;
+    ps_sender_t *sender;
+    ps_receiver_t *receiver;
+    ps_agent_t agents[PS_AGENTS];
+    ps_loop_t loops[PS_AGENTS];
+    int32_t loop_count;
+    int32_t poll_turn;                  /* conductor: whose events come first */
+    int event_fd;
+    _Atomic bool stop;
+    _Atomic int64_t epoch_offset_ns;
+    alignas(PS_LINE) _Atomic uint32_t own_parked[PS_AGENTS]; /* used when there is no penstock.dat */
+};
+
+/* Opens a loop's descriptors.  PS_E_SYSTEM. */
+int ps_loop_open(ps_loop_t *loop);
+void ps_loop_close(ps_loop_t *loop);
+/* Starts the thread, pinned and named, with all signals blocked.  PS_E_SYSTEM. */
+int ps_loop_start(ps_loop_t *loop);
+void ps_loop_join(ps_loop_t *loop);
+/* Writes the loop's eventfd.  Any thread. */
+void ps_loop_wake(ps_loop_t *loop);
+/* Commands (bounded), then one duty cycle.  Returns the work done. */
+int32_t ps_agent_cycle(ps_driver_t *driver, ps_agent_t *agent, int64_t now_ns);
+
+#endif

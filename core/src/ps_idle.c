@@ -1,0 +1,100 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "ps_idle.h"
+
+#include <assert.h>
+#include <sched.h>
+
+enum {
+    LEARN_SHIFT = 2,                 /* average over about four waits */
+    LEARN_CLAMP_NS = 1000 * 1000,    /* a long silence is forgotten within a dozen short waits */
+    WORTH_WAITING_NS = 30 * 1000,    /* expected work nearer than this: stay awake for it */
+    SPIN_NS = 10 * 1000,
+    SPIN_FEW_CPUS_NS = 1000,
+    AWAKE_NS = 60 * 1000,
+    BACKOFF_SPINS = 10,
+    BACKOFF_YIELDS = 20,
+    BACKOFF_MIN_NS = 1000,
+    BACKOFF_MAX_NS = 1000 * 1000
+};
+
+static inline void relax_cpu(void)
+{
+#if defined(__x86_64__) || defined(__i386__)
+    __builtin_ia32_pause();
+#elif defined(__aarch64__)
+    __asm__ volatile("yield" ::: "memory");
+#endif
+}
+
+void ps_idle_init(ps_idle_state_t *idle, int32_t strategy, int32_t cpus)
+{
+    assert(strategy >= PS_IDLE_PARK && strategy <= PS_IDLE_SPIN);
+    idle->strategy = strategy;
+    idle->cpus = cpus;
+    idle->idle_since_ns = -1;
+    idle->learned_ns = LEARN_CLAMP_NS;
+    idle->pause_ns = BACKOFF_MIN_NS;
+    idle->spin_limit_ns = cpus <= 2 ? SPIN_FEW_CPUS_NS : SPIN_NS;
+    idle->awake_limit_ns = AWAKE_NS;
+    idle->rounds = 0;
+}
+
+void ps_idle_on_work(ps_idle_state_t *idle, int64_t now_ns)
+{
+    if (idle->idle_since_ns >= 0) {
+        int64_t waited = now_ns - idle->idle_since_ns;
+        waited = waited > LEARN_CLAMP_NS ? LEARN_CLAMP_NS : waited;
+        idle->learned_ns += (waited - idle->learned_ns) >> LEARN_SHIFT;
+    }
+    idle->idle_since_ns = -1;
+    idle->pause_ns = BACKOFF_MIN_NS;
+    idle->rounds = 0;
+}
+
+static int backoff(ps_idle_state_t *idle)
+{
+    if (idle->rounds <= BACKOFF_SPINS && idle->cpus > 2) {
+        relax_cpu();
+        return PS_IDLE_AGAIN;
+    }
+    if (idle->rounds <= BACKOFF_SPINS + BACKOFF_YIELDS) {
+        (void)sched_yield();
+        return PS_IDLE_AGAIN;
+    }
+    if (idle->rounds > BACKOFF_SPINS + BACKOFF_YIELDS + 1) {
+        idle->pause_ns = idle->pause_ns * 2 > BACKOFF_MAX_NS ? BACKOFF_MAX_NS : idle->pause_ns * 2;
+    }
+    return PS_IDLE_PAUSE;
+}
+
+int ps_idle_on_nothing(ps_idle_state_t *idle, int64_t now_ns)
+{
+    if (idle->idle_since_ns < 0) {
+        idle->idle_since_ns = now_ns;
+    }
+    if (idle->rounds < INT32_MAX) {
+        idle->rounds++;
+    }
+    switch (idle->strategy) {
+    case PS_IDLE_SPIN:
+        relax_cpu();
+        return PS_IDLE_AGAIN;
+    case PS_IDLE_YIELD:
+        (void)sched_yield();
+        return PS_IDLE_AGAIN;
+    case PS_IDLE_BACKOFF:
+        return backoff(idle);
+    default:
+        break;
+    }
+    const int64_t waited = now_ns - idle->idle_since_ns;
+    if (idle->learned_ns > WORTH_WAITING_NS || waited > idle->awake_limit_ns) {
+        return PS_IDLE_SLEEP;
+    }
+    if (waited < idle->spin_limit_ns) {
+        relax_cpu();
+    } else {
+        (void)sched_yield();
+    }
+    return PS_IDLE_AGAIN;
+}

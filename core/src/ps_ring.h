@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * ps_ring.h: bounded queue of fixed-size records between exactly one producer and one consumer.
+ *
+ * Each side keeps a copy of the other's index and re-reads the real one only when the copy says
+ * full or empty, so a busy queue moves few cache lines (Lamport 1983; FastForward 2008).
+ */
+#ifndef PS_RING_H
+#define PS_RING_H
+
+#include <stdalign.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "ps_shared.h"
+
+typedef struct ps_ring {
+    /* line: consumer */
+    alignas(PS_LINE) _Atomic uint64_t head;   /* records taken */
+    uint64_t tail_copy;
+    /* line: producer */
+    alignas(PS_LINE) _Atomic uint64_t tail;   /* records put */
+    uint64_t head_copy;
+    /* line: constant */
+    alignas(PS_LINE) uint8_t *records;
+    uint64_t capacity;                        /* power of two */
+    uint64_t record_bytes;
+} ps_ring_t;
+
+/* capacity: power of two, record_bytes > 0.  PS_E_INVALID, PS_E_NO_MEMORY. */
+int ps_ring_init(ps_ring_t *ring, int32_t capacity, uint32_t record_bytes);
+void ps_ring_free(ps_ring_t *ring);
+/* Producer.  Copies record in; false = full. */
+bool ps_ring_push(ps_ring_t *ring, const void *record);
+/* Consumer.  Copies the oldest out; false = empty. */
+bool ps_ring_pop(ps_ring_t *ring, void *record);
+/* Consumer.  Nothing waits (always looks at the real index). */
+bool ps_ring_is_empty(const ps_ring_t *ring);
+
+#endif
