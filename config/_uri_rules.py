@@ -1,0 +1,202 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which channel parameters go together, for a publication, a subscription and a destination.
+
+What depends on the machine (interfaces, names, ports in use) or on the daemon (which strategies
+exist, defaults) is not decided here.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from penstock.config._uri_values import Address, ChannelError, ControlMode, SessionTag
+
+if TYPE_CHECKING:
+    from penstock.config.uri import ChannelUri
+
+_UDP_ONLY: Final = ("endpoint", "interface", "control", "control-mode", "ttl", "fc", "cc")
+_NOT_ON_DESTINATIONS: Final = ("mtu", "rcv-wnd", "so-rcvbuf", "so-sndbuf", "control-mode")
+
+
+def check_publication(uri: ChannelUri) -> None:
+    """Raises :class:`ChannelError` when no publication can be made of it."""
+    if uri.spy:
+        raise ChannelError("aeron-spy", "", "a spy only subscribes", "aeron:udp?..., aeron:ipc")
+    _check_media(uri)
+    if not uri.is_ipc:
+        _check_publication_addresses(uri)
+    _check_position(uri)
+    _check_sizes(uri)
+
+
+def check_subscription(uri: ChannelUri) -> None:
+    """Raises :class:`ChannelError` when no subscription can be made of it."""
+    _check_media(uri)
+    if isinstance(uri.session_id, SessionTag):
+        raise _wrong(uri, "session-id", "only a publication takes its session from a tag")
+    if uri.is_ipc:
+        return
+    _check_addressed(uri)
+    if uri.spy:
+        return
+    if uri.control_mode is ControlMode.MANUAL:
+        for key in ("endpoint", "control"):
+            if key in uri.given():
+                raise _wrong(
+                    uri, key, "contradicts control-mode=manual, whose destinations are added later"
+                )
+        return
+    if uri.endpoint is None and uri.tags is None:
+        raise ChannelError(
+            "endpoint", "", "is missing: a subscription listens somewhere",
+            "host:port; port 0 lets the system choose",
+        )
+    _check_receive_addresses(uri)
+
+
+def check_destination(uri: ChannelUri, *, subscription: bool) -> None:
+    """A destination of a manual multi-destination publication, or of a manual subscription."""
+    given = uri.given()
+    for key in _NOT_ON_DESTINATIONS:
+        if key in given:
+            raise _wrong(uri, key, "belongs to the channel, not to a destination of it")
+    if subscription:
+        check_subscription(uri)
+        return
+    if uri.spy or uri.is_ipc:
+        raise ChannelError("URI", str(uri), "a publication sends to UDP", "aeron:udp?endpoint=...")
+    if uri.endpoint is None:
+        raise ChannelError("endpoint", "", "is missing", "host:port")
+    if uri.control is not None:
+        raise _wrong(uri, "control", "has no meaning on a destination of a publication")
+    _check_remote_endpoint(uri, uri.endpoint)
+
+
+def _wrong(uri: ChannelUri, key: str, problem: str, accepted: str = "") -> ChannelError:
+    return ChannelError(key, uri.given().get(key, ""), problem, accepted)
+
+
+def _check_media(uri: ChannelUri) -> None:
+    if uri.is_ipc:
+        given = uri.given()
+        for key in _UDP_ONLY:
+            if key in given:
+                raise _wrong(uri, key, "has no meaning with aeron:ipc", "aeron:udp?...")
+
+
+def _check_addressed(uri: ChannelUri) -> None:
+    """At least one parameter says where."""
+    if uri.control_mode is ControlMode.DYNAMIC and uri.control is None:
+        raise ChannelError("control", "", "is missing: control-mode=dynamic needs it", "host:port")
+    if (
+        uri.endpoint is None
+        and uri.control is None
+        and uri.tags is None
+        and uri.control_mode is not ControlMode.MANUAL
+    ):
+        raise ChannelError(
+            "endpoint", "", "is missing",
+            "one of endpoint=, control=, tags=, control-mode=manual",
+        )
+    if uri.control is not None and uri.control.is_multicast:
+        raise _wrong(uri, "control", "is a multicast address", "a unicast host:port")
+    if uri.endpoint is not None and uri.endpoint.is_multicast:
+        _check_multicast(uri, uri.endpoint)
+    elif uri.endpoint is not None:
+        _check_family(uri, "endpoint", uri.endpoint)
+    elif uri.control is not None:
+        _check_family(uri, "control", uri.control)
+
+
+def _check_multicast(uri: ChannelUri, endpoint: Address) -> None:
+    ip = endpoint.ip
+    assert ip is not None
+    if ip.packed[-1] % 2 == 0:
+        raise _wrong(
+            uri, "endpoint", "the last byte of a multicast data address is odd: the next even "
+            "address carries the control traffic", f"{ip + 1}, for example",
+        )
+    for key in ("control", "control-mode"):
+        if key in uri.given():
+            raise _wrong(uri, key, "contradicts a multicast endpoint")
+    if endpoint.port == 0:
+        raise _wrong(uri, "endpoint", "port 0 is of no use with multicast", "1..65535")
+    _check_family(uri, "endpoint", endpoint)
+
+
+def _check_family(uri: ChannelUri, key: str, address: Address) -> None:
+    """The interface is of the address's family."""
+    interface = uri.interface
+    if interface is not None and not interface.name and interface.ipv6 != address.ipv6:
+        raise _wrong(
+            uri, "interface", f"and {key}={address} are of different families",
+            "both IPv4, or both IPv6 in brackets",
+        )
+
+
+def _check_remote_endpoint(uri: ChannelUri, endpoint: Address) -> None:
+    if endpoint.is_multicast:
+        _check_multicast(uri, endpoint)
+    elif endpoint.port == 0:
+        raise _wrong(uri, "endpoint", "port 0 cannot be sent to", "1..65535")
+
+
+def _check_publication_addresses(uri: ChannelUri) -> None:
+    _check_addressed(uri)
+    if uri.control_mode is not None and uri.endpoint is not None:
+        raise _wrong(
+            uri, "endpoint", f"contradicts control-mode={uri.control_mode.value}: destinations are "
+            + ("learnt from receivers" if uri.control_mode is ControlMode.DYNAMIC
+               else "added later"),
+        )
+    if uri.control is not None and uri.endpoint is None and uri.control_mode is None:
+        raise _wrong(
+            uri, "control", "is not enough for a publication",
+            "endpoint= or control-mode=dynamic|manual beside it",
+        )
+    if uri.endpoint is not None:
+        _check_remote_endpoint(uri, uri.endpoint)
+    multicast = uri.is_multicast
+    named = uri.endpoint is not None and uri.endpoint.ip is None  # may yet resolve to a group
+    if uri.fc is not None and not (multicast or named or uri.control_mode or uri.tags):
+        raise _wrong(
+            uri, "fc", "a unicast channel has one receiver and no choice of strategy",
+            "multicast endpoints and control-mode=dynamic|manual",
+        )
+
+
+def _check_receive_addresses(uri: ChannelUri) -> None:
+    if uri.control is not None and uri.control.port == 0:
+        raise _wrong(uri, "control", "port 0 cannot be sent to", "1..65535")
+    if uri.control is not None and uri.endpoint is not None \
+            and uri.control.ipv6 != uri.endpoint.ipv6:
+        raise _wrong(uri, "control", f"and endpoint={uri.endpoint} are of different families")
+
+
+def _check_position(uri: ChannelUri) -> None:
+    parts = (uri.init_term_id, uri.term_id, uri.term_offset)
+    if all(part is None for part in parts):
+        return
+    for key, part in zip(("init-term-id", "term-id", "term-offset"), parts, strict=True):
+        if part is None:
+            raise ChannelError(key, "", "is missing", "all of init-term-id, term-id, term-offset")
+    assert uri.init_term_id is not None
+    assert uri.term_id is not None
+    assert uri.term_offset is not None
+    distance = (uri.term_id - uri.init_term_id) & 0xFFFFFFFF
+    if distance >= 2**31:
+        raise _wrong(uri, "term-id", f"lies before init-term-id={uri.init_term_id}",
+                     "0..2147483647 terms after it")
+    if uri.term_offset % 32:
+        raise _wrong(uri, "term-offset", "is not at the start of a frame", "multiples of 32")
+    if uri.term_length is not None and uri.term_offset > uri.term_length:
+        raise _wrong(uri, "term-offset", f"exceeds the term of {uri.term_length} bytes")
+
+
+def _check_sizes(uri: ChannelUri) -> None:
+    if uri.pub_wnd is not None and uri.term_length is not None \
+            and uri.pub_wnd > uri.term_length // 2:
+        raise _wrong(uri, "pub-wnd", f"exceeds half of term-length={uri.term_length}",
+                     f"at most {uri.term_length // 2}")
+    if uri.pub_wnd is not None and uri.mtu is not None and uri.pub_wnd < uri.mtu:
+        raise _wrong(uri, "pub-wnd", f"is less than mtu={uri.mtu}", "at least one MTU")

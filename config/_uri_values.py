@@ -1,0 +1,407 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Values of channel parameters: their types, how they are read and how they are written.
+
+Each reader takes (key, text) and returns the typed value or raises :class:`ChannelError`; each writer
+is its inverse.
+"""
+
+from __future__ import annotations
+
+import enum
+import ipaddress
+import re
+from collections.abc import Callable
+from typing import Final
+
+import attrs
+
+from penstock.core.errors import ConfigurationError
+
+RESERVED_VALUE_OFFSET: Final = -8
+"""A timestamp offset that means "into the frame header's reserved value"."""
+
+IpAddress = ipaddress.IPv4Address | ipaddress.IPv6Address
+
+
+def shown(text: str) -> str:
+    """Text of a stranger, made fit for one line of an error message."""
+    clean = "".join(c if c.isprintable() else "?" for c in text)
+    return clean if len(clean) <= 100 else clean[:97] + "..."
+
+
+class ChannelError(ConfigurationError, ValueError):
+    """A channel URI that cannot be used: names the parameter, its value and what is accepted."""
+
+    def __init__(self, parameter: str, value: str, problem: str, accepted: str = "") -> None:
+        self.parameter = parameter
+        self.value = value
+        self.accepted = accepted
+        where = f"{parameter}={shown(value)}" if value else parameter
+        tail = f" (accepted: {accepted})" if accepted else ""
+        super().__init__(f"channel: {where}: {problem}{tail}")
+
+
+# ---- addresses -----------------------------------------------------------------------------------
+
+_HOST_NAME: Final = re.compile(r"(?!-)[A-Za-z0-9_-]{1,63}(\.(?!-)[A-Za-z0-9_-]{1,63})*\.?")
+_LOOKS_LIKE_IPV4: Final = re.compile(r"[0-9.]+")
+_SCOPE: Final = re.compile(r"[A-Za-z0-9_.@-]{1,15}")
+_INTERFACE_NAME: Final = re.compile(r"[A-Za-z0-9_.@:-]{1,15}")
+_ADDRESS_FORM: Final = "host:port, a.b.c.d:port or [ipv6%scope]:port"
+_INTERFACE_FORM: Final = "address[:port][/prefix], [ipv6][:port][/prefix] or {name}[:port]"
+
+
+@attrs.frozen(kw_only=True)
+class Address:
+    """``host:port``.  ``ipv6`` is the family that the brackets imply; names resolve for it."""
+
+    host: str
+    port: int
+    ipv6: bool = False
+    scope: str = ""
+
+    @property
+    def ip(self) -> IpAddress | None:
+        """The literal address, None when host is a name."""
+        return literal_ip(self.host)
+
+    @property
+    def is_multicast(self) -> bool:
+        return self.ip is not None and self.ip.is_multicast
+
+    def __str__(self) -> str:
+        return f"{_host_text(self.host, self.scope, self.ipv6)}:{self.port}"
+
+
+@attrs.frozen(kw_only=True)
+class Interface:
+    """A local interface, by address (all that match ``prefix_length`` bits) or by name."""
+
+    host: str = ""
+    name: str = ""
+    port: int = 0
+    prefix_length: int | None = None
+    ipv6: bool = False
+    scope: str = ""
+
+    @property
+    def ip(self) -> IpAddress | None:
+        return literal_ip(self.host)
+
+    def __str__(self) -> str:
+        text = f"{{{self.name}}}" if self.name else _host_text(self.host, self.scope, self.ipv6)
+        if self.port:
+            text += f":{self.port}"
+        return text if self.prefix_length is None else f"{text}/{self.prefix_length}"
+
+
+def literal_ip(host: str) -> IpAddress | None:
+    try:
+        return ipaddress.ip_address(host)
+    except ValueError:
+        return None
+
+
+def _host_text(host: str, scope: str, ipv6: bool) -> str:
+    inside = f"{host}%{scope}" if scope else host
+    return f"[{inside}]" if ipv6 else inside
+
+
+def _read_host(key: str, text: str, host: str, *, bracketed: bool, form: str) -> tuple[str, str]:
+    """(host, scope) of a host text without brackets and port."""
+    host, percent, scope = host.partition("%")
+    if percent and (not bracketed or not _SCOPE.fullmatch(scope)):
+        raise ChannelError(key, text, "has a malformed scope", form)
+    ip = literal_ip(host)
+    if ip is not None and (ip.version == 6) != bracketed:
+        raise ChannelError(key, text, "IPv6 goes into brackets and IPv4 does not", form)
+    if ip is not None:
+        return str(ip), scope
+    if scope or len(host) > 253 or not _HOST_NAME.fullmatch(host):
+        raise ChannelError(key, text, "is not an address or host name", form)
+    if _LOOKS_LIKE_IPV4.fullmatch(host):
+        raise ChannelError(key, text, "is not an IPv4 address", form)
+    return host, ""
+
+
+def _split_host(key: str, text: str, form: str) -> tuple[str, str, bool]:
+    """(host, rest after it, bracketed)."""
+    if text.startswith("["):
+        host, bracket, rest = text[1:].partition("]")
+        if not bracket:
+            raise ChannelError(key, text, "has no closing bracket", form)
+        return host, rest, True
+    host, colon, rest = text.partition(":")
+    return host, colon + rest, False
+
+
+def _read_port(key: str, text: str, port: str, form: str) -> int:
+    if not re.fullmatch(r"[0-9]{1,5}", port) or int(port) > 65535:
+        raise ChannelError(key, text, "has a port that is not in 0..65535", form)
+    return int(port)
+
+
+def read_address(key: str, text: str) -> Address:
+    host, rest, bracketed = _split_host(key, text, _ADDRESS_FORM)
+    if not rest.startswith(":"):
+        raise ChannelError(key, text, "has no port", _ADDRESS_FORM)
+    port = _read_port(key, text, rest[1:], _ADDRESS_FORM)
+    host, scope = _read_host(key, text, host, bracketed=bracketed, form=_ADDRESS_FORM)
+    return Address(host=host, port=port, ipv6=bracketed, scope=scope)
+
+
+def read_interface(key: str, text: str) -> Interface:
+    if text.startswith("{"):
+        name, brace, rest = text[1:].partition("}")
+        if not brace or not _INTERFACE_NAME.fullmatch(name):
+            raise ChannelError(key, text, "is not an interface name", _INTERFACE_FORM)
+        if rest and not rest.startswith(":"):
+            raise ChannelError(key, text, "has text after the name", _INTERFACE_FORM)
+        port = _read_port(key, text, rest[1:], _INTERFACE_FORM) if rest else 0
+        return Interface(name=name, port=port)
+    address, slash, prefix = text.partition("/")
+    host, rest, bracketed = _split_host(key, address, _INTERFACE_FORM)
+    if rest and not rest.startswith(":"):
+        raise ChannelError(key, text, "has text after the bracket", _INTERFACE_FORM)
+    port = _read_port(key, text, rest[1:], _INTERFACE_FORM) if rest else 0
+    host, scope = _read_host(key, text, host, bracketed=bracketed, form=_INTERFACE_FORM)
+    bits = 128 if bracketed else 32
+    if slash and (not re.fullmatch(r"[0-9]{1,3}", prefix) or int(prefix) > bits):
+        raise ChannelError(key, text, f"has a prefix that is not in 0..{bits}", _INTERFACE_FORM)
+    length = int(prefix) if slash else None
+    return Interface(host=host, port=port, prefix_length=length, ipv6=bracketed, scope=scope)
+
+
+# ---- numbers -------------------------------------------------------------------------------------
+
+_INTEGER: Final = re.compile(r"-?(0|[1-9][0-9]{0,19})")
+_SIZE: Final = re.compile(r"(0|[1-9][0-9]{0,19})([kmgKMG]?)")
+_DURATION: Final = re.compile(r"(0|[1-9][0-9]{0,19})(ns|us|ms|s)?")
+_SIZE_UNITS: Final = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
+_DURATION_UNITS: Final = {"ns": 1, "us": 10**3, "ms": 10**6, "s": 10**9}
+
+
+def integer(low: int, high: int) -> Callable[[str, str], int]:
+    def read(key: str, text: str) -> int:
+        if not _INTEGER.fullmatch(text) or not low <= int(text) <= high:
+            raise ChannelError(key, text, "is out of range", f"an integer in {low}..{high}")
+        return int(text)
+
+    return read
+
+
+def size(low: int, high: int) -> Callable[[str, str], int]:
+    def read(key: str, text: str) -> int:
+        match = _SIZE.fullmatch(text)
+        value = int(match[1]) * _SIZE_UNITS[match[2].lower()] if match else -1
+        if not low <= value <= high:
+            raise ChannelError(
+                key, text, "is not a size in range", f"{low}..{high} bytes, suffixes k, m, g"
+            )
+        return value
+
+    return read
+
+
+def read_duration(key: str, text: str) -> int:
+    """Nanoseconds."""
+    match = _DURATION.fullmatch(text)
+    value = int(match[1]) * _DURATION_UNITS[match[2] or "ns"] if match else -1
+    if not 0 <= value < 2**63:
+        raise ChannelError(key, text, "is not a duration", "an integer with ns, us, ms or s")
+    return value
+
+
+def read_boolean(key: str, text: str) -> bool:
+    if text not in ("true", "false"):
+        raise ChannelError(key, text, "is not a boolean", "true, false")
+    return text == "true"
+
+
+def write_boolean(value: bool) -> str:
+    return "true" if value else "false"
+
+
+def write_size(value: int) -> str:
+    for suffix in ("g", "m", "k"):
+        unit = _SIZE_UNITS[suffix]
+        if value >= unit and value % unit == 0:
+            return f"{value // unit}{suffix}"
+    return str(value)
+
+
+def write_duration(value: int) -> str:
+    for suffix in ("s", "ms", "us"):
+        unit = _DURATION_UNITS[suffix]
+        if value >= unit and value % unit == 0:
+            return f"{value // unit}{suffix}"
+    return f"{value}ns"
+
+
+def read_term_length(key: str, text: str) -> int:
+    value = size(64 * 1024, 1 << 30)(key, text)
+    if value & (value - 1):
+        raise ChannelError(key, text, "is not a power of two", "64k, 128k, ... 1g")
+    return value
+
+
+def read_mtu(key: str, text: str) -> int:
+    value = size(64, 65504)(key, text)
+    if value % 32:
+        raise ChannelError(key, text, "is not a multiple of 32", "64..65504 in steps of 32")
+    return value
+
+
+def read_timestamp_offset(key: str, text: str) -> int:
+    if text == "reserved":
+        return RESERVED_VALUE_OFFSET
+    if not _INTEGER.fullmatch(text) or not 0 <= int(text) <= 65504:
+        raise ChannelError(key, text, "is not an offset", "0..65504 bytes of payload, or reserved")
+    return int(text)
+
+
+def write_timestamp_offset(value: int) -> str:
+    return "reserved" if value == RESERVED_VALUE_OFFSET else str(value)
+
+
+# ---- words and compounds -------------------------------------------------------------------------
+
+
+class Media(enum.Enum):
+    UDP = "udp"
+    IPC = "ipc"
+
+
+class ControlMode(enum.Enum):
+    DYNAMIC = "dynamic"
+    MANUAL = "manual"
+
+
+class Group(enum.Enum):
+    TRUE = "true"
+    FALSE = "false"
+    INFER = "infer"
+
+
+@attrs.frozen(kw_only=True)
+class Tags:
+    channel: int
+    entity: int | None = None
+
+    def __str__(self) -> str:
+        return str(self.channel) if self.entity is None else f"{self.channel},{self.entity}"
+
+
+@attrs.frozen(kw_only=True)
+class SessionTag:
+    """``session-id=tag:N``: the session id, MTU and term length of the publication tagged N."""
+
+    tag: int
+
+    def __str__(self) -> str:
+        return f"tag:{self.tag}"
+
+
+@attrs.frozen(kw_only=True)
+class FlowControl:
+    """``fc=name,t:5s,g:tag/min,rrwm:4``.  None: not given."""
+
+    strategy: str
+    receiver_timeout_ns: int | None = None
+    group_tag: int | None = None
+    group_min_size: int | None = None
+    retransmit_window_multiple: int | None = None
+
+    def __str__(self) -> str:
+        parts = [self.strategy]
+        if self.receiver_timeout_ns is not None:
+            parts.append(f"t:{write_duration(self.receiver_timeout_ns)}")
+        if self.group_tag is not None or self.group_min_size is not None:
+            tag = "" if self.group_tag is None else str(self.group_tag)
+            least = "" if self.group_min_size is None else f"/{self.group_min_size}"
+            parts.append(f"g:{tag}{least}")
+        if self.retransmit_window_multiple is not None:
+            parts.append(f"rrwm:{self.retransmit_window_multiple}")
+        return ",".join(parts)
+
+
+_I64: Final = integer(-(2**63), 2**63 - 1)
+_STRATEGY: Final = re.compile(r"[a-z][a-z0-9_-]{0,62}")
+_FC_FORM: Final = "name[,t:duration][,g:tag|g:/min|g:tag/min][,rrwm:n]"
+
+
+def _read_group_option(key: str, text: str, value: str) -> dict[str, int]:
+    tag, slash, least = value.partition("/")
+    found: dict[str, int] = {}
+    if tag:
+        found["group_tag"] = _I64(key, tag)
+    if slash:
+        found["group_min_size"] = integer(0, 2**31 - 1)(key, least)
+    if not found:
+        raise ChannelError(key, text, "g: has neither a tag nor a least size", _FC_FORM)
+    return found
+
+
+def read_flow_control(key: str, text: str) -> FlowControl:
+    strategy, *options = text.split(",")
+    if not _STRATEGY.fullmatch(strategy):
+        raise ChannelError(key, text, "is not the name of a strategy", _FC_FORM)
+    found: dict[str, int] = {}
+    seen: set[str] = set()
+    for option in options:
+        name, colon, value = option.partition(":")
+        if name in seen:
+            raise ChannelError(key, text, f"has {name}: twice", _FC_FORM)
+        seen.add(name)
+        if name == "t" and colon:
+            found["receiver_timeout_ns"] = read_duration(key, value)
+        elif name == "g" and colon:
+            found |= _read_group_option(key, text, value)
+        elif name == "rrwm" and colon:
+            found["retransmit_window_multiple"] = integer(1, 2**31 - 1)(key, value)
+        else:
+            raise ChannelError(key, text, f"has the unknown option {shown(option)!r}", _FC_FORM)
+    if strategy == "max" and seen - {"rrwm"}:
+        raise ChannelError(key, text, "max has no options but rrwm", "max[,rrwm:n]")
+    return FlowControl(strategy=strategy, **found)
+
+
+def read_congestion_control(key: str, text: str) -> str:
+    if not _STRATEGY.fullmatch(text):
+        raise ChannelError(key, text, "is not the name of a congestion control", "static, cubic")
+    return text
+
+
+def read_control_mode(key: str, text: str) -> ControlMode:
+    if text == "response":
+        raise ChannelError(
+            key, text, "response channels are not supported; use a second stream for answers"
+        )
+    try:
+        return ControlMode(text)
+    except ValueError:
+        raise ChannelError(key, text, "is not a control mode", "dynamic, manual") from None
+
+
+def read_group(key: str, text: str) -> Group:
+    try:
+        return Group(text)
+    except ValueError:
+        raise ChannelError(key, text, "is not known", "true, false, infer") from None
+
+
+def read_tags(key: str, text: str) -> Tags:
+    channel, comma, entity = text.partition(",")
+    return Tags(
+        channel=_I64(key, channel), entity=_I64(key, entity) if comma else None
+    )
+
+
+def read_session_id(key: str, text: str) -> int | SessionTag:
+    if text.startswith("tag:"):
+        return SessionTag(tag=_I64(key, text[4:]))
+    return integer(-(2**31), 2**31 - 1)(key, text)
+
+
+def read_alias(key: str, text: str) -> str:
+    return text

@@ -1,0 +1,265 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Channel URIs: Aeron's, read strictly.
+
+``[aeron-spy:]aeron:udp|ipc[?key=value{|key=value}]``.  Where Aeron ignores a parameter that it does
+not know, penstock refuses it by name, since a mistyped ``term-lenght`` would otherwise be found only
+under load.  A parameter that only concerns the other side (``term-length`` on a subscription) is
+accepted, as with Aeron, so that both sides can share one URI.
+
+:func:`parse` checks each value by itself; :func:`check_publication`, :func:`check_subscription` and
+:func:`check_destination` check what belongs together.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable
+from typing import Any, Final
+
+import attrs
+
+from penstock.config import _uri_values as v
+from penstock.config._uri_rules import check_destination, check_publication, check_subscription
+from penstock.config._uri_values import (
+    RESERVED_VALUE_OFFSET,
+    Address,
+    ChannelError,
+    ControlMode,
+    FlowControl,
+    Group,
+    Interface,
+    Media,
+    SessionTag,
+    Tags,
+)
+
+__all__ = [
+    "MAX_URI_CHARS",
+    "PARAMETERS",
+    "REFUSED",
+    "RESERVED_VALUE_OFFSET",
+    "Address",
+    "ChannelError",
+    "ChannelUri",
+    "ControlMode",
+    "FlowControl",
+    "Group",
+    "Interface",
+    "Media",
+    "SessionTag",
+    "Tags",
+    "check_destination",
+    "check_publication",
+    "check_subscription",
+    "parse",
+]
+
+MAX_URI_CHARS: Final = 4095
+SPY_PREFIX: Final = "aeron-spy:"
+
+
+@attrs.frozen(kw_only=True)
+class Parameter:
+    """A key of the URI, the field that holds it, and how its value is read and written."""
+
+    key: str
+    field: str
+    read: Callable[[str, str], Any]
+    write: Callable[[Any], str]
+
+
+@attrs.frozen(kw_only=True)
+class ChannelUri:
+    """A channel.  A field that is None was not given: the daemon's default applies.
+
+    Lengths are in bytes, ``_ns`` fields in nanoseconds, timestamp offsets in bytes of payload or
+    ``RESERVED_VALUE_OFFSET``.  ``str(uri)`` is the canonical text.
+    """
+
+    media: Media
+    spy: bool = False
+
+    endpoint: Address | None = None
+    interface: Interface | None = None
+    control: Address | None = None
+    control_mode: ControlMode | None = None
+    ttl: int | None = None
+    tags: Tags | None = None
+    alias: str | None = None
+    session_id: int | SessionTag | None = None
+    stream_id: int | None = None          # a convenience of tools, the daemon ignores it
+
+    term_length: int | None = None
+    mtu: int | None = None
+    init_term_id: int | None = None
+    term_id: int | None = None
+    term_offset: int | None = None
+    linger_ns: int | None = None
+    pub_wnd: int | None = None
+    max_resend: int | None = None
+    eos: bool | None = None
+    ssc: bool | None = None
+    sparse: bool | None = None
+    fc: FlowControl | None = None
+
+    cc: str | None = None
+    gtag: int | None = None
+    reliable: bool | None = None
+    rcv_wnd: int | None = None
+    nak_delay_ns: int | None = None
+    group: Group | None = None
+    tether: bool | None = None
+    rejoin: bool | None = None
+    untethered_window_limit_timeout_ns: int | None = None
+    untethered_linger_timeout_ns: int | None = None
+    untethered_resting_timeout_ns: int | None = None
+
+    so_sndbuf: int | None = None
+    so_rcvbuf: int | None = None
+    media_rcv_ts_offset: int | None = None
+    channel_rcv_ts_offset: int | None = None
+    channel_snd_ts_offset: int | None = None
+
+    @property
+    def is_ipc(self) -> bool:
+        return self.media is Media.IPC
+
+    @property
+    def is_multicast(self) -> bool:
+        """By the literal endpoint; a host name is known only when resolved."""
+        return self.endpoint is not None and self.endpoint.is_multicast
+
+    @property
+    def is_multi_destination(self) -> bool:
+        return self.control_mode is not None
+
+    def given(self) -> dict[str, str]:
+        """The parameters that were given, in canonical order: key to canonical text."""
+        values = ((p, getattr(self, p.field)) for p in PARAMETERS.values())
+        return {p.key: p.write(value) for p, value in values if value is not None}
+
+    def __str__(self) -> str:
+        head = f"{SPY_PREFIX if self.spy else ''}aeron:{self.media.value}"
+        given = self.given()
+        return head + ("?" + "|".join(f"{k}={text}" for k, text in given.items()) if given else "")
+
+
+def _enum_value(value: Any) -> str:
+    return str(value.value)
+
+
+def _table() -> dict[str, Parameter]:
+    i32 = v.integer(-(2**31), 2**31 - 1)
+    i64 = v.integer(-(2**63), 2**63 - 1)
+    socket_buffer = v.size(0, 2**31 - 1)
+    window = v.size(1, 1 << 29)
+    boolean = (v.read_boolean, v.write_boolean)
+    duration = (v.read_duration, v.write_duration)
+    timestamp = (v.read_timestamp_offset, v.write_timestamp_offset)
+    rows: tuple[tuple[str, Callable[[str, str], Any], Callable[[Any], str]], ...] = (
+        ("endpoint", v.read_address, str),
+        ("interface", v.read_interface, str),
+        ("control", v.read_address, str),
+        ("control-mode", v.read_control_mode, _enum_value),
+        ("ttl", v.integer(0, 255), str),
+        ("tags", v.read_tags, str),
+        ("alias", v.read_alias, str),
+        ("session-id", v.read_session_id, str),
+        ("stream-id", i32, str),
+        ("term-length", v.read_term_length, v.write_size),
+        ("mtu", v.read_mtu, v.write_size),
+        ("init-term-id", i32, str),
+        ("term-id", i32, str),
+        ("term-offset", v.integer(0, 1 << 30), str),
+        ("linger", *duration),
+        ("pub-wnd", window, v.write_size),
+        ("max-resend", v.integer(1, 256), str),
+        ("eos", *boolean),
+        ("ssc", *boolean),
+        ("sparse", *boolean),
+        ("fc", v.read_flow_control, str),
+        ("cc", v.read_congestion_control, str),
+        ("gtag", i64, str),
+        ("reliable", *boolean),
+        ("rcv-wnd", window, v.write_size),
+        ("nak-delay", *duration),
+        ("group", v.read_group, _enum_value),
+        ("tether", *boolean),
+        ("rejoin", *boolean),
+        ("untethered-window-limit-timeout", *duration),
+        ("untethered-linger-timeout", *duration),
+        ("untethered-resting-timeout", *duration),
+        ("so-sndbuf", socket_buffer, v.write_size),
+        ("so-rcvbuf", socket_buffer, v.write_size),
+        ("media-rcv-ts-offset", *timestamp),
+        ("channel-rcv-ts-offset", *timestamp),
+        ("channel-snd-ts-offset", *timestamp),
+    )
+    table = {}
+    for key, read, write in rows:
+        field = key.replace("-", "_")
+        if read is v.read_duration:
+            field += "_ns"
+        table[key] = Parameter(key=key, field=field, read=read, write=write)
+    return table
+
+
+PARAMETERS: Final = _table()
+
+_RESPONSE: Final = "response channels are not supported; use a second stream for answers"
+_LATER: Final = "reserved for a later version of penstock; this one does not have it"
+REFUSED: Final[dict[str, str]] = {
+    "response-correlation-id": _RESPONSE,
+    "response-endpoint": _RESPONSE,
+    "ats": "transport security is a feature of Aeron Premium and not supported",
+    **dict.fromkeys(
+        (
+            "ps-auto-priority", "ps-credit-burst", "ps-credits", "ps-credits-required",
+            "ps-depth", "ps-fanin", "ps-fanout", "ps-never-throttle", "ps-policy", "ps-priority",
+            "ps-rate", "ps-retention-bytes", "ps-retention-ms",
+        ),
+        _LATER,
+    ),
+}
+
+
+def _refuse(key: str, value: str) -> ChannelError:
+    if key in REFUSED:
+        return ChannelError(key, value, REFUSED[key])
+    near = difflib.get_close_matches(key, [*PARAMETERS, *REFUSED], n=1, cutoff=0.7)
+    hint = f", did you mean {near[0]}?" if near else ""
+    return ChannelError(key, value, f"is an unknown parameter{hint}", ", ".join(PARAMETERS))
+
+
+def parse(text: str) -> ChannelUri:
+    """The channel that ``text`` names.  Raises nothing but :class:`ChannelError`."""
+    if len(text) > MAX_URI_CHARS:
+        raise ChannelError(
+            "URI", "", f"has {len(text)} characters", f"at most {MAX_URI_CHARS}"
+        )
+    if not text.isprintable():
+        raise ChannelError("URI", text, "has characters that cannot be printed")
+    spy = text.startswith(SPY_PREFIX)
+    head, question, query = text.removeprefix(SPY_PREFIX).partition("?")
+    scheme, _, media = head.partition(":")
+    if scheme != "aeron" or media not in ("udp", "ipc"):
+        raise ChannelError(
+            "URI", text, "does not begin as a channel",
+            "aeron:udp?..., aeron:ipc, aeron-spy:aeron:udp?...",
+        )
+    if question and not query:
+        raise ChannelError("URI", text, "has no parameter after the question mark", "key=value")
+    values: dict[str, Any] = {}
+    for item in query.split("|") if query else ():
+        key, equals, value = item.partition("=")
+        if not key:
+            raise ChannelError("URI", text, "has a parameter without a name", "key=value")
+        if key not in PARAMETERS:
+            raise _refuse(v.shown(key), value)
+        if not equals or not value:
+            raise ChannelError(key, "", "has no value", "key=value")
+        parameter = PARAMETERS[key]
+        if parameter.field in values:
+            raise ChannelError(key, value, "is given twice", "each parameter once")
+        values[parameter.field] = parameter.read(key, value)
+    return ChannelUri(media=Media(media), spy=spy, **values)
