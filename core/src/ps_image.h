@@ -1,0 +1,181 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * ps_image.h: one session as received here: its log, what is missing, who reads it, and what is said
+ * back to the sender.  Owner: the receiver agent, but for the parts that name the conductor.
+ *
+ *   clean_to          sm_position   min subscriber   rcv-pos      hwm      L + T/2
+ *   -----|---------------|--------------|---------------|----gaps--|----------|
+ *   zeroed below (one lap)              '--- unread ----'
+ */
+#ifndef PS_IMAGE_H
+#define PS_IMAGE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "ps_congestion.h"
+#include "ps_driver_internal.h"
+#include "ps_gaps.h"
+#include "ps_log.h"
+#include "ps_nak.h"
+#include "ps_recv_endpoint.h"
+#include "ps_tether.h"
+#include "ps_wire.h"
+
+enum { PS_IMAGE_SUBSCRIBERS_MAX = 64, PS_IMAGE_NAKS_PER_CYCLE = 16, PS_IMAGE_SCAN_FRAMES = 4096,
+       PS_IMAGE_CLEAN_BYTES = 256 * 1024 };
+#define PS_LOSS_EVENT_NS INT64_C(100000000)
+#define PS_RTT_INTERVAL_NS INT64_C(1000000000)
+#define PS_SM_IDLE_NS INT64_C(1000000000)
+#define PS_JOIN_HOLD_NONE INT64_MAX
+
+/* Life of an image (aeron-interop.md 5.8).
+ *
+ *   ACTIVE --reason found--> ENDED --ps_image_drain--> DRAINING --read out, 5 SMs--> DRAINED
+ *
+ * ENDED repeats PS_EV_IMAGE_INACTIVE until the ring takes it, DRAINED PS_EV_IMAGE_DRAINED. */
+enum ps_image_state { PS_IMAGE_ACTIVE = 0, PS_IMAGE_ENDED = 1, PS_IMAGE_DRAINING = 2,
+                      PS_IMAGE_DRAINED = 3 };
+
+/* One way to the sender: at most one for each destination of the endpoint. */
+typedef struct ps_connection {
+    ps_addr_t control;                 /* where SMs and NAKs go */
+    int64_t activity_ns;               /* last accepted frame or SETUP */
+    int64_t eos_position;              /* valid when eos */
+    uint8_t established;
+    uint8_t eos;
+} ps_connection_t;
+
+typedef struct ps_image_subscriber {
+    _Atomic int64_t *position;         /* sub-pos cell: written by the client, so not trusted */
+    int32_t position_counter_id;
+    int32_t client_slot;
+    ps_tether_t tether;
+    uint8_t event_pending;             /* PS_EV_SUBSCRIBER not yet taken */
+} ps_image_subscriber_t;
+
+struct ps_image {
+    ps_image_params_t params;          /* log_path is not kept */
+    ps_driver_t *driver;
+    ps_receiver_t *receiver;
+    ps_recv_endpoint_t *endpoint;      /* NULL once that is gone */
+    ps_log_t log;
+    ps_image_slot_t *slot;
+    ps_index_ring_t *ring;
+    _Atomic int64_t *high_water_cell;
+    _Atomic int64_t *position_cell;
+    _Atomic int64_t *naks_cell;
+    _Atomic int64_t dummy_cell;        /* for counters that do not exist */
+
+    /* rebuild */
+    ps_gaps_t gaps;
+    ps_gap_t *gap_storage;
+    int64_t join_position;
+    int64_t hwm;
+    int64_t position;                  /* rcv-pos as last published */
+    int64_t reserved_position;
+    int64_t clean_to;                  /* bytes below are zero again, one lap behind */
+    int64_t lost_bytes;                /* not yet reported by PS_EV_LOSS */
+    int64_t loss_due_ns;
+    int64_t nak_due_ns;                /* earliest gap timer, INT64_MAX none */
+    ps_nak_policy_t nak;
+    uint64_t refused;                  /* datagrams dropped because the gap list was full */
+    int64_t ordinal;                   /* messages below ordinal_position; -1 unknown */
+    int64_t ordinal_position;
+    int64_t index_position;            /* of the newest index entry */
+    int64_t index_ns;
+
+    /* status */
+    ps_congestion_t congestion;
+    int32_t window;                    /* as last sent */
+    int64_t sm_position;               /* L: as last sent */
+    int64_t consumption;               /* slowest gating subscriber, monotonic, a frame multiple */
+    int64_t fastest;                   /* fastest subscriber */
+    int64_t sm_due_ns;
+    int64_t last_sm_ns;
+    int64_t moved_ns;                  /* data or consumption moved last */
+    int64_t moved_position;            /* rcv-pos + consumption then */
+    int64_t packet_ns;                 /* liveness */
+    int64_t next_due_ns;               /* earliest timer but gaps */
+    int64_t rtt_ns;                    /* smoothed, 0 unknown */
+    int64_t rtt_echo_ns;               /* outstanding request, 0 none */
+    int64_t rtt_due_ns;
+    int64_t drain_ns;                  /* when draining began */
+    int64_t end_position;              /* INT64_MAX until known */
+    int64_t error_due_ns;              /* next ERR frame of a rejected image */
+    int64_t hold_since_ns;             /* when join_hold was first seen, 0 none */
+    ps_connection_t connections[PS_RECV_DESTINATIONS_MAX];
+    ps_image_subscriber_t subscribers[PS_IMAGE_SUBSCRIBERS_MAX];
+    int32_t n_subscribers;
+    int32_t index;                     /* in the receiver's list */
+    int32_t state;                     /* ps_image_state */
+    int32_t end_reason;                /* ps_image_end */
+    uint8_t hot;                       /* in the hot list */
+    uint8_t force_sm;
+    uint8_t new_loss;
+    uint8_t gating;                    /* a subscriber gates the window */
+    uint8_t revoked;
+    uint8_t rejected;
+    uint8_t event_taken;               /* INACTIVE / DRAINED of this state */
+    uint8_t term_event_taken;          /* TERM_NEEDED for this reserved_position */
+    uint8_t wake;                      /* news for the clients in this cycle */
+    char reject_text[128];
+
+    /* receiver writes, conductor reads */
+    _Atomic int64_t shown_slowest;
+    _Atomic int64_t shown_end;
+    _Atomic int32_t shown_gaps;
+    _Atomic int32_t shown_subscribers;
+    /* conductor writes, receiver reads: nothing at or above this less T is cleaned meanwhile */
+    _Atomic int64_t join_hold;
+    /* conductor */
+    int32_t joined[PS_IMAGE_SUBSCRIBERS_MAX]; /* position counter ids */
+    int32_t n_joined;
+};
+
+/* ---- receiver thread --------------------------------------------------------------------------- */
+
+static inline int64_t ps_image_contiguous(const ps_image_t *image)
+{
+    return image->gaps.count > 0 ? image->gaps.items[0].from : image->hwm;
+}
+/* DATA, PAD or heartbeat (ps_wire_check passed).  Returns ps_wire_fault. */
+int ps_image_on_data(ps_image_t *image, const ps_recv_destination_t *destination,
+                     const ps_data_t *first, const uint8_t *data, uint32_t length,
+                     const ps_addr_t *from, int64_t rx_ns);
+/* SETUP of the live session: makes or refreshes the connection.  Returns ps_wire_fault. */
+int ps_image_on_setup(ps_image_t *image, const ps_recv_destination_t *destination,
+                      const ps_setup_t *setup, const ps_addr_t *from);
+void ps_image_on_rttm(ps_image_t *image, const ps_recv_destination_t *destination,
+                      const ps_rttm_t *rttm, const ps_addr_t *from);
+void ps_image_touch(ps_image_t *image, const ps_recv_destination_t *destination,
+                    const ps_addr_t *from, bool readdress);
+/* Puts a datagram that passed all checks into the log where bytes are missing.  Returns true when
+ * anything was new. */
+bool ps_image_insert(ps_image_t *image, const uint8_t *data, uint32_t length, int64_t position,
+                     int32_t span, int32_t messages, int64_t rx_ns);
+/* Raises the high-water mark to position, noting the gap; false: no room in the gap list. */
+bool ps_image_raise_hwm(ps_image_t *image, int64_t position);
+/* Counts messages up to rcv-pos, at most PS_IMAGE_SCAN_FRAMES frames a call. */
+void ps_image_count_messages(ps_image_t *image);
+/* Hot images, once a duty cycle: gaps, rcv-pos, consumption, status message.  Returns work done;
+ * *stay: keep it hot. */
+int32_t ps_image_cycle(ps_image_t *image, int64_t now_ns, bool *stay);
+/* Timers. */
+void ps_image_tick(ps_image_t *image, int64_t now_ns);
+/* True when a status message became due by what subscribers released. */
+bool ps_image_release_due(const ps_image_t *image);
+/* Asks for gaps that are due (or pads them over); sets nak_due_ns. */
+int32_t ps_image_ask(ps_image_t *image, int64_t now_ns);
+void ps_image_consumption(ps_image_t *image);
+void ps_image_send_sm(ps_image_t *image, int64_t now_ns);
+void ps_image_send_error(ps_image_t *image, int64_t now_ns);
+bool ps_image_connection_live(const ps_image_t *image, int32_t index, int64_t now_ns);
+void ps_image_end(ps_image_t *image, int32_t reason);
+void ps_image_tether(ps_image_t *image, int64_t now_ns);
+bool ps_image_emit(ps_image_t *image, ps_event_t *event);
+/* Commands of this module; false = not one of them. */
+bool ps_image_on_command(ps_receiver_t *receiver, const ps_command_t *command);
+void ps_image_free(ps_image_t *image);
+
+#endif

@@ -1,0 +1,388 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * ps_receiver.c: the receiver agent: creation, commands, duty cycle, timers.
+ *
+ * One duty cycle: read every socket, let the images that changed ("hot") ask for what is missing, say
+ * what was consumed, and wake their readers behind one fence; then, at most once a millisecond, the
+ * timers.  Frames that go out are collected in the outbox and leave at the end.  The cost of a cycle
+ * follows the hot images and the sockets, not the open images.
+ */
+#include "ps_receiver.h"
+
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* More sockets than this and the idle ones are read less often (but in the simulator, where a step
+ * that reports no work ends the instant). */
+enum { PS_POLL_ALL_LIMIT = 8, PS_POLL_IDLE_AFTER = 64, PS_POLL_IDLE_MASK = 7 };
+
+/* ---- life -------------------------------------------------------------------------------------- */
+
+int ps_receiver_create(ps_driver_t *driver, ps_receiver_t **out)
+{
+    const ps_driver_params_t *params = ps_driver_params(driver);
+    ps_receiver_t *receiver = calloc(1, sizeof(*receiver));
+    size_t limit = (size_t)params->shared->n_images;
+
+    if (receiver == NULL) {
+        return ps_fail(PS_E_NO_MEMORY, "no memory for the receiver");
+    }
+    receiver->driver = driver;
+    receiver->params = params;
+    receiver->ops = params->net->ops;
+    receiver->shared = params->shared;
+    receiver->timer_due_ns = INT64_MAX;
+    receiver->nak_due_ns = INT64_MAX;
+    receiver->last_tick_ns = INT64_MIN / 2;
+    receiver->images_limit = (int32_t)limit;
+    receiver->images = calloc(limit + 1, sizeof(*receiver->images));
+    receiver->hot = calloc(limit + 1, sizeof(*receiver->hot));
+    receiver->releases = calloc(limit + PS_RECEIVER_ENDPOINTS_MAX, sizeof(*receiver->releases));
+    ps_random_seed(&receiver->random, params->seed ^ UINT64_C(0x7265636569766572));
+    if (receiver->images == NULL || receiver->hot == NULL || receiver->releases == NULL) {
+        ps_receiver_destroy(receiver);
+        return ps_fail(PS_E_NO_MEMORY, "no memory for %d images", params->shared->n_images);
+    }
+    *out = receiver;
+    return PS_OK;
+}
+
+void ps_receiver_destroy(ps_receiver_t *receiver)
+{
+    if (receiver == NULL) {
+        return;
+    }
+    for (int32_t i = 0; i < receiver->n_images; i++) {
+        ps_image_free(receiver->images[i]);
+    }
+    for (int32_t i = 0; i < receiver->n_endpoints; i++) {
+        ps_recv_endpoint_free(receiver->endpoints[i]);
+    }
+    free(receiver->images);
+    free(receiver->hot);
+    free(receiver->releases);
+    free(receiver);
+}
+
+void ps_receiver_on_command(ps_receiver_t *receiver, const ps_command_t *command)
+{
+    bool known = ps_image_on_command(receiver, command) ||
+                 ps_recv_endpoint_on_command(receiver, command);
+
+    assert(known);
+    (void)known;
+}
+
+/* ---- faults ------------------------------------------------------------------------------------ */
+
+void ps_receiver_fault(ps_receiver_t *receiver, int32_t fault)
+{
+    assert(fault > PS_WIRE_OK && fault < PS_WIRE_FAULTS);
+    atomic_fetch_add_explicit(&receiver->faults[fault], 1, memory_order_relaxed);
+    ps_system_add(receiver->driver, PS_SYS_INVALID_PACKETS, 1);
+}
+
+void ps_receiver_faults(const ps_receiver_t *receiver, uint64_t out[PS_WIRE_FAULTS])
+{
+    for (int32_t i = 0; i < PS_WIRE_FAULTS; i++) {
+        out[i] = atomic_load_explicit((_Atomic uint64_t *)(uintptr_t)&receiver->faults[i],
+                                      memory_order_relaxed);
+    }
+}
+
+/* ---- outbox ------------------------------------------------------------------------------------ */
+
+static bool same_target(const ps_outbox_t *box, const ps_recv_destination_t *destination,
+                        const ps_addr_t *to)
+{
+    return box->destination == destination && box->to.family == to->family &&
+           box->to.port == to->port && box->to.scope_id == to->scope_id &&
+           memcmp(box->to.ip, to->ip, sizeof(to->ip)) == 0;
+}
+
+void ps_receiver_flush(ps_receiver_t *receiver)
+{
+    ps_outbox_t *box = &receiver->outbox;
+    int sent;
+
+    if (box->count == 0) {
+        return;
+    }
+    sent = receiver->ops->send(box->destination->socket, &box->to, box->dgrams, box->count,
+                               receiver->now_ns);
+    if (sent < box->count) {
+        /* Timers repeat everything that goes this way. */
+        ps_system_add(receiver->driver, PS_SYS_SHORT_SENDS, 1);
+    }
+    if (sent > 0) {
+        int64_t bytes = 0;
+
+        for (int32_t i = 0; i < sent; i++) {
+            bytes += box->dgrams[i].length;
+        }
+        ps_system_add(receiver->driver, PS_SYS_BYTES_SENT, bytes);
+    }
+    box->count = 0;
+}
+
+uint8_t *ps_receiver_outbox(ps_receiver_t *receiver, const ps_recv_destination_t *destination,
+                            const ps_addr_t *to)
+{
+    ps_outbox_t *box = &receiver->outbox;
+
+    if (box->count > 0 && (box->count == PS_OUTBOX_SLOTS || !same_target(box, destination, to))) {
+        ps_receiver_flush(receiver);
+    }
+    box->destination = destination;
+    box->to = *to;
+    return box->frames[box->count];
+}
+
+void ps_receiver_outbox_commit(ps_receiver_t *receiver, uint32_t length)
+{
+    ps_outbox_t *box = &receiver->outbox;
+
+    assert(length > 0 && length <= PS_CONTROL_MAX && box->count < PS_OUTBOX_SLOTS);
+    box->dgrams[box->count].data = box->frames[box->count];
+    box->dgrams[box->count].length = length;
+    box->count++;
+}
+
+/* ---- lists ------------------------------------------------------------------------------------- */
+
+void ps_receiver_make_hot(ps_receiver_t *receiver, ps_image_t *image)
+{
+    if (!image->hot) {
+        assert(receiver->n_hot < receiver->images_limit);
+        image->hot = 1;
+        receiver->hot[receiver->n_hot++] = image;
+    }
+}
+
+void ps_receiver_forget_image(ps_receiver_t *receiver, ps_image_t *image)
+{
+    ps_image_t *last = receiver->images[receiver->n_images - 1];
+
+    assert(receiver->images[image->index] == image);
+    receiver->images[image->index] = last;
+    last->index = image->index;
+    receiver->n_images--;
+    for (int32_t i = 0; image->hot && i < receiver->n_hot; i++) {
+        if (receiver->hot[i] == image) {
+            receiver->hot[i] = receiver->hot[--receiver->n_hot];
+            image->hot = 0;
+        }
+    }
+}
+
+static bool emit_release(ps_receiver_t *receiver, int32_t kind, int64_t id)
+{
+    ps_event_t event = { .type = PS_EV_RELEASED, .kind = kind, .id = id,
+                         .now_ns = receiver->now_ns };
+
+    return ps_driver_emit(receiver->driver, PS_AGENT_RECEIVER, &event);
+}
+
+void ps_receiver_release(ps_receiver_t *receiver, int32_t kind, int64_t id)
+{
+    if (receiver->n_releases > 0 || !emit_release(receiver, kind, id)) {
+        assert(receiver->n_releases < receiver->images_limit + PS_RECEIVER_ENDPOINTS_MAX);
+        receiver->releases[receiver->n_releases++] =
+            (ps_pending_release_t){ .id = id, .kind = kind };
+        ps_receiver_timer(receiver, receiver->now_ns);
+    }
+}
+
+static void retry_releases(ps_receiver_t *receiver)
+{
+    int32_t done = 0;
+
+    while (done < receiver->n_releases &&
+           emit_release(receiver, receiver->releases[done].kind, receiver->releases[done].id)) {
+        done++;
+    }
+    receiver->n_releases -= done;
+    memmove(receiver->releases, receiver->releases + done,
+            (size_t)receiver->n_releases * sizeof(*receiver->releases));
+}
+
+/* ---- duty cycle -------------------------------------------------------------------------------- */
+
+static void report_socket_error(ps_receiver_t *receiver, ps_recv_destination_t *destination, int code)
+{
+    ps_event_t event = { .type = PS_EV_ENDPOINT_ERROR, .kind = PS_KIND_RECV_ENDPOINT,
+                         .id = destination->endpoint->params.id, .now_ns = receiver->now_ns,
+                         .reason = code, .destination = destination->index };
+
+    if (receiver->now_ns < destination->error_due_ns) {
+        return;
+    }
+    strncpy(event.text, ps_last_error(), sizeof(event.text) - 1);
+    if (ps_driver_emit(receiver->driver, PS_AGENT_RECEIVER, &event)) {
+        destination->error_due_ns = receiver->now_ns + INT64_C(1000000000);
+    }
+}
+
+static int32_t poll_endpoint(ps_receiver_t *receiver, ps_recv_endpoint_t *endpoint, bool all)
+{
+    int32_t work = 0;
+
+    for (int32_t i = 0; i < PS_RECV_DESTINATIONS_MAX; i++) {
+        ps_recv_destination_t *destination = endpoint->destinations[i];
+        int got;
+
+        if (destination == NULL) {
+            continue;
+        }
+        if (!all && destination->idle_polls > PS_POLL_IDLE_AFTER &&
+            ((receiver->cycle + (uint64_t)endpoint->slot) & PS_POLL_IDLE_MASK) != 0) {
+            continue;
+        }
+        got = receiver->ops->recv(destination->socket, PS_RECEIVER_RECV_LIMIT,
+                                  ps_receiver_on_datagram, destination, receiver->now_ns);
+        if (got > 0) {
+            destination->idle_polls = 0;
+            destination->heard_ns = receiver->now_ns;
+            work += got;
+        } else {
+            destination->idle_polls += destination->idle_polls < UINT32_MAX;
+            if (got < 0) {
+                report_socket_error(receiver, destination, got);
+            }
+        }
+    }
+    return work;
+}
+
+/* Publishes what the hot images got and wakes their readers: one fence for all. */
+static void wake_readers(ps_receiver_t *receiver)
+{
+    bool any = false;
+
+    for (int32_t i = 0; i < receiver->n_hot && !any; i++) {
+        any = receiver->hot[i]->wake != 0;
+    }
+    if (!any) {
+        return;
+    }
+    /* Pairs with the client's parked store: either it sees the frames or we see it parked. */
+    atomic_thread_fence(memory_order_seq_cst);
+    for (int32_t i = 0; i < receiver->n_hot; i++) {
+        ps_image_t *image = receiver->hot[i];
+
+        for (int32_t j = 0; image->wake && j < image->n_subscribers; j++) {
+            ps_wake_client_fenced(receiver->shared, image->subscribers[j].client_slot);
+        }
+        image->wake = 0;
+    }
+}
+
+static int32_t run_hot(ps_receiver_t *receiver)
+{
+    int32_t work = 0;
+    int32_t kept = 0;
+
+    receiver->nak_due_ns = INT64_MAX;
+    for (int32_t i = 0; i < receiver->n_hot; i++) {
+        ps_image_t *image = receiver->hot[i];
+        bool stay = false;
+
+        work += ps_image_cycle(image, receiver->now_ns, &stay);
+        if (image->nak_due_ns < receiver->nak_due_ns) {
+            receiver->nak_due_ns = image->nak_due_ns;
+        }
+        image->hot = stay || image->wake;
+        if (image->hot) {
+            receiver->hot[kept++] = image;
+        }
+    }
+    receiver->n_hot = kept;
+    return work;
+}
+
+static void run_timers(ps_receiver_t *receiver)
+{
+    int64_t now_ns = receiver->now_ns;
+    int64_t due_ns = INT64_MAX;
+
+    receiver->last_tick_ns = now_ns;
+    receiver->timer_due_ns = INT64_MAX;
+    for (int32_t i = 0; i < receiver->n_images; i++) {
+        ps_image_t *image = receiver->images[i];
+
+        if (image->next_due_ns <= now_ns) {
+            ps_image_tick(image, now_ns);
+        }
+        if (image->next_due_ns < due_ns) {
+            due_ns = image->next_due_ns;
+        }
+    }
+    for (int32_t i = 0; i < receiver->n_endpoints; i++) {
+        ps_recv_endpoint_tick(receiver, receiver->endpoints[i], now_ns, &due_ns);
+    }
+    if (receiver->n_releases > 0) {
+        retry_releases(receiver);
+        due_ns = receiver->n_releases > 0 ? now_ns : due_ns;
+    }
+    ps_receiver_timer(receiver, due_ns);
+}
+
+static void flush_counters(ps_receiver_t *receiver)
+{
+    if (receiver->bytes_received > 0) {
+        ps_system_add(receiver->driver, PS_SYS_BYTES_RECEIVED, receiver->bytes_received);
+        receiver->bytes_received = 0;
+    }
+    if (receiver->sm_sent > 0) {
+        ps_system_add(receiver->driver, PS_SYS_SM_SENT, receiver->sm_sent);
+        receiver->sm_sent = 0;
+    }
+    if (receiver->naks_sent > 0) {
+        ps_system_add(receiver->driver, PS_SYS_NAKS_SENT, receiver->naks_sent);
+        receiver->naks_sent = 0;
+    }
+}
+
+int32_t ps_receiver_do_work(ps_receiver_t *receiver, int64_t now_ns)
+{
+    bool all = receiver->n_destinations <= PS_POLL_ALL_LIMIT ||
+               receiver->params->threading == PS_INVOKER;
+    int32_t work = 0;
+
+    receiver->now_ns = now_ns;
+    receiver->cycle++;
+    for (int32_t i = 0; i < receiver->n_endpoints; i++) {
+        work += poll_endpoint(receiver, receiver->endpoints[i], all);
+    }
+    work += run_hot(receiver);
+    wake_readers(receiver);
+    if (now_ns >= receiver->timer_due_ns && now_ns >= receiver->last_tick_ns + PS_TICK_NS) {
+        run_timers(receiver);
+        work++;
+    }
+    ps_receiver_flush(receiver);
+    flush_counters(receiver);
+    return work;
+}
+
+int64_t ps_receiver_next_deadline_ns(ps_receiver_t *receiver, int64_t now_ns)
+{
+    int64_t timer_ns = receiver->timer_due_ns;
+
+    (void)now_ns;
+    if (timer_ns != INT64_MAX && timer_ns < receiver->last_tick_ns + PS_TICK_NS) {
+        timer_ns = receiver->last_tick_ns + PS_TICK_NS;
+    }
+    return timer_ns < receiver->nak_due_ns ? timer_ns : receiver->nak_due_ns;
+}
+
+bool ps_receiver_has_work(ps_receiver_t *receiver)
+{
+    for (int32_t i = 0; i < receiver->n_hot; i++) {
+        if (ps_image_release_due(receiver->hot[i])) {
+            return true;
+        }
+    }
+    return false;
+}

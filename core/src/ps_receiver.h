@@ -1,0 +1,101 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * ps_receiver.h: the receiver agent's state.  One thread owns all of it after creation; the fields
+ * under "conductor" are the conductor thread's.
+ */
+#ifndef PS_RECEIVER_H
+#define PS_RECEIVER_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "ps_driver_internal.h"
+#include "ps_image.h"
+#include "ps_recv_endpoint.h"
+#include "ps_wire.h"
+
+enum { PS_RECEIVER_ENDPOINTS_MAX = 1024, PS_RECEIVER_RECV_LIMIT = 256, PS_OUTBOX_SLOTS = 32 };
+#define PS_TICK_NS INT64_C(1000000)
+
+enum ps_receiver_command {
+    PS_RCMD_ADD_ENDPOINT = 1, PS_RCMD_REMOVE_ENDPOINT, PS_RCMD_ADD_DESTINATION,
+    PS_RCMD_REMOVE_DESTINATION, PS_RCMD_SET_CONTROL, PS_RCMD_ADD_INTEREST,
+    PS_RCMD_REMOVE_INTEREST, PS_RCMD_FORGET_SESSION, PS_RCMD_ADD_IMAGE, PS_RCMD_REMOVE_IMAGE,
+    PS_RCMD_ADD_SUBSCRIBER, PS_RCMD_REMOVE_SUBSCRIBER, PS_RCMD_DRAIN_IMAGE, PS_RCMD_REJECT_IMAGE,
+    PS_RCMD_RESERVED
+};
+
+/* Control frames that wait to leave together: a run for one socket and address. */
+typedef struct ps_outbox {
+    const ps_recv_destination_t *destination;
+    ps_addr_t to;
+    int32_t count;
+    ps_dgram_t dgrams[PS_OUTBOX_SLOTS];
+    uint8_t frames[PS_OUTBOX_SLOTS][PS_CONTROL_MAX];
+} ps_outbox_t;
+
+/* PS_EV_RELEASED that the event ring has not taken yet. */
+typedef struct ps_pending_release {
+    int64_t id;
+    int32_t kind;
+} ps_pending_release_t;
+
+struct ps_receiver {
+    ps_driver_t *driver;
+    const ps_driver_params_t *params;
+    const ps_net_ops_t *ops;
+    ps_shared_t *shared;
+    ps_random_t random;
+    int64_t now_ns;                    /* of the current duty cycle */
+    int64_t timer_due_ns;              /* earliest timer of any object, INT64_MAX none */
+    int64_t last_tick_ns;
+    int64_t nak_due_ns;                /* earliest gap timer of any hot image */
+    uint64_t cycle;
+    ps_recv_endpoint_t *endpoints[PS_RECEIVER_ENDPOINTS_MAX];
+    int32_t n_endpoints;
+    int32_t n_destinations;
+    ps_image_t **images;               /* all */
+    ps_image_t **hot;                  /* with gaps, unread data, or news in this cycle */
+    int32_t n_images;
+    int32_t n_hot;
+    int32_t images_limit;
+    ps_pending_release_t *releases;    /* images_limit + PS_RECEIVER_ENDPOINTS_MAX */
+    int32_t n_releases;
+    int64_t bytes_received;            /* of this cycle, not yet in the counter */
+    int64_t sm_sent;
+    int64_t naks_sent;
+    _Atomic uint64_t faults[PS_WIRE_FAULTS]; /* written by the receiver, read by anyone */
+    ps_outbox_t outbox;
+    /* conductor */
+    int32_t opened_endpoints;
+    int32_t opened_images;
+};
+
+/* Dropped datagrams by ps_wire_fault.  Any thread. */
+void ps_receiver_faults(const ps_receiver_t *receiver, uint64_t out[PS_WIRE_FAULTS]);
+
+/* ---- receiver thread --------------------------------------------------------------------------- */
+
+void ps_receiver_fault(ps_receiver_t *receiver, int32_t fault);
+/* Room for one control frame to `to`; write at most PS_CONTROL_MAX bytes, then _commit.  Flushes when
+ * the target changes or the box is full. */
+uint8_t *ps_receiver_outbox(ps_receiver_t *receiver, const ps_recv_destination_t *destination,
+                            const ps_addr_t *to);
+void ps_receiver_outbox_commit(ps_receiver_t *receiver, uint32_t length);
+void ps_receiver_flush(ps_receiver_t *receiver);
+/* A timer moved to due_ns. */
+static inline void ps_receiver_timer(ps_receiver_t *receiver, int64_t due_ns)
+{
+    if (due_ns < receiver->timer_due_ns) {
+        receiver->timer_due_ns = due_ns;
+    }
+}
+void ps_receiver_make_hot(ps_receiver_t *receiver, ps_image_t *image);
+void ps_receiver_forget_image(ps_receiver_t *receiver, ps_image_t *image);
+/* Tells the conductor that it may destroy the object; kept until the ring takes it. */
+void ps_receiver_release(ps_receiver_t *receiver, int32_t kind, int64_t id);
+/* One datagram of a destination (ps_on_datagram_fn; context: ps_recv_destination_t). */
+void ps_receiver_on_datagram(void *context, const uint8_t *data, uint32_t length,
+                             const ps_addr_t *from, int64_t rx_ns);
+
+#endif

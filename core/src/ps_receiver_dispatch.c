@@ -1,0 +1,166 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * ps_receiver_dispatch.c: from a datagram to its session.  Everything here is hostile until checked: a
+ * bad datagram costs a counter, an unwanted one nothing.
+ */
+#include "ps_receiver.h"
+
+#include <string.h>
+
+static const ps_recv_destination_t *as_destination(void *context)
+{
+    return (const ps_recv_destination_t *)context;
+}
+
+/* DATA of a wanted session without an image: ask its sender for a SETUP, once a time-out. */
+static void on_unknown_data(ps_receiver_t *receiver, const ps_recv_destination_t *destination,
+                            const ps_data_t *first, const ps_addr_t *from)
+{
+    ps_recv_endpoint_t *endpoint = destination->endpoint;
+    ps_session_t *session;
+
+    if ((first->is_heartbeat && (first->flags & PS_FLAG_EOS) != 0) ||
+        !ps_recv_endpoint_wants(endpoint, first->stream_id, first->session_id)) {
+        return;
+    }
+    session = ps_recv_endpoint_insert(endpoint, first->stream_id, first->session_id,
+                                      PS_SESSION_PENDING_SETUP);
+    if (session == NULL) {
+        return; /* table full of strangers: those entries time out */
+    }
+    session->deadline_ns = receiver->now_ns + receiver->params->pending_setup_timeout_ns;
+    if (session->deadline_ns < endpoint->pending_due_ns) {
+        endpoint->pending_due_ns = session->deadline_ns;
+    }
+    ps_receiver_timer(receiver, session->deadline_ns);
+    ps_recv_endpoint_elicit(receiver, destination, ps_recv_destination_reply_to(destination, from),
+                            first->stream_id, first->session_id, receiver->now_ns);
+}
+
+static void on_data(ps_receiver_t *receiver, const ps_recv_destination_t *destination,
+                    const uint8_t *data, uint32_t length, const ps_addr_t *from, int64_t rx_ns)
+{
+    ps_session_t *session;
+    ps_data_t first;
+    int fault = ps_wire_data(data, length, &first);
+
+    if (fault == PS_WIRE_OK) {
+        session = ps_recv_endpoint_find(destination->endpoint, first.stream_id, first.session_id);
+        if (session == NULL) {
+            on_unknown_data(receiver, destination, &first, from);
+        } else if (session->state == PS_SESSION_ACTIVE) {
+            fault = ps_image_on_data(session->image, destination, &first, data, length, from,
+                                     rx_ns);
+        }
+    }
+    if (fault != PS_WIRE_OK) {
+        ps_receiver_fault(receiver, fault);
+    }
+}
+
+static void report_setup(ps_receiver_t *receiver, const ps_recv_destination_t *destination,
+                         ps_session_t *session, const ps_setup_t *setup, const ps_addr_t *from)
+{
+    ps_event_t event = {
+        .type = PS_EV_SETUP, .kind = PS_KIND_RECV_ENDPOINT, .id = destination->endpoint->params.id,
+        .now_ns = receiver->now_ns, .destination = destination->index,
+        .session_id = setup->session_id, .stream_id = setup->stream_id,
+        .initial_term_id = setup->initial_term_id, .active_term_id = setup->active_term_id,
+        .term_offset = setup->term_offset, .term_length = setup->term_length, .mtu = setup->mtu,
+        .ttl = setup->ttl, .setup_flags = setup->flags,
+        .peer_capabilities = setup->trailer.capabilities, .peer_ordinal = -1, .from = *from
+    };
+
+    if ((setup->trailer.capabilities & PS_CAP_ORDINALS) != 0) {
+        event.peer_ordinal = setup->trailer.ordinal;
+    }
+    if (ps_driver_emit(receiver->driver, PS_AGENT_RECEIVER, &event)) {
+        ps_recv_endpoint_set_state(destination->endpoint, session, PS_SESSION_INIT);
+        if (destination->multicast && destination->ttl > 0 && setup->ttl > 0 &&
+            destination->ttl != setup->ttl) {
+            ps_system_add(receiver->driver, PS_SYS_TTL_ASYMMETRY, 1);
+        }
+    } else {
+        ps_recv_endpoint_erase(destination->endpoint, session); /* the next SETUP tries again */
+    }
+}
+
+static int on_setup(ps_receiver_t *receiver, const ps_recv_destination_t *destination,
+                    const uint8_t *data, uint32_t length, const ps_addr_t *from)
+{
+    ps_recv_endpoint_t *endpoint = destination->endpoint;
+    ps_session_t *session;
+    ps_setup_t setup;
+    int fault = ps_wire_setup(data, length, &setup);
+
+    if (fault != PS_WIRE_OK) {
+        return fault;
+    }
+    if (ps_wrap_sub(setup.active_term_id, setup.initial_term_id) < 0) {
+        return PS_WIRE_BAD_FIELD;
+    }
+    session = ps_recv_endpoint_find(endpoint, setup.stream_id, setup.session_id);
+    if (session == NULL) {
+        if (!ps_recv_endpoint_wants(endpoint, setup.stream_id, setup.session_id)) {
+            return PS_WIRE_OK;
+        }
+        session = ps_recv_endpoint_insert(endpoint, setup.stream_id, setup.session_id,
+                                          PS_SESSION_PENDING_SETUP);
+        if (session == NULL) {
+            return PS_WIRE_OK;
+        }
+    }
+    if (session->state == PS_SESSION_PENDING_SETUP) {
+        report_setup(receiver, destination, session, &setup, from);
+    } else if (session->state == PS_SESSION_ACTIVE) {
+        return ps_image_on_setup(session->image, destination, &setup, from);
+    }
+    return PS_WIRE_OK;
+}
+
+static int on_rttm(const ps_recv_destination_t *destination, const uint8_t *data, uint32_t length,
+                   const ps_addr_t *from)
+{
+    ps_session_t *session;
+    ps_rttm_t rttm;
+    int fault = ps_wire_rttm(data, length, &rttm);
+
+    if (fault != PS_WIRE_OK) {
+        return fault;
+    }
+    session = ps_recv_endpoint_find(destination->endpoint, rttm.stream_id, rttm.session_id);
+    if (session != NULL && session->state == PS_SESSION_ACTIVE) {
+        ps_image_on_rttm(session->image, destination, &rttm, from);
+    }
+    return PS_WIRE_OK;
+}
+
+void ps_receiver_on_datagram(void *context, const uint8_t *data, uint32_t length,
+                             const ps_addr_t *from, int64_t rx_ns)
+{
+    const ps_recv_destination_t *destination = as_destination(context);
+    ps_receiver_t *receiver = ps_driver_receiver(destination->endpoint->driver);
+    uint16_t type = 0;
+    int fault = ps_wire_check(data, length, &type);
+
+    receiver->bytes_received += length;
+    if (fault == PS_WIRE_OK) {
+        switch (type) {
+        case PS_TYPE_PAD:
+        case PS_TYPE_DATA:
+            on_data(receiver, destination, data, length, from, rx_ns);
+            return;
+        case PS_TYPE_SETUP:
+            fault = on_setup(receiver, destination, data, length, from);
+            break;
+        case PS_TYPE_RTTM:
+            fault = on_rttm(destination, data, length, from);
+            break;
+        default:
+            return; /* what belongs on a sender's socket */
+        }
+    }
+    if (fault != PS_WIRE_OK) {
+        ps_receiver_fault(receiver, fault);
+    }
+}

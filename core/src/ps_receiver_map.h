@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * ps_receiver_map.h: a fixed-size hash map from a 64-bit key to a positive 32-bit value, open
+ * addressing with linear probing and no tombstones.  Sized once; refuses beyond its limit, so that
+ * strangers' session ids cannot grow it.  One owner thread.
+ */
+#ifndef PS_RECEIVER_MAP_H
+#define PS_RECEIVER_MAP_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+typedef struct ps_map {
+    uint64_t *keys;
+    int32_t *values;    /* 0: empty */
+    uint32_t mask;      /* capacity - 1; capacity >= 2 * limit */
+    int32_t count;
+    int32_t limit;
+} ps_map_t;
+
+static inline uint64_t ps_map_key(int32_t stream_id, int32_t session_id)
+{
+    return ((uint64_t)(uint32_t)stream_id << 32) | (uint32_t)session_id;
+}
+
+/* limit: most entries, 1..2^20.  PS_E_NO_MEMORY. */
+int ps_map_init(ps_map_t *map, int32_t limit);
+void ps_map_fini(ps_map_t *map);
+/* Value of key, 0 when absent.  Expected constant time at half load. */
+int32_t ps_map_get(const ps_map_t *map, uint64_t key);
+/* Sets key to value > 0.  false: key is new and the map is at its limit. */
+bool ps_map_put(ps_map_t *map, uint64_t key, int32_t value);
+void ps_map_remove(ps_map_t *map, uint64_t key);
+
+#endif

@@ -1,0 +1,371 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * ps_recv_endpoint.c: the receiver thread's half: sessions, interest, elicitation of SETUPs, commands.
+ * The conductor's half is ps_recv_endpoint_api.c.
+ */
+#include "ps_recv_endpoint.h"
+
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "ps_receiver.h"
+
+#define PS_ELICIT_NS INT64_C(1000000000)
+#define PS_SILENT_NS INT64_C(5000000000)
+
+/* ---- sessions ---------------------------------------------------------------------------------- */
+
+ps_session_t *ps_recv_endpoint_find(ps_recv_endpoint_t *endpoint, int32_t stream_id,
+                                    int32_t session_id)
+{
+    uint64_t key = ps_map_key(stream_id, session_id);
+    int32_t index;
+
+    if (endpoint->cached != NULL && endpoint->cached_key == key) {
+        return endpoint->cached;
+    }
+    index = ps_map_get(&endpoint->session_index, key);
+    if (index == 0) {
+        return NULL;
+    }
+    endpoint->cached_key = key;
+    endpoint->cached = &endpoint->sessions[index - 1];
+    return endpoint->cached;
+}
+
+void ps_recv_endpoint_set_state(ps_recv_endpoint_t *endpoint, ps_session_t *session, int32_t state)
+{
+    endpoint->pending -= session->state == PS_SESSION_PENDING_SETUP;
+    endpoint->pending += state == PS_SESSION_PENDING_SETUP;
+    session->state = state;
+    assert(endpoint->pending >= 0);
+}
+
+ps_session_t *ps_recv_endpoint_insert(ps_recv_endpoint_t *endpoint, int32_t stream_id,
+                                      int32_t session_id, int32_t state)
+{
+    int32_t index = endpoint->free_session;
+    ps_session_t *session;
+
+    /* Strangers that only sent data may fill half of the table. */
+    if (index == 0 || (state == PS_SESSION_PENDING_SETUP &&
+                       endpoint->pending >= endpoint->sessions_limit / 2)) {
+        return NULL;
+    }
+    session = &endpoint->sessions[index - 1];
+    if (!ps_map_put(&endpoint->session_index, ps_map_key(stream_id, session_id), index)) {
+        return NULL;
+    }
+    endpoint->free_session = session->next_free;
+    *session = (ps_session_t){ .stream_id = stream_id, .session_id = session_id,
+                               .deadline_ns = INT64_MAX };
+    ps_recv_endpoint_set_state(endpoint, session, state);
+    return session;
+}
+
+void ps_recv_endpoint_erase(ps_recv_endpoint_t *endpoint, ps_session_t *session)
+{
+    ps_map_remove(&endpoint->session_index, ps_map_key(session->stream_id, session->session_id));
+    ps_recv_endpoint_set_state(endpoint, session, PS_SESSION_FREE);
+    session->image = NULL;
+    session->next_free = endpoint->free_session;
+    endpoint->free_session = (int32_t)(session - endpoint->sessions) + 1;
+    endpoint->cached = NULL;
+}
+
+/* ---- interest ---------------------------------------------------------------------------------- */
+
+bool ps_recv_endpoint_wants(const ps_recv_endpoint_t *endpoint, int32_t stream_id,
+                            int32_t session_id)
+{
+    return ps_map_get(&endpoint->any_interest, ps_map_key(stream_id, 0)) > 0 ||
+           ps_map_get(&endpoint->session_interest, ps_map_key(stream_id, session_id)) > 0;
+}
+
+bool ps_recv_endpoint_has_interest(const ps_recv_endpoint_t *endpoint)
+{
+    return endpoint->any_interest.count + endpoint->session_interest.count > 0;
+}
+
+static void elicit_everywhere(ps_receiver_t *receiver, ps_recv_endpoint_t *endpoint)
+{
+    for (int32_t i = 0; i < PS_RECV_DESTINATIONS_MAX; i++) {
+        ps_recv_destination_t *destination = endpoint->destinations[i];
+
+        if (destination != NULL && destination->control.family != 0) {
+            destination->elicit_due_ns = receiver->now_ns;
+            ps_receiver_timer(receiver, receiver->now_ns);
+        }
+    }
+}
+
+static void add_interest(ps_receiver_t *receiver, ps_recv_endpoint_t *endpoint,
+                         const ps_command_t *command)
+{
+    int32_t stream_id = (int32_t)command->a;
+    int32_t session_id = command->i ? 0 : (int32_t)command->b;
+    ps_map_t *map = command->i ? &endpoint->any_interest : &endpoint->session_interest;
+    uint64_t key = ps_map_key(stream_id, session_id);
+    bool first = !ps_recv_endpoint_has_interest(endpoint);
+
+    if (!ps_map_put(map, key, ps_map_get(map, key) + 1)) {
+        return; /* the conductor counts too and refuses first */
+    }
+    if (first) {
+        elicit_everywhere(receiver, endpoint);
+    }
+    for (int32_t i = 0; !command->i && i < PS_RECV_DESTINATIONS_MAX; i++) {
+        ps_recv_destination_t *destination = endpoint->destinations[i];
+
+        if (destination != NULL && destination->control.family != 0) {
+            ps_recv_endpoint_elicit(receiver, destination, &destination->control, stream_id,
+                                    session_id, receiver->now_ns);
+        }
+    }
+}
+
+static void purge_unwanted(ps_receiver_t *receiver, ps_recv_endpoint_t *endpoint)
+{
+    for (int32_t i = 0; i < endpoint->sessions_limit; i++) {
+        ps_session_t *session = &endpoint->sessions[i];
+        bool kept = session->state == PS_SESSION_COOL_DOWN ||
+                    session->state == PS_SESSION_NO_INTEREST;
+
+        if (session->state == PS_SESSION_FREE || session->state == PS_SESSION_ACTIVE ||
+            ps_recv_endpoint_wants(endpoint, session->stream_id, session->session_id)) {
+            continue;
+        }
+        if (kept) {
+            /* News only: nothing depends on it, so a full ring may lose it. */
+            ps_event_t event = { .type = PS_EV_SESSION_LEFT, .kind = PS_KIND_RECV_ENDPOINT,
+                                 .id = endpoint->params.id, .now_ns = receiver->now_ns,
+                                 .stream_id = session->stream_id,
+                                 .session_id = session->session_id };
+
+            (void)ps_driver_emit(receiver->driver, PS_AGENT_RECEIVER, &event);
+        }
+        ps_recv_endpoint_erase(endpoint, session);
+    }
+}
+
+static void remove_interest(ps_receiver_t *receiver, ps_recv_endpoint_t *endpoint,
+                            const ps_command_t *command)
+{
+    int32_t session_id = command->i ? 0 : (int32_t)command->b;
+    ps_map_t *map = command->i ? &endpoint->any_interest : &endpoint->session_interest;
+    uint64_t key = ps_map_key((int32_t)command->a, session_id);
+    int32_t count = ps_map_get(map, key);
+
+    if (count > 1) {
+        (void)ps_map_put(map, key, count - 1);
+    } else if (count == 1) {
+        ps_map_remove(map, key);
+        purge_unwanted(receiver, endpoint);
+    }
+}
+
+static void forget_session(ps_recv_endpoint_t *endpoint, const ps_command_t *command)
+{
+    int32_t stream_id = (int32_t)command->a;
+    int32_t session_id = (int32_t)command->b;
+    ps_session_t *session = ps_recv_endpoint_find(endpoint, stream_id, session_id);
+
+    if (session != NULL && session->state == PS_SESSION_ACTIVE) {
+        return; /* an image overtook the refusal */
+    }
+    if (!command->i) {
+        if (session != NULL) {
+            ps_recv_endpoint_erase(endpoint, session);
+        }
+        return;
+    }
+    if (session == NULL && ps_recv_endpoint_wants(endpoint, stream_id, session_id)) {
+        session = ps_recv_endpoint_insert(endpoint, stream_id, session_id, PS_SESSION_NO_INTEREST);
+    }
+    if (session != NULL) {
+        ps_recv_endpoint_set_state(endpoint, session, PS_SESSION_NO_INTEREST);
+    }
+}
+
+/* ---- elicitation and timers -------------------------------------------------------------------- */
+
+const ps_addr_t *ps_recv_destination_reply_to(const ps_recv_destination_t *destination,
+                                              const ps_addr_t *from)
+{
+    if (destination->multicast && destination->group_control.family != 0) {
+        return &destination->group_control;
+    }
+    return destination->control.family != 0 ? &destination->control : from;
+}
+
+void ps_recv_endpoint_elicit(ps_receiver_t *receiver, const ps_recv_destination_t *destination,
+                             const ps_addr_t *to, int32_t stream_id, int32_t session_id,
+                             int64_t now_ns)
+{
+    const ps_recv_endpoint_params_t *params = &destination->endpoint->params;
+    ps_sm_t sm = { .session_id = session_id, .stream_id = stream_id, .flags = PS_SM_SETUP,
+                   .receiver_id = params->receiver_id, .group_tag = params->group_tag,
+                   .has_group_tag = params->has_group_tag };
+
+    (void)now_ns;
+    ps_receiver_outbox_commit(
+        receiver, ps_wire_build_sm(ps_receiver_outbox(receiver, destination, to), &sm, NULL));
+    receiver->sm_sent++;
+}
+
+static void tick_destination(ps_receiver_t *receiver, ps_recv_destination_t *destination,
+                             int64_t now_ns, int64_t *due_ns)
+{
+    if (destination->control.family == 0 || !ps_recv_endpoint_has_interest(destination->endpoint)) {
+        return;
+    }
+    if (now_ns >= destination->elicit_due_ns) {
+        ps_recv_endpoint_elicit(receiver, destination, &destination->control, 0, 0, now_ns);
+        destination->elicit_due_ns = now_ns + PS_ELICIT_NS;
+    }
+    if (destination->elicit_due_ns < *due_ns) {
+        *due_ns = destination->elicit_due_ns;
+    }
+    if (now_ns >= destination->heard_ns + PS_SILENT_NS && now_ns >= destination->silent_due_ns) {
+        ps_event_t event = { .type = PS_EV_SILENT, .kind = PS_KIND_RECV_ENDPOINT,
+                             .id = destination->endpoint->params.id, .now_ns = now_ns,
+                             .a = destination->id, .destination = destination->index,
+                             .from = destination->control };
+
+        if (ps_driver_emit(receiver->driver, PS_AGENT_RECEIVER, &event)) {
+            destination->silent_due_ns = now_ns + PS_SILENT_NS;
+        }
+    }
+}
+
+static void expire_pending(ps_recv_endpoint_t *endpoint, int64_t now_ns)
+{
+    int64_t due_ns = INT64_MAX;
+
+    for (int32_t i = 0; i < endpoint->sessions_limit && endpoint->pending > 0; i++) {
+        ps_session_t *session = &endpoint->sessions[i];
+
+        if (session->state != PS_SESSION_PENDING_SETUP) {
+            continue;
+        }
+        if (session->deadline_ns <= now_ns) {
+            ps_recv_endpoint_erase(endpoint, session);
+        } else if (session->deadline_ns < due_ns) {
+            due_ns = session->deadline_ns;
+        }
+    }
+    endpoint->pending_due_ns = due_ns;
+}
+
+void ps_recv_endpoint_tick(ps_receiver_t *receiver, ps_recv_endpoint_t *endpoint, int64_t now_ns,
+                           int64_t *due_ns)
+{
+    for (int32_t i = 0; i < PS_RECV_DESTINATIONS_MAX; i++) {
+        if (endpoint->destinations[i] != NULL) {
+            tick_destination(receiver, endpoint->destinations[i], now_ns, due_ns);
+        }
+    }
+    if (now_ns >= endpoint->pending_due_ns) {
+        expire_pending(endpoint, now_ns);
+    }
+    if (endpoint->pending_due_ns < *due_ns) {
+        *due_ns = endpoint->pending_due_ns;
+    }
+}
+
+/* ---- commands ---------------------------------------------------------------------------------- */
+
+static void close_destination(ps_receiver_t *receiver, ps_recv_endpoint_t *endpoint, int32_t index)
+{
+    ps_recv_destination_t *destination = endpoint->destinations[index];
+
+    if (destination == NULL) {
+        return;
+    }
+    ps_receiver_flush(receiver);
+    ps_driver_unwatch(receiver->driver, PS_AGENT_RECEIVER,
+                      receiver->ops->fd(destination->socket));
+    receiver->ops->close(destination->socket);
+    free(destination);
+    endpoint->destinations[index] = NULL;
+    receiver->n_destinations--;
+    receiver->outbox.destination = NULL;
+    for (int32_t i = 0; i < receiver->n_images; i++) {
+        if (receiver->images[i]->endpoint == endpoint) {
+            receiver->images[i]->connections[index] = (ps_connection_t){ 0 };
+        }
+    }
+}
+
+static void remove_endpoint(ps_receiver_t *receiver, ps_recv_endpoint_t *endpoint)
+{
+    ps_recv_endpoint_t *last = receiver->endpoints[receiver->n_endpoints - 1];
+
+    for (int32_t i = 0; i < PS_RECV_DESTINATIONS_MAX; i++) {
+        close_destination(receiver, endpoint, i);
+    }
+    for (int32_t i = 0; i < receiver->n_images; i++) {
+        if (receiver->images[i]->endpoint == endpoint) {
+            receiver->images[i]->endpoint = NULL;
+        }
+    }
+    assert(receiver->endpoints[endpoint->slot] == endpoint);
+    receiver->endpoints[endpoint->slot] = last;
+    last->slot = endpoint->slot;
+    receiver->n_endpoints--;
+    ps_receiver_release(receiver, PS_KIND_RECV_ENDPOINT, endpoint->params.id);
+}
+
+static void add_destination(ps_receiver_t *receiver, ps_recv_endpoint_t *endpoint,
+                            ps_recv_destination_t *destination)
+{
+    assert(endpoint->destinations[destination->index] == NULL);
+    endpoint->destinations[destination->index] = destination;
+    destination->elicit_due_ns = receiver->now_ns;
+    destination->heard_ns = receiver->now_ns;
+    receiver->n_destinations++;
+    ps_driver_watch(receiver->driver, PS_AGENT_RECEIVER, receiver->ops->fd(destination->socket));
+    ps_receiver_timer(receiver, receiver->now_ns);
+}
+
+bool ps_recv_endpoint_on_command(ps_receiver_t *receiver, const ps_command_t *command)
+{
+    ps_recv_endpoint_t *endpoint = command->object;
+
+    switch (command->type) {
+    case PS_RCMD_ADD_ENDPOINT:
+        assert(receiver->n_endpoints < PS_RECEIVER_ENDPOINTS_MAX);
+        endpoint->slot = receiver->n_endpoints;
+        receiver->endpoints[receiver->n_endpoints++] = endpoint;
+        break;
+    case PS_RCMD_REMOVE_ENDPOINT:
+        remove_endpoint(receiver, endpoint);
+        break;
+    case PS_RCMD_ADD_DESTINATION:
+        add_destination(receiver, endpoint, command->other);
+        break;
+    case PS_RCMD_REMOVE_DESTINATION:
+        close_destination(receiver, endpoint, command->i);
+        break;
+    case PS_RCMD_SET_CONTROL:
+        if (endpoint->destinations[command->i] != NULL) {
+            endpoint->destinations[command->i]->control = command->address;
+            endpoint->destinations[command->i]->elicit_due_ns = receiver->now_ns;
+            ps_receiver_timer(receiver, receiver->now_ns);
+        }
+        break;
+    case PS_RCMD_ADD_INTEREST:
+        add_interest(receiver, endpoint, command);
+        break;
+    case PS_RCMD_REMOVE_INTEREST:
+        remove_interest(receiver, endpoint, command);
+        break;
+    case PS_RCMD_FORGET_SESSION:
+        forget_session(endpoint, command);
+        break;
+    default:
+        return false;
+    }
+    return true;
+}

@@ -1,0 +1,241 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * ps_recv_endpoint_api.c: the conductor's half of receive endpoints: opens sockets, allocates, and
+ * hands over by command.
+ */
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "ps_receiver.h"
+
+void ps_recv_endpoint_free(ps_recv_endpoint_t *endpoint)
+{
+    if (endpoint == NULL) {
+        return;
+    }
+    for (int32_t i = 0; i < PS_RECV_DESTINATIONS_MAX; i++) {
+        ps_recv_destination_t *destination = endpoint->destinations[i];
+
+        if (destination != NULL) {
+            ps_driver_net(endpoint->driver)->ops->close(destination->socket);
+            free(destination);
+        }
+    }
+    ps_map_fini(&endpoint->any_interest);
+    ps_map_fini(&endpoint->session_interest);
+    ps_map_fini(&endpoint->session_index);
+    free(endpoint->sessions);
+    free(endpoint);
+}
+
+static int allocate(ps_recv_endpoint_t *endpoint)
+{
+    int code = ps_map_init(&endpoint->any_interest, PS_RECV_INTERESTS_MAX);
+
+    if (code == PS_OK) {
+        code = ps_map_init(&endpoint->session_interest, PS_RECV_INTERESTS_MAX);
+    }
+    if (code == PS_OK) {
+        code = ps_map_init(&endpoint->session_index, PS_RECV_SESSIONS_MAX);
+    }
+    if (code != PS_OK) {
+        return code;
+    }
+    endpoint->sessions = calloc(PS_RECV_SESSIONS_MAX, sizeof(*endpoint->sessions));
+    if (endpoint->sessions == NULL) {
+        return ps_fail(PS_E_NO_MEMORY, "no memory for %d sessions", PS_RECV_SESSIONS_MAX);
+    }
+    endpoint->sessions_limit = PS_RECV_SESSIONS_MAX;
+    for (int32_t i = 0; i < PS_RECV_SESSIONS_MAX; i++) {
+        endpoint->sessions[i].next_free = i + 1 < PS_RECV_SESSIONS_MAX ? i + 2 : 0;
+    }
+    endpoint->free_session = 1;
+    return PS_OK;
+}
+
+int ps_recv_endpoint_open(ps_driver_t *driver, const ps_recv_endpoint_params_t *params,
+                          ps_recv_endpoint_t **out)
+{
+    ps_receiver_t *receiver = ps_driver_receiver(driver);
+    ps_command_t command = { .type = PS_RCMD_ADD_ENDPOINT };
+    ps_recv_endpoint_t *endpoint;
+    int code;
+
+    if (params->receiver_id == 0) {
+        return ps_fail(PS_E_INVALID, "a receiver id of 0 is not allowed");
+    }
+    if (receiver->opened_endpoints == PS_RECEIVER_ENDPOINTS_MAX) {
+        return ps_fail(PS_E_NO_SPACE, "more than %d receive endpoints", PS_RECEIVER_ENDPOINTS_MAX);
+    }
+    endpoint = calloc(1, sizeof(*endpoint));
+    if (endpoint == NULL) {
+        return ps_fail(PS_E_NO_MEMORY, "no memory for a receive endpoint");
+    }
+    endpoint->driver = driver;
+    endpoint->params = *params;
+    endpoint->pending_due_ns = INT64_MAX;
+    code = allocate(endpoint);
+    if (code == PS_OK) {
+        command.object = endpoint;
+        code = ps_driver_command(driver, PS_AGENT_RECEIVER, &command);
+    }
+    if (code != PS_OK) {
+        ps_recv_endpoint_free(endpoint);
+        return code;
+    }
+    receiver->opened_endpoints++;
+    *out = endpoint;
+    return PS_OK;
+}
+
+static int32_t index_of(const ps_recv_endpoint_t *endpoint, int64_t destination_id)
+{
+    for (int32_t i = 0; i < PS_RECV_DESTINATIONS_MAX; i++) {
+        if (endpoint->destination_used[i] && endpoint->destination_ids[i] == destination_id) {
+            return i;
+        }
+    }
+    return ps_fail(PS_E_INVALID, "destination %lld does not exist", (long long)destination_id);
+}
+
+static int32_t free_index(const ps_recv_endpoint_t *endpoint, int64_t destination_id)
+{
+    int32_t found = -1;
+
+    for (int32_t i = 0; i < PS_RECV_DESTINATIONS_MAX; i++) {
+        if (!endpoint->destination_used[i]) {
+            found = found < 0 ? i : found;
+        } else if (endpoint->destination_ids[i] == destination_id) {
+            return ps_fail(PS_E_INVALID, "destination %lld exists", (long long)destination_id);
+        }
+    }
+    return found >= 0 ? found
+                      : ps_fail(PS_E_NO_SPACE, "more than %d destinations on one subscription",
+                                PS_RECV_DESTINATIONS_MAX);
+}
+
+int ps_recv_endpoint_add_destination(ps_driver_t *driver, ps_recv_endpoint_t *endpoint,
+                                     const ps_recv_destination_params_t *params, ps_addr_t *local)
+{
+    const ps_net_ops_t *ops = ps_driver_net(driver)->ops;
+    ps_command_t command = { .type = PS_RCMD_ADD_DESTINATION, .object = endpoint };
+    ps_recv_destination_t *destination;
+    int32_t index = free_index(endpoint, params->id);
+    int code;
+
+    if (index < 0) {
+        return index;
+    }
+    destination = calloc(1, sizeof(*destination));
+    if (destination == NULL) {
+        return ps_fail(PS_E_NO_MEMORY, "no memory for a receive destination");
+    }
+    *destination = (ps_recv_destination_t){
+        .id = params->id, .endpoint = endpoint, .control = params->control,
+        .group_control = params->group_control, .index = index,
+        .ttl = params->socket.multicast_ttl, .multicast = params->multicast
+    };
+    code = ops->open(ps_driver_net(driver)->state, &params->socket, &destination->socket);
+    if (code != PS_OK) {
+        free(destination);
+        return code;
+    }
+    if (local != NULL) {
+        ops->local(destination->socket, local);
+    }
+    command.other = destination;
+    code = ps_driver_command(driver, PS_AGENT_RECEIVER, &command);
+    if (code != PS_OK) {
+        ops->close(destination->socket);
+        free(destination);
+        return code;
+    }
+    endpoint->destination_used[index] = 1;
+    endpoint->destination_ids[index] = params->id;
+    if (endpoint->params.status_counter_id >= 0) {
+        atomic_store_explicit(
+            ps_counter_cell(ps_driver_cnc(driver), endpoint->params.status_counter_id), 1,
+            memory_order_release);
+    }
+    return PS_OK;
+}
+
+int ps_recv_endpoint_remove_destination(ps_driver_t *driver, ps_recv_endpoint_t *endpoint,
+                                        int64_t destination_id)
+{
+    int32_t index = index_of(endpoint, destination_id);
+    ps_command_t command = { .type = PS_RCMD_REMOVE_DESTINATION, .object = endpoint, .i = index };
+    int code;
+
+    if (index < 0) {
+        return index;
+    }
+    code = ps_driver_command(driver, PS_AGENT_RECEIVER, &command);
+    if (code == PS_OK) {
+        endpoint->destination_used[index] = 0;
+    }
+    return code;
+}
+
+int ps_recv_endpoint_set_control(ps_driver_t *driver, ps_recv_endpoint_t *endpoint,
+                                 int64_t destination_id, const ps_addr_t *control)
+{
+    int32_t index = index_of(endpoint, destination_id);
+    ps_command_t command = { .type = PS_RCMD_SET_CONTROL, .object = endpoint, .i = index,
+                             .address = *control };
+
+    return index < 0 ? index : ps_driver_command(driver, PS_AGENT_RECEIVER, &command);
+}
+
+int ps_recv_endpoint_add_interest(ps_driver_t *driver, ps_recv_endpoint_t *endpoint,
+                                  int32_t stream_id, int32_t session_id, int32_t any_session)
+{
+    ps_command_t command = { .type = PS_RCMD_ADD_INTEREST, .object = endpoint, .a = stream_id,
+                             .b = session_id, .i = any_session != 0 };
+    int code;
+
+    if (endpoint->interests == PS_RECV_INTERESTS_MAX) {
+        return ps_fail(PS_E_NO_SPACE, "more than %d subscriptions on one endpoint",
+                       PS_RECV_INTERESTS_MAX);
+    }
+    code = ps_driver_command(driver, PS_AGENT_RECEIVER, &command);
+    endpoint->interests += code == PS_OK;
+    return code;
+}
+
+int ps_recv_endpoint_remove_interest(ps_driver_t *driver, ps_recv_endpoint_t *endpoint,
+                                     int32_t stream_id, int32_t session_id, int32_t any_session)
+{
+    ps_command_t command = { .type = PS_RCMD_REMOVE_INTEREST, .object = endpoint, .a = stream_id,
+                             .b = session_id, .i = any_session != 0 };
+    int code = ps_driver_command(driver, PS_AGENT_RECEIVER, &command);
+
+    endpoint->interests -= code == PS_OK && endpoint->interests > 0;
+    return code;
+}
+
+int ps_recv_endpoint_forget_session(ps_driver_t *driver, ps_recv_endpoint_t *endpoint,
+                                    int32_t stream_id, int32_t session_id, int32_t keep)
+{
+    ps_command_t command = { .type = PS_RCMD_FORGET_SESSION, .object = endpoint, .a = stream_id,
+                             .b = session_id, .i = keep != 0 };
+
+    return ps_driver_command(driver, PS_AGENT_RECEIVER, &command);
+}
+
+int ps_recv_endpoint_remove(ps_driver_t *driver, ps_recv_endpoint_t *endpoint)
+{
+    ps_command_t command = { .type = PS_RCMD_REMOVE_ENDPOINT, .object = endpoint };
+
+    return ps_driver_command(driver, PS_AGENT_RECEIVER, &command);
+}
+
+void ps_recv_endpoint_destroy(ps_driver_t *driver, ps_recv_endpoint_t *endpoint)
+{
+    ps_receiver_t *receiver = ps_driver_receiver(driver);
+
+    assert(receiver->opened_endpoints > 0);
+    receiver->opened_endpoints--;
+    ps_recv_endpoint_free(endpoint);
+}
