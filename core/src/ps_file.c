@@ -1,0 +1,144 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * ps_file.c: making and mapping files of a daemon directory. */
+#include "ps_file.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#include "penstock.h"
+#include "ps_driver_internal.h"
+
+int ps_file_join(char *out, const char *directory, const char *name)
+{
+    if (directory == NULL || directory[0] == '\0') {
+        return ps_fail(PS_E_INVALID, "no directory given");
+    }
+    const int written = snprintf(out, PS_PATH_BYTES, "%s/%s", directory, name);
+    if (written < 0 || written >= PS_PATH_BYTES) {
+        return ps_fail(PS_E_INVALID, "path longer than %d bytes: %.64s...", PS_PATH_BYTES - 1,
+                       directory);
+    }
+    return PS_OK;
+}
+
+int ps_file_create(const char *path, int64_t length, int32_t mode)
+{
+    const int fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, (mode_t)(mode & 0777));
+    if (fd < 0) {
+        return ps_fail(PS_E_SYSTEM, "cannot create %s: %s", path, strerror(errno));
+    }
+    if (fchmod(fd, (mode_t)(mode & 0777)) != 0 || ftruncate(fd, (off_t)length) != 0) {
+        const int cause = errno;
+        close(fd);
+        unlink(path);
+        return ps_fail(PS_E_SYSTEM, "cannot size %s to %lld bytes: %s", path, (long long)length,
+                       strerror(cause));
+    }
+    return fd;
+}
+
+static int64_t ps_free_bytes_fd(int fd)
+{
+    struct statvfs info;
+    if (fstatvfs(fd, &info) != 0) {
+        return -1;
+    }
+    return (int64_t)info.f_bavail * (int64_t)info.f_frsize;
+}
+
+int64_t ps_free_bytes(const char *path)
+{
+    struct statvfs info;
+    if (path == NULL || statvfs(path, &info) != 0) {
+        return ps_fail(PS_E_SYSTEM, "cannot ask %s for free space: %s", path != NULL ? path : "NULL",
+                       path != NULL ? strerror(errno) : "no path");
+    }
+    return (int64_t)info.f_bavail * (int64_t)info.f_frsize;
+}
+
+int ps_file_reserve(int fd, const char *path, int64_t offset, int64_t length)
+{
+    int cause;
+    int tries = 0;
+    do {
+        cause = posix_fallocate(fd, (off_t)offset, (off_t)length);
+    } while (cause == EINTR && ++tries < 64);
+    if (cause == ENOSPC || cause == EFBIG || cause == EDQUOT) {
+        return ps_fail(PS_E_NO_SPACE, "no space for %s: needs %lld bytes, %lld available", path,
+                       (long long)length, (long long)ps_free_bytes_fd(fd));
+    }
+    if (cause != 0) {
+        return ps_fail(PS_E_SYSTEM, "cannot allocate %lld bytes of %s: %s", (long long)length, path,
+                       strerror(cause));
+    }
+    return PS_OK;
+}
+
+int ps_file_map(const char *path, int32_t read_only, int64_t least, uint8_t **map, uint64_t *length)
+{
+    if (path == NULL) {
+        return ps_fail(PS_E_INVALID, "no path given");
+    }
+    const int fd = open(path, (read_only ? O_RDONLY : O_RDWR) | O_CLOEXEC);
+    if (fd < 0) {
+        return ps_fail(errno == EACCES || errno == EPERM ? PS_E_PERMISSION : PS_E_SYSTEM,
+                       "cannot open %s: %s", path, strerror(errno));
+    }
+    struct stat info;
+    if (fstat(fd, &info) != 0) {
+        const int cause = errno;
+        close(fd);
+        return ps_fail(PS_E_SYSTEM, "cannot stat %s: %s", path, strerror(cause));
+    }
+    if (!S_ISREG(info.st_mode) || (int64_t)info.st_size < least) {
+        close(fd);
+        return ps_fail(PS_E_CORRUPT, "%s is too short: %lld bytes, at least %lld expected", path,
+                       (long long)info.st_size, (long long)least);
+    }
+    const int protection = read_only ? PROT_READ : PROT_READ | PROT_WRITE;
+    void *mapped = mmap(NULL, (size_t)info.st_size, protection, MAP_SHARED, fd, 0);
+    const int cause = errno;
+    close(fd);
+    if (mapped == MAP_FAILED) {
+        return ps_fail(cause == ENOMEM ? PS_E_NO_MEMORY : PS_E_SYSTEM, "cannot map %s: %s", path,
+                       strerror(cause));
+    }
+    *map = mapped;
+    *length = (uint64_t)info.st_size;
+    return PS_OK;
+}
+
+int ps_file_make(const char *path, int64_t length, int32_t mode, uint8_t **map)
+{
+    const int fd = ps_file_create(path, length, mode);
+    if (fd < 0) {
+        return fd;
+    }
+    int code = ps_file_reserve(fd, path, 0, length);
+    if (code == PS_OK) {
+        void *mapped = mmap(NULL, (size_t)length, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+        if (mapped == MAP_FAILED) {
+            code = ps_fail(PS_E_SYSTEM, "cannot map %s: %s", path, strerror(errno));
+        } else {
+            *map = mapped;
+        }
+    }
+    close(fd);
+    if (code != PS_OK) {
+        unlink(path);
+    }
+    return code;
+}
+
+void ps_file_unmap(uint8_t *map, uint64_t length)
+{
+    if (map != NULL) {
+        munmap(map, (size_t)length);
+    }
+}

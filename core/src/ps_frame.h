@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * ps_frame.h: storing the header fields of a frame in a term.
+ *
+ * Publisher and unblocker may both write the fields behind the first word of one frame; they write
+ * the same values, as relaxed 64-bit stores, so neither disturbs the other.
+ */
+#ifndef PS_FRAME_H
+#define PS_FRAME_H
+
+#include "ps_log.h"
+
+typedef uint64_t __attribute__((may_alias)) ps_alias64_t;
+
+_Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "frames are little-endian");
+
+static inline uint64_t ps_pair(int32_t low, int32_t high)
+{
+    return (uint64_t)(uint32_t)low | ((uint64_t)(uint32_t)high << 32);
+}
+
+/* Everything but the first word and the reserved value. */
+static inline void ps_frame_fields(ps_frame_t *frame, int32_t term_offset, int32_t session_id,
+                                   int32_t stream_id, int32_t term_id)
+{
+    ps_alias64_t *words = (ps_alias64_t *)(void *)frame;
+    __atomic_store_n(words + 1, ps_pair(term_offset, session_id), __ATOMIC_RELAXED);
+    __atomic_store_n(words + 2, ps_pair(stream_id, term_id), __ATOMIC_RELAXED);
+}
+
+static inline void ps_frame_reserved(ps_frame_t *frame, int64_t reserved_value)
+{
+    ps_alias64_t *words = (ps_alias64_t *)(void *)frame;
+    __atomic_store_n(words + 3, (uint64_t)reserved_value, __ATOMIC_RELAXED);
+}
+
+#endif
