@@ -1,0 +1,325 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * ps_net_sim.c: the simulator's network (ps_sim.h).
+ *
+ * A datagram is copied once when sent.  For each host it reaches, the link decides there and then
+ * whether and when it arrives; arrivals wait in a binary heap ordered by (time, sequence), so that
+ * ties are broken by the order of sending.
+ */
+#include <assert.h>
+#include <stdlib.h>
+
+#include "ps_net_sim.h"
+
+enum { PPM = 1000000, FIRST_HEAP_CAPACITY = 4096 };
+
+#define NS_PER_S INT64_C(1000000000)
+#define FNV_OFFSET UINT64_C(0xcbf29ce484222325)
+#define FNV_PRIME UINT64_C(0x100000001b3)
+
+/* ---- hosts and trace ------------------------------------------------------------------------- */
+
+/* The host that a unicast datagram from `from` reaches, NULL: none. */
+static ps_sim_host_t *host_of(ps_simnet_t *simnet, ps_sim_host_t *from, const ps_addr_t *address)
+{
+    if (ps_sim_host_has(from, address)) {
+        return from;
+    }
+    for (int32_t i = 0; i < simnet->host_count; i++) {
+        if (ps_sim_host_has(&simnet->hosts[i], address)) {
+            return &simnet->hosts[i];
+        }
+    }
+    return NULL;
+}
+
+static void hash_bytes(ps_simnet_t *simnet, const void *data, size_t length)
+{
+    const uint8_t *bytes = data;
+    uint64_t hash = simnet->hash;
+    for (size_t i = 0; i < length; i++) {
+        hash = (hash ^ bytes[i]) * FNV_PRIME;
+    }
+    simnet->hash = hash;
+}
+
+static void hash_u64(ps_simnet_t *simnet, uint64_t value)
+{
+    uint8_t bytes[8];
+    for (int i = 0; i < 8; i++) {
+        bytes[i] = (uint8_t)(value >> (8 * i));
+    }
+    hash_bytes(simnet, bytes, sizeof bytes);
+}
+
+static void hash_address(ps_simnet_t *simnet, const ps_addr_t *address)
+{
+    hash_u64(simnet, ((uint64_t)address->family << 16) | address->port);
+    hash_bytes(simnet, address->ip, ps_sim_ip_length(address));
+}
+
+void ps_sim_trace(ps_simnet_t *simnet, int64_t time_ns, const ps_sim_packet_t *packet, int32_t host,
+                  enum ps_sim_verdict verdict)
+{
+    hash_u64(simnet, (uint64_t)time_ns);
+    hash_address(simnet, &packet->from);
+    hash_address(simnet, &packet->to);
+    hash_u64(simnet, packet->length);
+    if (verdict == PS_SIM_SENT) {
+        hash_bytes(simnet, packet->data, packet->length);
+    }
+    hash_u64(simnet, ((uint64_t)(uint32_t)host << 8) | (uint64_t)verdict);
+}
+
+/* ---- arrivals -------------------------------------------------------------------------------- */
+
+static bool earlier(const ps_sim_arrival_t *a, const ps_sim_arrival_t *b)
+{
+    return a->time_ns != b->time_ns ? a->time_ns < b->time_ns : a->sequence < b->sequence;
+}
+
+void ps_sim_release(ps_sim_packet_t *packet)
+{
+    assert(packet->references > 0);
+    if (--packet->references == 0) {
+        free(packet);
+    }
+}
+
+static int heap_push(ps_simnet_t *simnet, ps_sim_arrival_t arrival)
+{
+    if (simnet->heap_length == simnet->heap_capacity) {
+        size_t capacity = simnet->heap_capacity * 2;
+        ps_sim_arrival_t *heap = realloc(simnet->heap, capacity * sizeof *heap);
+        if (heap == NULL) {
+            return ps_fail(PS_E_NO_MEMORY, "simulator: no memory for %zu arrivals", capacity);
+        }
+        simnet->heap = heap;
+        simnet->heap_capacity = capacity;
+    }
+    size_t at = simnet->heap_length++;
+    while (at > 0) {
+        size_t parent = (at - 1) / 2;
+        if (!earlier(&arrival, &simnet->heap[parent])) {
+            break;
+        }
+        simnet->heap[at] = simnet->heap[parent];
+        at = parent;
+    }
+    simnet->heap[at] = arrival;
+    return PS_OK;
+}
+
+static ps_sim_arrival_t heap_pop(ps_simnet_t *simnet)
+{
+    assert(simnet->heap_length > 0);
+    ps_sim_arrival_t first = simnet->heap[0];
+    ps_sim_arrival_t last = simnet->heap[--simnet->heap_length];
+    size_t at = 0;
+    for (;;) {
+        size_t child = 2 * at + 1;
+        if (child >= simnet->heap_length) {
+            break;
+        }
+        if (child + 1 < simnet->heap_length
+            && earlier(&simnet->heap[child + 1], &simnet->heap[child])) {
+            child++;
+        }
+        if (!earlier(&simnet->heap[child], &last)) {
+            break;
+        }
+        simnet->heap[at] = simnet->heap[child];
+        at = child;
+    }
+    simnet->heap[at] = last;
+    return first;
+}
+
+/* ---- sending --------------------------------------------------------------------------------- */
+
+static int64_t transmit_ns(const ps_simnet_link_t *link, uint32_t length)
+{
+    return link->bandwidth_bytes_per_s == 0 ? 0
+        : (int64_t)length * NS_PER_S / link->bandwidth_bytes_per_s;
+}
+
+/* Puts a datagram on the link to one host.  The same host is reached at once. */
+static int put_on_link(ps_sim_host_t *from, ps_sim_host_t *to, ps_sim_packet_t *packet,
+                       int64_t now_ns)
+{
+    ps_simnet_t *simnet = from->simnet;
+    ps_sim_link_state_t *link = &simnet->links[from->index][to->index];
+    int64_t at_ns = now_ns;
+    if (from != to) {
+        const ps_simnet_link_t *params = &link->params;
+        if (params->loss_ppm > 0 && ps_random_below(&simnet->random, PPM) < params->loss_ppm) {
+            simnet->stats.lost++;
+            ps_sim_trace(simnet, now_ns, packet, to->index, PS_SIM_LOST);
+            return PS_OK;
+        }
+        int64_t start_ns = link->busy_until_ns > now_ns ? link->busy_until_ns : now_ns;
+        int64_t waiting_bytes = params->bandwidth_bytes_per_s == 0 ? 0
+            : (start_ns - now_ns) / 1000 * params->bandwidth_bytes_per_s / 1000000;
+        if (params->queue_bytes > 0 && waiting_bytes + packet->length > params->queue_bytes) {
+            simnet->stats.queue_full++;
+            ps_sim_trace(simnet, now_ns, packet, to->index, PS_SIM_QUEUE_FULL);
+            return PS_OK;
+        }
+        link->busy_until_ns = start_ns + transmit_ns(params, packet->length);
+        at_ns = link->busy_until_ns + params->delay_ns;
+        if (params->jitter_ns > 0) {
+            at_ns += (int64_t)ps_random_below(&simnet->random, (uint64_t)params->jitter_ns + 1);
+        }
+    }
+    packet->references++;
+    int result = heap_push(simnet, (ps_sim_arrival_t){at_ns, simnet->sequence++, to->index,
+                           packet});
+    if (result != PS_OK) {
+        packet->references--;
+    }
+    return result;
+}
+
+int ps_sim_route(ps_sim_host_t *from, ps_sim_packet_t *packet, int64_t now_ns)
+{
+    ps_simnet_t *simnet = from->simnet;
+    if (!ps_sim_is_multicast(&packet->to)) {
+        ps_sim_host_t *to = host_of(simnet, from, &packet->to);
+        if (to != NULL) {
+            return put_on_link(from, to, packet, now_ns);
+        }
+        simnet->stats.unreachable++;
+        ps_sim_trace(simnet, now_ns, packet, -1, PS_SIM_UNREACHABLE);
+        return PS_OK;
+    }
+    for (int32_t i = 0; i < simnet->host_count; i++) {
+        if (ps_sim_has_member(&simnet->hosts[i], packet)) {
+            int result = put_on_link(from, &simnet->hosts[i], packet, now_ns);
+            if (result != PS_OK) {
+                return result;
+            }
+        }
+    }
+    return PS_OK;
+}
+
+/* ---- the network ----------------------------------------------------------------------------- */
+
+int ps_simnet_create(uint64_t seed, ps_simnet_t **out)
+{
+    ps_simnet_t *simnet = calloc(1, sizeof *simnet);
+    if (simnet == NULL) {
+        return ps_fail(PS_E_NO_MEMORY, "simulator: no memory");
+    }
+    simnet->heap_capacity = FIRST_HEAP_CAPACITY;
+    simnet->heap = malloc(simnet->heap_capacity * sizeof *simnet->heap);
+    if (simnet->heap == NULL) {
+        free(simnet);
+        return ps_fail(PS_E_NO_MEMORY, "simulator: no memory");
+    }
+    simnet->hash = FNV_OFFSET;
+    ps_random_seed(&simnet->random, seed);
+    *out = simnet;
+    return PS_OK;
+}
+
+void ps_simnet_destroy(ps_simnet_t *simnet)
+{
+    if (simnet == NULL) {
+        return;
+    }
+    for (size_t i = 0; i < simnet->heap_length; i++) {
+        ps_sim_release(simnet->heap[i].packet);
+    }
+    for (int32_t i = 0; i < simnet->host_count; i++) {
+        assert(simnet->hosts[i].sockets == NULL);
+    }
+    free(simnet->heap);
+    free(simnet);
+}
+
+int32_t ps_simnet_add_host(ps_simnet_t *simnet)
+{
+    if (simnet->host_count == PS_SIM_MAX_HOSTS) {
+        return ps_fail(PS_E_NO_SPACE, "simulator: at most %d hosts", PS_SIM_MAX_HOSTS);
+    }
+    int32_t index = simnet->host_count++;
+    simnet->hosts[index].simnet = simnet;
+    simnet->hosts[index].index = index;
+    return index;
+}
+
+int ps_simnet_add_address(ps_simnet_t *simnet, int32_t host, const ps_addr_t *address)
+{
+    if (host < 0 || host >= simnet->host_count || (address->family != 4 && address->family != 6)
+        || ps_sim_is_any(address) || ps_sim_is_multicast(address)) {
+        return ps_fail(PS_E_INVALID, "simulator: no such host or not a host's address");
+    }
+    for (int32_t i = 0; i < simnet->host_count; i++) {
+        if (ps_sim_host_has(&simnet->hosts[i], address)) {
+            return ps_fail(PS_E_ADDRESS_IN_USE, "simulator: host %d has that address", i);
+        }
+    }
+    ps_sim_host_t *owner = &simnet->hosts[host];
+    if (owner->address_count == PS_SIM_MAX_ADDRESSES) {
+        return ps_fail(PS_E_NO_SPACE, "simulator: at most %d addresses a host",
+                       PS_SIM_MAX_ADDRESSES);
+    }
+    owner->addresses[owner->address_count++] = *address;
+    return PS_OK;
+}
+
+int ps_simnet_set_link(ps_simnet_t *simnet, int32_t from, int32_t to,
+                       const ps_simnet_link_t *link)
+{
+    if (from < -1 || from >= simnet->host_count || to < -1 || to >= simnet->host_count
+        || link->delay_ns < 0 || link->jitter_ns < 0 || link->bandwidth_bytes_per_s < 0
+        || link->queue_bytes < 0 || link->loss_ppm > PPM) {
+        return ps_fail(PS_E_INVALID, "simulator: no such link or a value out of range");
+    }
+    for (int32_t i = from < 0 ? 0 : from; i < (from < 0 ? simnet->host_count : from + 1); i++) {
+        for (int32_t j = to < 0 ? 0 : to; j < (to < 0 ? simnet->host_count : to + 1); j++) {
+            simnet->links[i][j].params = *link;
+        }
+    }
+    return PS_OK;
+}
+
+ps_net_t *ps_simnet_host_net(ps_simnet_t *simnet, int32_t host)
+{
+    if (host < 0 || host >= simnet->host_count) {
+        return NULL;
+    }
+    ps_net_t *net = calloc(1, sizeof *net);
+    if (net != NULL) {
+        net->ops = &PS_SIM_OPS;
+        net->state = &simnet->hosts[host];
+    }
+    return net;
+}
+
+int64_t ps_simnet_next_event_ns(const ps_simnet_t *simnet)
+{
+    return simnet->heap_length > 0 ? simnet->heap[0].time_ns : INT64_MAX;
+}
+
+int32_t ps_simnet_advance(ps_simnet_t *simnet, int64_t now_ns)
+{
+    int32_t count = 0;
+    while (simnet->heap_length > 0 && simnet->heap[0].time_ns <= now_ns) {
+        ps_sim_arrival_t arrival = heap_pop(simnet);
+        ps_sim_arrive(&simnet->hosts[arrival.host], arrival.packet, arrival.time_ns);
+        ps_sim_release(arrival.packet);
+        count++;
+    }
+    return count;
+}
+
+uint64_t ps_simnet_trace_hash(const ps_simnet_t *simnet)
+{
+    return simnet->hash;
+}
+
+void ps_simnet_statistics(const ps_simnet_t *simnet, ps_simnet_stats_t *out)
+{
+    *out = simnet->stats;
+}

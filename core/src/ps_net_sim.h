@@ -1,0 +1,145 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * ps_net_sim.h: what the two halves of the simulated network share: ps_net_sim.c (hosts, links,
+ * arrivals, trace) and ps_net_sim_socket.c (sockets, and which of them a datagram is for).
+ */
+#ifndef PS_NET_SIM_H
+#define PS_NET_SIM_H
+
+#include <stdbool.h>
+#include <string.h>
+
+#include "ps_driver_internal.h"
+#include "ps_sim.h"
+
+enum {
+    PS_SIM_MAX_HOSTS = 64,
+    PS_SIM_MAX_ADDRESSES = 8,
+    PS_SIM_MAX_DATAGRAM_BYTES = 65504
+};
+
+enum ps_sim_verdict {
+    PS_SIM_SENT = 1,
+    PS_SIM_LOST = 2,
+    PS_SIM_QUEUE_FULL = 3,
+    PS_SIM_UNREACHABLE = 4,
+    PS_SIM_DELIVERED = 5,
+    PS_SIM_BUFFER_FULL = 6
+};
+
+typedef struct ps_sim_packet {
+    int32_t references;     /* events and socket queues that hold it */
+    uint32_t length;
+    ps_addr_t from;
+    ps_addr_t to;
+    uint8_t data[];
+} ps_sim_packet_t;
+
+typedef struct ps_sim_arrival {
+    int64_t time_ns;
+    uint64_t sequence;
+    int32_t host;
+    ps_sim_packet_t *packet;
+} ps_sim_arrival_t;
+
+typedef struct ps_sim_queued {
+    struct ps_sim_queued *next;
+    ps_sim_packet_t *packet;
+    int64_t rx_ns;
+} ps_sim_queued_t;
+
+typedef struct ps_sim_host ps_sim_host_t;
+
+struct ps_socket {
+    ps_socket_t *next;      /* of the host, in order of opening */
+    ps_sim_host_t *host;
+    ps_socket_params_t params;
+    ps_addr_t local;
+    ps_sim_queued_t *head;
+    ps_sim_queued_t *tail;
+    int64_t queued_bytes;
+    int64_t limit_bytes;
+};
+
+struct ps_sim_host {
+    ps_simnet_t *simnet;
+    ps_socket_t *sockets;
+    int32_t index;
+    int32_t address_count;
+    ps_addr_t addresses[PS_SIM_MAX_ADDRESSES];
+    uint16_t next_port;
+};
+
+typedef struct ps_sim_link_state {
+    ps_simnet_link_t params;
+    int64_t busy_until_ns;
+} ps_sim_link_state_t;
+
+struct ps_simnet {
+    ps_random_t random;
+    uint64_t hash;
+    uint64_t sequence;
+    ps_simnet_stats_t stats;
+    int32_t host_count;
+    ps_sim_host_t hosts[PS_SIM_MAX_HOSTS];
+    ps_sim_link_state_t links[PS_SIM_MAX_HOSTS][PS_SIM_MAX_HOSTS];   /* [from][to] */
+    ps_sim_arrival_t *heap;
+    size_t heap_length;
+    size_t heap_capacity;
+};
+
+/* Addresses. */
+static inline size_t ps_sim_ip_length(const ps_addr_t *address)
+{
+    return address->family == 4 ? 4u : 16u;
+}
+
+static inline bool ps_sim_same_ip(const ps_addr_t *a, const ps_addr_t *b)
+{
+    return a->family == b->family && memcmp(a->ip, b->ip, ps_sim_ip_length(a)) == 0;
+}
+
+static inline bool ps_sim_is_any(const ps_addr_t *address)
+{
+    static const uint8_t zero[16];
+    return address->family == 0 || memcmp(address->ip, zero, ps_sim_ip_length(address)) == 0;
+}
+
+static inline bool ps_sim_is_multicast(const ps_addr_t *address)
+{
+    return address->family == 4 ? (address->ip[0] & 0xf0u) == 0xe0u : address->ip[0] == 0xffu;
+}
+
+static inline bool ps_sim_is_loopback(const ps_addr_t *address)
+{
+    static const uint8_t one[16] = {[15] = 1};
+    return address->family == 4 ? address->ip[0] == 127u : memcmp(address->ip, one, 16) == 0;
+}
+
+static inline bool ps_sim_host_has(const ps_sim_host_t *host, const ps_addr_t *address)
+{
+    if (ps_sim_is_loopback(address)) {
+        return true;
+    }
+    for (int32_t i = 0; i < host->address_count; i++) {
+        if (ps_sim_same_ip(&host->addresses[i], address)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Adds a verdict on a datagram to the trace hash; SENT adds its bytes too. */
+void ps_sim_trace(ps_simnet_t *simnet, int64_t time_ns, const ps_sim_packet_t *packet, int32_t host,
+                  enum ps_sim_verdict verdict);
+/* Drops one reference. */
+void ps_sim_release(ps_sim_packet_t *packet);
+/* Puts a datagram on its way to every host it is for.  PS_E_NO_MEMORY. */
+int ps_sim_route(ps_sim_host_t *from, ps_sim_packet_t *packet, int64_t now_ns);
+/* Hands an arrived datagram to the sockets of the host it is for. */
+void ps_sim_arrive(ps_sim_host_t *host, ps_sim_packet_t *packet, int64_t time_ns);
+/* Does a socket of the host belong to the datagram's group? */
+bool ps_sim_has_member(const ps_sim_host_t *host, const ps_sim_packet_t *packet);
+/* The host's table of operations. */
+extern const ps_net_ops_t PS_SIM_OPS;
+
+#endif

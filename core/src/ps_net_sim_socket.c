@@ -1,0 +1,337 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * ps_net_sim_socket.c: sockets of the simulated network, with the kernel's rules of which socket a
+ * datagram is for: multicast goes to every member, unicast to the best match.
+ */
+#include <assert.h>
+#include <stdlib.h>
+
+#include "ps_net_sim.h"
+
+enum {
+    DEFAULT_RCVBUF_BYTES = 212992,   /* Linux's */
+    EPHEMERAL_LOW = 32768,
+    EPHEMERAL_HIGH = 60999
+};
+
+/* ---- arrivals -------------------------------------------------------------------------------- */
+
+static bool is_member(const ps_socket_t *socket, const ps_sim_packet_t *packet)
+{
+    return socket->params.group.family != 0 && ps_sim_same_ip(&socket->params.group, &packet->to)
+        && socket->local.port == packet->to.port
+        && (ps_sim_is_any(&socket->params.bind)
+            || ps_sim_same_ip(&socket->params.bind, &packet->to));
+}
+
+/* How well a unicast datagram fits: 0 not at all, 1 wildcard, 2 address, +2 connected. */
+static int match(const ps_socket_t *socket, const ps_sim_packet_t *packet)
+{
+    if (socket->local.port != packet->to.port || socket->local.family != packet->to.family) {
+        return 0;
+    }
+    if (!ps_sim_is_any(&socket->params.bind)
+        && !ps_sim_same_ip(&socket->params.bind, &packet->to)) {
+        return 0;
+    }
+    int score = ps_sim_is_any(&socket->params.bind) ? 1 : 2;
+    if (socket->params.connect.family != 0) {
+        if (!ps_sim_same_ip(&socket->params.connect, &packet->from)
+            || socket->params.connect.port != packet->from.port) {
+            return 0;
+        }
+        score += 2;
+    }
+    return score;
+}
+
+static void deliver(ps_socket_t *socket, ps_sim_packet_t *packet, int64_t time_ns)
+{
+    ps_simnet_t *simnet = socket->host->simnet;
+    ps_sim_queued_t *entry = NULL;
+    if (socket->queued_bytes + packet->length <= socket->limit_bytes) {
+        entry = malloc(sizeof *entry);
+    }
+    if (entry == NULL) {
+        simnet->stats.buffer_full++;
+        ps_sim_trace(simnet, time_ns, packet, socket->host->index, PS_SIM_BUFFER_FULL);
+        return;
+    }
+    packet->references++;
+    *entry = (ps_sim_queued_t){.packet = packet, .rx_ns = time_ns};
+    if (socket->tail == NULL) {
+        socket->head = entry;
+    } else {
+        socket->tail->next = entry;
+    }
+    socket->tail = entry;
+    socket->queued_bytes += packet->length;
+    simnet->stats.delivered++;
+    ps_sim_trace(simnet, time_ns, packet, socket->host->index, PS_SIM_DELIVERED);
+}
+
+void ps_sim_arrive(ps_sim_host_t *host, ps_sim_packet_t *packet, int64_t time_ns)
+{
+    bool multicast = ps_sim_is_multicast(&packet->to);
+    ps_socket_t *best = NULL;
+    int best_score = 0;
+    int members = 0;
+    for (ps_socket_t *socket = host->sockets; socket != NULL; socket = socket->next) {
+        if (multicast) {
+            if (is_member(socket, packet)) {
+                members++;
+                deliver(socket, packet, time_ns);
+            }
+        } else if (match(socket, packet) > best_score) {
+            best_score = match(socket, packet);
+            best = socket;
+        }
+    }
+    if (best != NULL) {
+        deliver(best, packet, time_ns);
+    } else if (members == 0 && !multicast) {
+        host->simnet->stats.unreachable++;
+        ps_sim_trace(host->simnet, time_ns, packet, host->index, PS_SIM_UNREACHABLE);
+    }
+}
+
+bool ps_sim_has_member(const ps_sim_host_t *host, const ps_sim_packet_t *packet)
+{
+    for (const ps_socket_t *socket = host->sockets; socket != NULL; socket = socket->next) {
+        if (is_member(socket, packet)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* ---- sending --------------------------------------------------------------------------------- */
+
+/* The address a datagram carries as its source. */
+static ps_addr_t source_of(const ps_socket_t *socket, const ps_addr_t *to)
+{
+    ps_addr_t source = socket->local;
+    if (!ps_sim_is_any(&source) && !ps_sim_is_multicast(&source)) {
+        return source;
+    }
+    const ps_sim_host_t *host = socket->host;
+    source.family = to->family;
+    memset(source.ip, 0, sizeof source.ip);
+    if (ps_sim_is_loopback(to)) {
+        memcpy(source.ip, to->ip, sizeof source.ip);
+        return source;
+    }
+    const ps_addr_t *wanted = &socket->params.interface_addr;
+    for (int32_t i = 0; i < host->address_count; i++) {
+        const ps_addr_t *address = &host->addresses[i];
+        if (address->family == to->family
+            && (wanted->family != to->family || ps_sim_is_any(wanted)
+                || ps_sim_same_ip(wanted, address))) {
+            memcpy(source.ip, address->ip, sizeof source.ip);
+            break;
+        }
+    }
+    return source;
+}
+
+static int sim_send(ps_socket_t *socket, const ps_addr_t *to, const ps_dgram_t *dgrams,
+                    int32_t count, int64_t now_ns)
+{
+    ps_simnet_t *simnet = socket->host->simnet;
+    const ps_addr_t *target = to != NULL ? to : &socket->params.connect;
+    if (target->family == 0) {
+        return ps_fail(PS_E_INVALID, "simulator: send without an address on an unconnected socket");
+    }
+    ps_addr_t source = source_of(socket, target);
+    for (int32_t i = 0; i < count; i++) {
+        uint32_t length = dgrams[i].length;
+        if (length == 0 || length > PS_SIM_MAX_DATAGRAM_BYTES) {
+            return i > 0 ? i : ps_fail(PS_E_INVALID, "simulator: datagram of %u bytes", length);
+        }
+        ps_sim_packet_t *packet = malloc(sizeof *packet + length);
+        if (packet == NULL) {
+            return i > 0 ? i : ps_fail(PS_E_NO_MEMORY, "simulator: no memory for a datagram");
+        }
+        packet->references = 1;
+        packet->length = length;
+        packet->from = source;
+        packet->to = *target;
+        memcpy(packet->data, dgrams[i].data, length);
+        simnet->stats.sent++;
+        simnet->stats.bytes_sent += length;
+        ps_sim_trace(simnet, now_ns, packet, socket->host->index, PS_SIM_SENT);
+        int result = ps_sim_route(socket->host, packet, now_ns);
+        ps_sim_release(packet);
+        if (result != PS_OK) {
+            return i > 0 ? i : result;
+        }
+    }
+    return count;
+}
+
+/* ---- sockets --------------------------------------------------------------------------------- */
+
+static bool overlaps(const ps_socket_t *socket, const ps_addr_t *bind, uint16_t port)
+{
+    const ps_addr_t *bound = &socket->params.bind;
+    return socket->local.port == port && socket->local.family == bind->family
+        && (ps_sim_is_any(bound) || ps_sim_is_any(bind) || ps_sim_same_ip(bound, bind));
+}
+
+static bool port_taken(const ps_sim_host_t *host, const ps_socket_params_t *params, uint16_t port)
+{
+    for (const ps_socket_t *socket = host->sockets; socket != NULL; socket = socket->next) {
+        if (overlaps(socket, &params->bind, port) && !(socket->params.reuse && params->reuse)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Port for port 0: the range's next free one.  0: none left. */
+static uint16_t choose_port(ps_sim_host_t *host, const ps_socket_params_t *params)
+{
+    uint16_t low = params->port_low != 0 ? params->port_low : EPHEMERAL_LOW;
+    uint16_t high = params->port_high != 0 ? params->port_high : EPHEMERAL_HIGH;
+    uint16_t start = host->next_port >= low && host->next_port <= high ? host->next_port : low;
+    uint32_t span = (uint32_t)(high - low) + 1u;
+    for (uint32_t i = 0; i < span; i++) {
+        uint16_t port = (uint16_t)(low + (start - low + i) % span);
+        if (!port_taken(host, params, port)) {
+            host->next_port = (uint16_t)(port + 1u);
+            return port;
+        }
+    }
+    return 0;
+}
+
+static int check_params(const ps_sim_host_t *host, const ps_socket_params_t *params)
+{
+    const ps_addr_t *bind = &params->bind;
+    const ps_addr_t *interface = &params->interface_addr;
+    if (bind->family != 4 && bind->family != 6) {
+        return ps_fail(PS_E_INVALID, "simulator: bind address has no family");
+    }
+    if (!ps_sim_is_any(bind) && !ps_sim_is_multicast(bind) && !ps_sim_host_has(host, bind)) {
+        return ps_fail(PS_E_NO_INTERFACE, "simulator: host %d lacks the bind address", host->index);
+    }
+    if (!ps_sim_is_any(interface) && !ps_sim_host_has(host, interface)) {
+        return ps_fail(PS_E_NO_INTERFACE, "simulator: host %d lacks the interface", host->index);
+    }
+    return PS_OK;
+}
+
+static int sim_open(void *net, const ps_socket_params_t *params, ps_socket_t **out)
+{
+    ps_sim_host_t *host = net;
+    int result = check_params(host, params);
+    if (result != PS_OK) {
+        return result;
+    }
+    uint16_t port = params->bind.port;
+    if (port == 0) {
+        port = choose_port(host, params);
+    }
+    if (port == 0 || port_taken(host, params, port)) {
+        return ps_fail(PS_E_ADDRESS_IN_USE, "simulator: port %u of host %d is in use",
+                       params->bind.port, host->index);
+    }
+    ps_socket_t *socket = calloc(1, sizeof *socket);
+    if (socket == NULL) {
+        return ps_fail(PS_E_NO_MEMORY, "simulator: no memory for a socket");
+    }
+    socket->host = host;
+    socket->params = *params;
+    socket->local = params->bind;
+    socket->local.port = port;
+    socket->limit_bytes = params->rcvbuf_bytes > 0 ? params->rcvbuf_bytes : DEFAULT_RCVBUF_BYTES;
+    if (ps_sim_is_any(&socket->local) && params->connect.family != 0) {
+        socket->local = source_of(socket, &params->connect);
+        socket->params.bind = socket->local;
+    }
+    ps_socket_t **end = &host->sockets;
+    while (*end != NULL) {
+        end = &(*end)->next;
+    }
+    *end = socket;
+    *out = socket;
+    return PS_OK;
+}
+
+static ps_sim_queued_t *take(ps_socket_t *socket)
+{
+    ps_sim_queued_t *entry = socket->head;
+    if (entry != NULL) {
+        socket->head = entry->next;
+        socket->queued_bytes -= entry->packet->length;
+        if (socket->head == NULL) {
+            socket->tail = NULL;
+        }
+    }
+    return entry;
+}
+
+static void sim_close(ps_socket_t *socket)
+{
+    ps_socket_t **at = &socket->host->sockets;
+    while (*at != socket) {
+        assert(*at != NULL);
+        at = &(*at)->next;
+    }
+    *at = socket->next;
+    for (ps_sim_queued_t *entry = take(socket); entry != NULL; entry = take(socket)) {
+        ps_sim_release(entry->packet);
+        free(entry);
+    }
+    free(socket);
+}
+
+static int sim_recv(ps_socket_t *socket, int32_t limit, ps_on_datagram_fn fn, void *context,
+                    int64_t now_ns)
+{
+    int32_t count = 0;
+    while (count < limit) {
+        ps_sim_queued_t *entry = take(socket);
+        if (entry == NULL) {
+            break;
+        }
+        assert(entry->rx_ns <= now_ns);
+        (void)now_ns;
+        fn(context, entry->packet->data, entry->packet->length, &entry->packet->from,
+           entry->rx_ns);
+        ps_sim_release(entry->packet);
+        free(entry);
+        count++;
+    }
+    return count;
+}
+
+static int sim_fd(const ps_socket_t *socket)
+{
+    (void)socket;
+    return -1;
+}
+
+static void sim_local(const ps_socket_t *socket, ps_addr_t *out)
+{
+    *out = socket->local;
+}
+
+static int sim_reconnect(ps_socket_t *socket, const ps_addr_t *remote)
+{
+    if (remote->family != socket->local.family) {
+        return ps_fail(PS_E_INVALID, "simulator: peer of another address family");
+    }
+    socket->params.connect = *remote;
+    return PS_OK;
+}
+
+const ps_net_ops_t PS_SIM_OPS = {
+    .open = sim_open,
+    .close = sim_close,
+    .send = sim_send,
+    .recv = sim_recv,
+    .fd = sim_fd,
+    .local = sim_local,
+    .reconnect = sim_reconnect
+};
+
