@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The control plane of a media driver."""
+"""The control plane: conductor, control socket, liveness, inspection, metrics."""

@@ -1,0 +1,104 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Address arithmetic: multicast control addresses and the choice of a network interface.
+
+Pure functions over values; who resolves names and lists interfaces is elsewhere.  The rules are
+Aeron's, so that the same URI means the same socket.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Iterable
+
+import attrs
+
+from penstock.config.uri import Interface
+from penstock.core.driver_types import Address
+
+
+class AddressingError(ValueError):
+    """An address that cannot be used; ``code`` is a control-protocol error code."""
+
+    def __init__(self, code: str, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+@attrs.frozen(kw_only=True)
+class LocalInterface:
+    """One address of a network interface of this host."""
+
+    name: str
+    index: int
+    ip: str
+    prefix_length: int
+    is_up: bool = True
+    is_loopback: bool = False
+    is_multicast: bool = True
+
+    @property
+    def family(self) -> int:
+        return 6 if ":" in self.ip else 4
+
+
+def multicast_control(data: Address) -> Address:
+    """Where the receivers of a group answer: the data address with 1 added to its last byte."""
+    raw = bytearray(ipaddress.ip_address(data.ip).packed)
+    if raw[-1] % 2 == 0:
+        raise AddressingError(
+            "invalid_channel",
+            f"multicast data address {data.ip} must be odd in its last byte",
+        )
+    raw[-1] = (raw[-1] + 1) & 0xFF
+    return attrs.evolve(data, ip=str(ipaddress.ip_address(bytes(raw))))
+
+
+def is_wildcard(spec: Interface) -> bool:
+    """``interface=0.0.0.0`` without a prefix: bind to any, look for nothing."""
+    return spec.ip is not None and spec.ip.is_unspecified and spec.prefix_length is None
+
+
+def _matches(interface: LocalInterface, spec: Interface, family: int) -> bool:
+    if interface.family != family or not interface.is_up:
+        return False
+    if spec.name:
+        return interface.name == spec.name
+    if spec.scope and spec.scope not in (interface.name, str(interface.index)):
+        return False
+    bits = 128 if family == 6 else 32
+    prefix = bits if spec.prefix_length is None else spec.prefix_length
+    if is_wildcard(spec):
+        prefix = 0
+    network = ipaddress.ip_network(f"{spec.host}/{prefix}", strict=False)
+    return ipaddress.ip_address(interface.ip) in network
+
+
+def choose_interface(
+    interfaces: Iterable[LocalInterface], spec: Interface, *, family: int, multicast: bool
+) -> LocalInterface:
+    """The interface a channel uses.  ``spec.host`` is an IP literal, or ``spec.name`` is set.
+
+    Among those that are up and match: loopback only when no other that can do multicast does; then
+    the longest own netmask wins; the first of equals.
+    """
+    matching = [i for i in interfaces if _matches(i, spec, family)]
+    candidates = [i for i in matching if i.is_multicast and not i.is_loopback] if multicast else []
+    if not candidates:
+        candidates = [i for i in matching if i.is_loopback] if multicast else matching
+    if not candidates:
+        words = "multicast-capable " if multicast else ""
+        raise AddressingError(
+            "no_interface",
+            f"interface={spec}: no {words}IPv{family} interface that is up has such an address or "
+            "name (see: ip addr)",
+        )
+    best = candidates[0]
+    for candidate in candidates[1:]:
+        if candidate.prefix_length > best.prefix_length:
+            best = candidate
+    return best
+
+
+def any_interface(family: int) -> Interface:
+    """What a multicast channel without ``interface=`` means."""
+    return Interface(host="::" if family == 6 else "0.0.0.0", prefix_length=0, ipv6=family == 6)

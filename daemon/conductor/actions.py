@@ -1,0 +1,412 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the conductor asks the world to do.
+
+Every action is a frozen value.  An :class:`Operation` carries one; when its ``operation_id`` is not
+0 the conductor waits for ``on_result`` with that id.  The type after "Result:" is the value of a
+successful :class:`Outcome`; without it the value is None.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import attrs
+
+from penstock.config.control import Message
+from penstock.core.driver_types import (
+    Address,
+    ImageParams,
+    LogParams,
+    ObjectKind,
+    PublicationParams,
+    RecvDestinationParams,
+    RecvEndpointParams,
+    SendEndpointParams,
+    SlotKind,
+    SubscriberParams,
+)
+
+
+@attrs.frozen(kw_only=True)
+class Action:
+    """Base of all actions."""
+
+
+@attrs.frozen
+class Operation:
+    """An action under way; ``operation_id`` 0: nobody waits for its result."""
+
+    operation_id: int
+    action: Action
+
+
+@attrs.frozen(kw_only=True)
+class ActionError:
+    """Why an action failed: a control-protocol error code and one sentence."""
+
+    code: str
+    message: str
+
+
+@attrs.frozen(kw_only=True)
+class Outcome:
+    """Result of an action: ``error`` is None when it succeeded."""
+
+    value: Any = None
+    error: ActionError | None = None
+
+
+# ---- to clients ----------------------------------------------------------------------------------
+
+
+@attrs.frozen(kw_only=True)
+class Reply(Action):
+    client_id: int
+    correlation_id: int
+    message: Message
+
+
+@attrs.frozen(kw_only=True)
+class Notify(Action):
+    client_id: int
+    notice: Message
+
+
+@attrs.frozen(kw_only=True)
+class PublishEvent(Action):
+    """A line of the event feed."""
+
+    name: str
+    fields: dict[str, Any]
+
+
+@attrs.frozen(kw_only=True)
+class GrantLease(Action):
+    connection_id: int
+    client_id: int
+    client_slot: int
+
+
+@attrs.frozen(kw_only=True)
+class RefuseLease(Action):
+    connection_id: int
+    code: str
+    message: str
+
+
+@attrs.frozen(kw_only=True)
+class ForgetClient(Action):
+    """The client's identity and lease are no longer known."""
+
+    client_id: int
+
+
+# ---- names and interfaces ------------------------------------------------------------------------
+
+
+@attrs.frozen(kw_only=True)
+class ResolveName(Action):
+    """Result: Address, of the family asked for, with ``port``."""
+
+    host: str
+    port: int
+    family: int
+
+
+@attrs.frozen(kw_only=True)
+class ListInterfaces(Action):
+    """Result: tuple of :class:`penstock.daemon.addressing.Interface`."""
+
+
+# ---- files ---------------------------------------------------------------------------------------
+
+
+@attrs.frozen(kw_only=True)
+class CreateLog(Action):
+    params: LogParams
+
+
+@attrs.frozen(kw_only=True)
+class DeleteFile(Action):
+    path: str
+
+
+@attrs.frozen(kw_only=True)
+class ReserveTerm(Action):
+    path: str
+    term_length: int
+    position: int
+
+
+@attrs.frozen(kw_only=True)
+class SetStorage(Action):
+    budget_bytes: int
+    used_bytes: int
+
+
+@attrs.frozen(kw_only=True)
+class LogError(Action):
+    """A line for the distinct error log."""
+
+    text: str
+
+
+@attrs.frozen(kw_only=True)
+class ReportLoss(Action):
+    lost_bytes: int
+    session_id: int
+    stream_id: int
+    channel: str
+    source: str
+
+
+# ---- counters and slots --------------------------------------------------------------------------
+
+
+@attrs.frozen(kw_only=True)
+class AllocateCounter(Action):
+    """Result: int, the counter id."""
+
+    type_id: int
+    key: bytes
+    label: str
+    registration_id: int
+    owner_id: int = 0
+    reference_id: int = 0
+    value: int = 0
+
+
+@attrs.frozen(kw_only=True)
+class FreeCounter(Action):
+    counter_id: int
+
+
+@attrs.frozen(kw_only=True)
+class SetCounter(Action):
+    counter_id: int
+    value: int
+
+
+@attrs.frozen(kw_only=True)
+class AddToSystemCounter(Action):
+    counter_id: int
+    delta: int = 1
+
+
+@attrs.frozen(kw_only=True)
+class AllocateSlot(Action):
+    """Result: int, the slot's index."""
+
+    kind: SlotKind
+    object_id: int
+
+
+@attrs.frozen(kw_only=True)
+class FreeSlot(Action):
+    kind: SlotKind
+    index: int
+
+
+@attrs.frozen(kw_only=True)
+class DescribeClient(Action):
+    slot: int
+    pid: int
+    uid: int
+    name: str
+
+
+# ---- send side -----------------------------------------------------------------------------------
+
+
+@attrs.frozen(kw_only=True)
+class OpenSendEndpoint(Action):
+    """Result: Address, what it is bound to."""
+
+    params: SendEndpointParams
+
+
+@attrs.frozen(kw_only=True)
+class AddSendDestination(Action):
+    endpoint_id: int
+    destination_id: int
+    address: Address
+
+
+@attrs.frozen(kw_only=True)
+class RemoveSendDestination(Action):
+    endpoint_id: int
+    destination_id: int
+
+
+@attrs.frozen(kw_only=True)
+class SetSendAddress(Action):
+    endpoint_id: int
+    destination_id: int                 # -1: the unicast peer
+    address: Address
+
+
+@attrs.frozen(kw_only=True)
+class AddPublicationObject(Action):
+    params: PublicationParams
+
+
+@attrs.frozen(kw_only=True)
+class GetPublicationStatus(Action):
+    """Result: PublicationStatus."""
+
+    publication_id: int
+
+
+@attrs.frozen(kw_only=True)
+class AddPublicationSubscriber(Action):
+    publication_id: int
+    params: SubscriberParams
+
+
+@attrs.frozen(kw_only=True)
+class RemovePublicationSubscriber(Action):
+    publication_id: int
+    position_counter_id: int
+
+
+@attrs.frozen(kw_only=True)
+class AddPublicationClient(Action):
+    publication_id: int
+    client_slot: int
+
+
+@attrs.frozen(kw_only=True)
+class RemovePublicationClient(Action):
+    publication_id: int
+    client_slot: int
+
+
+@attrs.frozen(kw_only=True)
+class DrainPublication(Action):
+    publication_id: int
+
+
+@attrs.frozen(kw_only=True)
+class RevokePublication(Action):
+    publication_id: int
+
+
+@attrs.frozen(kw_only=True)
+class UnblockPublication(Action):
+    publication_id: int
+    client_slot: int
+
+
+@attrs.frozen(kw_only=True)
+class PublicationReserved(Action):
+    publication_id: int
+    position: int
+
+
+# ---- receive side --------------------------------------------------------------------------------
+
+
+@attrs.frozen(kw_only=True)
+class OpenRecvEndpoint(Action):
+    params: RecvEndpointParams
+
+
+@attrs.frozen(kw_only=True)
+class AddRecvDestination(Action):
+    """Result: Address, what it is bound to."""
+
+    endpoint_id: int
+    params: RecvDestinationParams
+
+
+@attrs.frozen(kw_only=True)
+class RemoveRecvDestination(Action):
+    endpoint_id: int
+    destination_id: int
+
+
+@attrs.frozen(kw_only=True)
+class SetRecvControl(Action):
+    endpoint_id: int
+    destination_id: int
+    control: Address
+
+
+@attrs.frozen(kw_only=True)
+class AddInterest(Action):
+    endpoint_id: int
+    stream_id: int
+    session_id: int | None              # None: every session
+
+
+@attrs.frozen(kw_only=True)
+class RemoveInterest(Action):
+    endpoint_id: int
+    stream_id: int
+    session_id: int | None
+
+
+@attrs.frozen(kw_only=True)
+class ForgetSession(Action):
+    endpoint_id: int
+    stream_id: int
+    session_id: int
+    keep: bool
+
+
+@attrs.frozen(kw_only=True)
+class AddImageObject(Action):
+    params: ImageParams
+
+
+@attrs.frozen(kw_only=True)
+class AddImageSubscriber(Action):
+    image_id: int
+    params: SubscriberParams
+
+
+@attrs.frozen(kw_only=True)
+class RemoveImageSubscriber(Action):
+    image_id: int
+    position_counter_id: int
+
+
+@attrs.frozen(kw_only=True)
+class GetImageJoinPosition(Action):
+    """Result: int."""
+
+    image_id: int
+
+
+@attrs.frozen(kw_only=True)
+class DrainImage(Action):
+    image_id: int
+
+
+@attrs.frozen(kw_only=True)
+class RejectImageObject(Action):
+    image_id: int
+    reason: str
+
+
+@attrs.frozen(kw_only=True)
+class ImageReserved(Action):
+    image_id: int
+    position: int
+
+
+@attrs.frozen(kw_only=True)
+class RemoveObject(Action):
+    """Asks the owning agent to let go; PS_EV_RELEASED follows."""
+
+    kind: ObjectKind
+    object_id: int
+    keep_session: bool = False          # images only
+
+
+@attrs.frozen(kw_only=True)
+class DestroyObject(Action):
+    """Frees an object that its agent has released."""
+
+    kind: ObjectKind
+    object_id: int

@@ -1,0 +1,69 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Life cycles as tables.  A trigger that a state does not know is no transition: the same fact may be
+reported twice (the last client leaves while the sender reports the end of the stream)."""
+
+from __future__ import annotations
+
+import enum
+from typing import Final
+
+
+class PublicationState(enum.Enum):
+    ACTIVE = "active"
+    DRAINING = "draining"
+    LINGER = "linger"
+    CLOSING = "closing"                 # the sender was told to let go
+    DONE = "done"
+
+
+class PublicationTrigger(enum.Enum):
+    LAST_CLIENT_LEFT = "last client left"
+    REVOKED = "revoked"
+    DRAINED = "drained"
+    END_CONFIRMED = "end of stream confirmed"
+    LINGER_ELAPSED = "linger elapsed"
+    RELEASED = "released"
+
+
+class ImageState(enum.Enum):
+    ACTIVE = "active"
+    DRAINING = "draining"
+    LINGER = "linger"                   # gone for subscribers, the log stays for slow ones
+    DONE = "done"
+
+
+class ImageTrigger(enum.Enum):
+    INACTIVE = "inactive"
+    NO_SUBSCRIBER = "no subscriber"
+    DRAINED = "drained"
+    REVOKED = "revoked"
+    LINGER_ELAPSED = "linger elapsed"
+
+
+class EndpointState(enum.Enum):
+    OPEN = "open"
+    CLOSING = "closing"
+
+
+_P = PublicationState
+_PT = PublicationTrigger
+PUBLICATION: Final[dict[tuple[PublicationState, PublicationTrigger], PublicationState]] = {
+    (_P.ACTIVE, _PT.LAST_CLIENT_LEFT): _P.DRAINING,
+    (_P.ACTIVE, _PT.REVOKED): _P.LINGER,
+    (_P.DRAINING, _PT.DRAINED): _P.LINGER,
+    (_P.DRAINING, _PT.END_CONFIRMED): _P.CLOSING,
+    (_P.LINGER, _PT.END_CONFIRMED): _P.CLOSING,
+    (_P.LINGER, _PT.LINGER_ELAPSED): _P.CLOSING,
+    (_P.CLOSING, _PT.RELEASED): _P.DONE,
+}
+
+_I = ImageState
+_IT = ImageTrigger
+IMAGE: Final[dict[tuple[ImageState, ImageTrigger], ImageState]] = {
+    (_I.ACTIVE, _IT.INACTIVE): _I.DRAINING,
+    (_I.ACTIVE, _IT.NO_SUBSCRIBER): _I.DRAINING,
+    (_I.ACTIVE, _IT.REVOKED): _I.LINGER,
+    (_I.DRAINING, _IT.DRAINED): _I.LINGER,
+    (_I.DRAINING, _IT.REVOKED): _I.LINGER,
+    (_I.LINGER, _IT.LINGER_ELAPSED): _I.DONE,
+}

@@ -1,0 +1,174 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the conductor owns: clients, endpoints, publications, images, subscriptions and the links
+between them.  Plain records; the rules are in the modules beside."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Hashable
+
+import attrs
+
+from penstock.config import uri
+from penstock.config.control import Message
+from penstock.core.driver_types import Address, log_file_length
+from penstock.daemon.conductor.machines import EndpointState, ImageState, PublicationState
+from penstock.daemon.conductor.plans import PublicationPlan, SubscriptionPlan
+
+
+@attrs.define(eq=False, kw_only=True)
+class Client:
+    id: int
+    slot: int
+    name: str
+    pid: int
+    uid: int
+    alive: bool = True
+    publications: dict[int, Publication] = attrs.field(factory=dict)    # by registration id
+    subscriptions: dict[int, Subscription] = attrs.field(factory=dict)
+    counters: dict[int, int] = attrs.field(factory=dict)                # registration -> counter
+    commands: deque[tuple[int, Message]] = attrs.field(factory=deque)
+    busy: bool = False
+
+
+@attrs.define(eq=False, kw_only=True)
+class Destination:
+    """An address of a manual MDC publication, or a socket of a receive endpoint."""
+
+    id: int
+    channel: str
+    address: Address
+    name: uri.Address | None = None        # to be resolved again when silent
+    counter_id: int = -1                # local address
+
+
+@attrs.define(eq=False, kw_only=True)
+class SendEndpoint:
+    id: int
+    key: Hashable
+    channel: str
+    tag: int | None
+    status_counter: int
+    address_counter: int
+    destinations_counter: int = -1
+    local: Address
+    peer: uri.Address | None = None
+    peer_address: Address | None = None
+    multicast: bool = False
+    manual: bool = False
+    group: bool = False
+    ttl: int = 0
+    buffers: tuple[int, int] = (0, 0)
+    publications: set[int] = attrs.field(factory=set)
+    destinations: dict[int, Destination] = attrs.field(factory=dict)
+    next_resolution_ns: int = 0
+    state: EndpointState = EndpointState.OPEN
+
+
+@attrs.define(eq=False, kw_only=True)
+class LogFile:
+    """Storage of one log buffer, and how much of it is allocated."""
+
+    path: str
+    term_length: int
+    page_size: int
+    reserved_position: int
+    reserved_terms: int
+    reserving: bool = False
+
+    @property
+    def reserved_bytes(self) -> int:
+        fixed = log_file_length(self.term_length, self.page_size) - 3 * self.term_length
+        return fixed + self.reserved_terms * self.term_length
+
+
+@attrs.define(eq=False, kw_only=True)
+class Publication:
+    id: int
+    plan: PublicationPlan
+    endpoint: SendEndpoint | None       # None: IPC
+    stream_id: int
+    session_id: int
+    initial_term_id: int
+    start_position: int
+    exclusive: bool
+    slot: int
+    counters: list[int]
+    limit_counter: int
+    log: LogFile
+    links: dict[int, Client] = attrs.field(factory=dict)        # registration id -> owner
+    subscribers: dict[int, SubscriberLink] = attrs.field(factory=dict)  # by subscription id
+    state: PublicationState = PublicationState.ACTIVE
+    end_reason: str = "end_of_stream"
+    revoked: bool = False
+
+    @property
+    def term_length(self) -> int:
+        return self.log.term_length
+
+
+@attrs.define(eq=False, kw_only=True)
+class RecvEndpoint:
+    id: int
+    key: Hashable
+    channel: str
+    tag: int | None
+    status_counter: int
+    receiver_id: int
+    multicast: bool = False
+    manual: bool = False
+    buffers: tuple[int, int] = (0, 0)
+    stamps: tuple[int | None, int | None] = (None, None)
+    destinations: dict[int, Destination] = attrs.field(factory=dict)
+    subscriptions: dict[int, Subscription] = attrs.field(factory=dict)
+    interest: dict[tuple[int, int | None], int] = attrs.field(factory=dict)
+    images: dict[tuple[int, int], Image] = attrs.field(factory=dict)    # (stream, session), live
+    held_by: int = 0                    # images that the receiver has not released
+    next_resolution_ns: int = 0
+    state: EndpointState = EndpointState.OPEN
+
+
+@attrs.define(eq=False, kw_only=True)
+class Image:
+    id: int
+    endpoint: RecvEndpoint
+    stream_id: int
+    session_id: int
+    source: Address
+    slot: int
+    counters: list[int]
+    log: LogFile
+    rejoin: bool
+    join_position: int
+    initial_term_id: int
+    subscribers: dict[int, SubscriberLink] = attrs.field(factory=dict)
+    state: ImageState = ImageState.ACTIVE
+    end_reason: str = "timeout"
+    released: bool = False              # by the receiver
+    lost_bytes: int = 0
+
+
+@attrs.define(eq=False, kw_only=True)
+class SubscriberLink:
+    """One subscription on one image or local publication."""
+
+    subscription: Subscription
+    source: Image | Publication
+    counter_id: int
+    slot: int
+    resting: bool = False
+
+
+@attrs.define(eq=False, kw_only=True)
+class Subscription:
+    id: int
+    client: Client
+    plan: SubscriptionPlan
+    stream_id: int
+    endpoint: RecvEndpoint | None = None        # None: IPC and spies
+    spy_key: Hashable = None
+    spy_tag: int | None = None
+    links: dict[int, SubscriberLink] = attrs.field(factory=dict)        # by source id
+
+    def wants_session(self, session_id: int) -> bool:
+        return self.plan.session_id is None or self.plan.session_id == session_id

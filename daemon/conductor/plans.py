@@ -1,0 +1,257 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a channel URI means for a publication, a subscription or a destination: defaults filled in,
+contradictions refused.  The URI itself was parsed by :mod:`penstock.config.uri`."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import attrs
+
+from penstock.config import uri
+from penstock.daemon.conductor.saga import Refused
+from penstock.daemon.conductor.settings import ConductorSettings
+
+_SUPPORTED_FLOW_CONTROL: Final = ("max",)
+_SUPPORTED_CONGESTION_CONTROL: Final = ("static",)
+
+
+@attrs.frozen(kw_only=True)
+class EndpointPlan:
+    """The addressing part of a channel."""
+
+    channel: str
+    endpoint: uri.Address | None = None
+    control: uri.Address | None = None
+    control_mode: str = ""              # "", "dynamic" or "manual"
+    interface: uri.Interface | None = None
+    ttl: int = 0
+    channel_tag: int | None = None
+    sndbuf_bytes: int | None = None     # None: not given
+    rcvbuf_bytes: int | None = None
+
+
+@attrs.frozen(kw_only=True)
+class Tethering:
+    window_limit_timeout_ns: int
+    linger_timeout_ns: int
+    resting_timeout_ns: int
+
+
+@attrs.frozen(kw_only=True)
+class PublicationPlan:
+    address: EndpointPlan
+    is_ipc: bool
+    entity_tag: int = -1
+    session_id: int | None = None
+    session_tag: int | None = None
+    term_length: int
+    mtu: int
+    initial_term_id: int | None = None  # the three are given together
+    term_id: int | None = None
+    term_offset: int | None = None
+    linger_ns: int
+    window_bytes: int
+    max_resend: int
+    signal_eos: bool = True
+    spies_simulate_connection: bool = False
+    sparse: bool = True
+    retransmit_window_multiple: int = 0
+    tethering: Tethering
+    send_timestamp_offset: int | None = None
+    given: frozenset[str] = frozenset()
+
+    @property
+    def channel(self) -> str:
+        return self.address.channel
+
+
+@attrs.frozen(kw_only=True)
+class SubscriptionPlan:
+    address: EndpointPlan
+    kind: str                           # "udp", "ipc" or "spy"
+    session_id: int | None = None
+    reliable: bool = True
+    sparse: bool = True
+    receiver_window: int
+    nak_delay_ns: int = -1
+    group: bool | None = None           # None: as the channel and the SETUP say
+    tether: bool = True
+    rejoin: bool = True
+    tethering: Tethering
+    group_tag: int | None = None
+    media_timestamp_offset: int | None = None
+    channel_timestamp_offset: int | None = None
+
+    @property
+    def channel(self) -> str:
+        return self.address.channel
+
+
+def parse(channel: str) -> uri.ChannelUri:
+    """The URI, or the refusal that names what is wrong with it."""
+    try:
+        return uri.parse(channel)
+    except uri.ChannelError as error:
+        raise Refused("invalid_channel", str(error)) from error
+
+
+def publication_plan(
+    parsed: uri.ChannelUri, channel: str, settings: ConductorSettings
+) -> PublicationPlan:
+    """What a publication on this channel is."""
+    try:
+        uri.check_publication(parsed)
+    except uri.ChannelError as error:
+        raise Refused("invalid_channel", str(error)) from error
+    _check_flow_control(parsed)
+    ipc = parsed.is_ipc
+    default_term = settings.ipc_term_length if ipc else settings.term_length
+    term_length = default_term if parsed.term_length is None else parsed.term_length
+    mtu = (settings.ipc_mtu if ipc else settings.mtu) if parsed.mtu is None else parsed.mtu
+    if parsed.term_offset is not None and parsed.term_offset > term_length:
+        raise Refused(
+            "invalid_channel",
+            f"{channel}: term-offset={parsed.term_offset} exceeds the term of {term_length} bytes",
+        )
+    session = parsed.session_id
+    return PublicationPlan(
+        address=_endpoint_plan(parsed, channel),
+        is_ipc=ipc,
+        entity_tag=-1 if parsed.tags is None or parsed.tags.entity is None else parsed.tags.entity,
+        session_id=session if isinstance(session, int) else None,
+        session_tag=session.tag if isinstance(session, uri.SessionTag) else None,
+        term_length=term_length,
+        mtu=mtu,
+        initial_term_id=parsed.init_term_id,
+        term_id=parsed.term_id,
+        term_offset=parsed.term_offset,
+        linger_ns=settings.linger_ns if parsed.linger_ns is None else parsed.linger_ns,
+        window_bytes=_publication_window(parsed, channel, term_length, mtu, settings),
+        max_resend=settings.max_resend if parsed.max_resend is None else parsed.max_resend,
+        signal_eos=parsed.eos is not False,
+        spies_simulate_connection=(
+            settings.spies_simulate_connection if parsed.ssc is None else parsed.ssc
+        ),
+        sparse=settings.sparse if parsed.sparse is None else parsed.sparse,
+        retransmit_window_multiple=(
+            0 if parsed.fc is None else parsed.fc.retransmit_window_multiple or 0
+        ),
+        tethering=_tethering(parsed, settings),
+        send_timestamp_offset=parsed.channel_snd_ts_offset,
+        given=frozenset(parsed.given()),
+    )
+
+
+def subscription_plan(
+    parsed: uri.ChannelUri, channel: str, settings: ConductorSettings
+) -> SubscriptionPlan:
+    """What a subscription on this channel is."""
+    try:
+        uri.check_subscription(parsed)
+    except uri.ChannelError as error:
+        raise Refused("invalid_channel", str(error)) from error
+    if parsed.cc is not None and parsed.cc not in _SUPPORTED_CONGESTION_CONTROL:
+        raise Refused(
+            "not_supported",
+            f"cc={parsed.cc}: this daemon has no such congestion control "
+            f"(accepted: {', '.join(_SUPPORTED_CONGESTION_CONTROL)})",
+        )
+    group = {uri.Group.TRUE: True, uri.Group.FALSE: False}
+    return SubscriptionPlan(
+        address=_endpoint_plan(parsed, channel),
+        kind="spy" if parsed.spy else ("ipc" if parsed.is_ipc else "udp"),
+        session_id=parsed.session_id if isinstance(parsed.session_id, int) else None,
+        reliable=settings.reliable if parsed.reliable is None else parsed.reliable,
+        sparse=settings.sparse if parsed.sparse is None else parsed.sparse,
+        receiver_window=settings.receiver_window if parsed.rcv_wnd is None else parsed.rcv_wnd,
+        nak_delay_ns=-1 if parsed.nak_delay_ns is None else parsed.nak_delay_ns,
+        group=None if parsed.group is None else group.get(parsed.group),
+        tether=settings.tether if parsed.tether is None else parsed.tether,
+        rejoin=settings.rejoin if parsed.rejoin is None else parsed.rejoin,
+        tethering=_tethering(parsed, settings),
+        group_tag=settings.receiver_group_tag if parsed.gtag is None else parsed.gtag,
+        media_timestamp_offset=parsed.media_rcv_ts_offset,
+        channel_timestamp_offset=parsed.channel_rcv_ts_offset,
+    )
+
+
+def destination_plan(
+    parsed: uri.ChannelUri, channel: str, *, subscription: bool
+) -> EndpointPlan:
+    """One address of a manual publication or subscription."""
+    try:
+        uri.check_destination(parsed, subscription=subscription)
+    except uri.ChannelError as error:
+        raise Refused("invalid_channel", str(error)) from error
+    if parsed.is_ipc or parsed.spy:
+        kind = "a spy" if parsed.spy else "aeron:ipc"
+        raise Refused(
+            "not_supported",
+            f"{channel}: {kind} as a destination of a subscription is not supported; add a "
+            "subscription of its own",
+        )
+    return _endpoint_plan(parsed, channel)
+
+
+def _endpoint_plan(parsed: uri.ChannelUri, channel: str) -> EndpointPlan:
+    return EndpointPlan(
+        channel=channel,
+        endpoint=parsed.endpoint,
+        control=parsed.control,
+        control_mode="" if parsed.control_mode is None else parsed.control_mode.value,
+        interface=parsed.interface,
+        ttl=parsed.ttl or 0,
+        channel_tag=None if parsed.tags is None else parsed.tags.channel,
+        sndbuf_bytes=parsed.so_sndbuf,
+        rcvbuf_bytes=parsed.so_rcvbuf,
+    )
+
+
+def _check_flow_control(parsed: uri.ChannelUri) -> None:
+    if parsed.fc is not None and parsed.fc.strategy not in _SUPPORTED_FLOW_CONTROL:
+        raise Refused(
+            "not_supported",
+            f"fc={parsed.fc}: this daemon has no such flow control "
+            f"(accepted: {', '.join(_SUPPORTED_FLOW_CONTROL)})",
+        )
+
+
+def _publication_window(
+    parsed: uri.ChannelUri, channel: str, term_length: int, mtu: int, settings: ConductorSettings
+) -> int:
+    """Bytes that may be published ahead of the consumers: at most half a term."""
+    largest = term_length // 2
+    if parsed.pub_wnd is not None:
+        if not mtu <= parsed.pub_wnd <= largest:
+            raise Refused(
+                "invalid_channel",
+                f"{channel}: pub-wnd={parsed.pub_wnd} is not in {mtu}..{largest} "
+                "(one MTU up to half a term)",
+            )
+        return parsed.pub_wnd
+    window = min(settings.publication_window or largest, largest)
+    if mtu > window:
+        raise Refused(
+            "invalid_channel",
+            f"{channel}: mtu={mtu} exceeds the publication window of {window} bytes: choose a "
+            "larger term-length or a smaller mtu",
+        )
+    return window
+
+
+def _tethering(parsed: uri.ChannelUri, settings: ConductorSettings) -> Tethering:
+    limit = parsed.untethered_window_limit_timeout_ns
+    if limit is None:
+        limit = settings.untethered_window_limit_timeout_ns
+    linger = parsed.untethered_linger_timeout_ns
+    if linger is None:
+        linger = settings.untethered_linger_timeout_ns
+    resting = parsed.untethered_resting_timeout_ns
+    if resting is None:
+        resting = settings.untethered_resting_timeout_ns
+    return Tethering(
+        window_limit_timeout_ns=limit,
+        linger_timeout_ns=limit if linger is None else linger,
+        resting_timeout_ns=resting,
+    )

@@ -1,0 +1,141 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Multi-step work as generators.
+
+A saga yields an :class:`Action` and is resumed with its result, or gets :class:`Refused` thrown in.
+Yielding :data:`EXCLUSIVE` waits for the right to change what the conductor owns: one saga at a time
+holds it, in the order of asking, until it ends.  Slow look-ups (names) come before it, so that a
+resolver that hangs holds up its own client only.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Generator
+from typing import Any, Final, TypeVar
+
+import attrs
+
+from penstock.daemon.conductor.actions import Action, Operation, Outcome
+
+T = TypeVar("T")
+
+
+class Refused(Exception):
+    """A request cannot be granted; code and text go into the Failure."""
+
+    def __init__(self, code: str, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+        self.message = message
+
+
+class _Exclusive:
+    """Type of :data:`EXCLUSIVE`."""
+
+
+EXCLUSIVE: Final = _Exclusive()
+
+Request = Action | _Exclusive
+Saga = Generator[Request, Any, T]
+OnDone = Callable[[Any, Refused | None], None]
+
+
+@attrs.define(eq=False)
+class _Running:
+    saga: Saga[Any]
+    on_done: OnDone
+
+
+class SagaRunner:
+    """Steps sagas; collects the operations that they and plain code ask for."""
+
+    def __init__(self) -> None:
+        self._outbox: list[Operation] = []
+        self._waiting: dict[int, _Running] = {}
+        self._queue: deque[_Running] = deque()
+        self._holder: _Running | None = None
+        self._ready: deque[tuple[_Running, Any, Refused | None]] = deque()
+        self._pumping = False
+        self._next_operation = 1
+
+    @property
+    def pending(self) -> int:
+        """Sagas under way."""
+        return len(self._waiting) + len(self._queue)
+
+    def emit(self, action: Action) -> None:
+        """An action whose result nobody waits for."""
+        self._outbox.append(Operation(0, action))
+
+    def take(self) -> list[Operation]:
+        """What is to be done, in order; empties the outbox."""
+        out, self._outbox = self._outbox, []
+        return out
+
+    def start(self, saga: Saga[Any], on_done: OnDone) -> None:
+        self._ready.append((_Running(saga, on_done), None, None))
+        self._pump()
+
+    def on_result(self, operation_id: int, outcome: Outcome) -> None:
+        """Resumes the saga that waits for the operation."""
+        running = self._waiting.pop(operation_id)
+        error = outcome.error
+        refused = Refused(error.code, error.message) if error else None
+        self._ready.append((running, outcome.value, refused))
+        self._pump()
+
+    def _pump(self) -> None:
+        """Steps what can go on; not re-entered when a saga's end starts another."""
+        if self._pumping:
+            return
+        self._pumping = True
+        try:
+            while self._ready:
+                self._step(*self._ready.popleft())
+        finally:
+            self._pumping = False
+
+    def _step(self, running: _Running, value: Any, error: Refused | None) -> None:
+        try:
+            request = running.saga.throw(error) if error else running.saga.send(value)
+        except StopIteration as stop:
+            self._finish(running, stop.value, None)
+            return
+        except Refused as refused:
+            self._finish(running, None, refused)
+            return
+        if isinstance(request, _Exclusive):
+            if self._holder is None:
+                self._holder = running
+            if self._holder is running:
+                self._ready.appendleft((running, None, None))
+            else:
+                self._queue.append(running)
+            return
+        operation_id = self._next_operation
+        self._next_operation += 1
+        self._waiting[operation_id] = running
+        self._outbox.append(Operation(operation_id, request))
+
+    def _finish(self, running: _Running, value: Any, error: Refused | None) -> None:
+        if self._holder is running:
+            self._holder = None
+        running.on_done(value, error)
+        if self._holder is None and self._queue:
+            self._holder = self._queue.popleft()
+            self._ready.append((self._holder, None, None))
+
+
+class Undo:
+    """What a half-done saga has to take back: actions in the reverse order of their causes."""
+
+    def __init__(self, runner: SagaRunner) -> None:
+        self._runner = runner
+        self._actions: list[Action] = []
+
+    def on_failure(self, action: Action) -> None:
+        self._actions.append(action)
+
+    def roll_back(self) -> None:
+        while self._actions:
+            self._runner.emit(self._actions.pop())

@@ -1,0 +1,56 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the conductor is told once: defaults of channels, timeouts, limits."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import attrs
+
+SECOND_NS: Final = 1_000_000_000
+KIB: Final = 1024
+MIB: Final = 1024 * 1024
+
+
+@attrs.frozen(kw_only=True)
+class ConductorSettings:
+    """Defaults are Aeron's; sizes in bytes."""
+
+    directory: str
+    receiver_id_base: int
+    storage_budget_bytes: int
+    software: str = "penstock"
+    epoch_offset_ns: int = 0
+    file_mode: int = 0o660
+    page_size: int = 4096
+    term_length: int = 16 * MIB
+    ipc_term_length: int = 64 * MIB
+    mtu: int = 1408
+    ipc_mtu: int = 1408
+    publication_window: int = 0         # 0: half a term
+    receiver_window: int = 128 * KIB
+    max_resend: int = 16
+    sparse: bool = True
+    reliable: bool = True
+    tether: bool = True
+    rejoin: bool = True
+    spies_simulate_connection: bool = False
+    gso: bool = True
+    gro: bool = True
+    sndbuf_bytes: int = 0
+    rcvbuf_bytes: int = 128 * KIB
+    multicast_ttl: int = 0
+    sender_port_range: tuple[int, int] = (0, 0)
+    receiver_port_range: tuple[int, int] = (0, 0)
+    receiver_group_tag: int | None = None
+    linger_ns: int = 5 * SECOND_NS
+    image_linger_ns: int = 10 * SECOND_NS
+    resolution_interval_ns: int = 1 * SECOND_NS
+    storage_retry_ns: int = SECOND_NS // 10
+    untethered_window_limit_timeout_ns: int = 5 * SECOND_NS
+    untethered_linger_timeout_ns: int | None = None    # None: as the window limit time-out
+    untethered_resting_timeout_ns: int = 10 * SECOND_NS
+    stream_session_limit: int = 2**31 - 1
+    reserved_session_low: int = -1
+    reserved_session_high: int = 1000
+    max_queued_commands: int = 1024     # per client; more are refused

@@ -1,0 +1,31 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Deadlines of the conductor: a heap of callbacks, in order of time and then of setting."""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+from collections.abc import Callable
+
+from penstock.core.driver_types import NEVER_NS
+
+
+class Timers:
+    def __init__(self) -> None:
+        self._heap: list[tuple[int, int, Callable[[], None]]] = []
+        self._order = itertools.count()
+
+    def at(self, deadline_ns: int, callback: Callable[[], None]) -> None:
+        """Calls once at or after the deadline; a callback checks whether it still matters."""
+        heapq.heappush(self._heap, (deadline_ns, next(self._order), callback))
+
+    def next_deadline_ns(self) -> int:
+        return self._heap[0][0] if self._heap else NEVER_NS
+
+    def run(self, now_ns: int) -> None:
+        """Calls what is due; what callbacks set for now waits for the next run."""
+        due = []
+        while self._heap and self._heap[0][0] <= now_ns:
+            due.append(heapq.heappop(self._heap)[2])
+        for callback in due:
+            callback()

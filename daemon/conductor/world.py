@@ -1,0 +1,108 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the parts of the conductor share: registries, settings, time, randomness, the storage
+account, and the way to ask for actions."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from typing import Any
+
+from penstock.config.control import Message
+from penstock.core.driver_types import log_file_length
+from penstock.daemon.conductor.actions import Action, Notify, PublishEvent, SetStorage
+from penstock.daemon.conductor.model import (
+    Client,
+    Image,
+    LogFile,
+    Publication,
+    RecvEndpoint,
+    SendEndpoint,
+    Subscription,
+)
+from penstock.daemon.conductor.saga import Refused, SagaRunner
+from penstock.daemon.conductor.settings import ConductorSettings
+from penstock.daemon.conductor.timers import Timers
+
+
+class Storage:
+    """Bytes of log buffers allocated, against the budget."""
+
+    def __init__(self, runner: SagaRunner, budget_bytes: int) -> None:
+        self._runner = runner
+        self.budget_bytes = budget_bytes
+        self.used_bytes = 0
+
+    def take(self, amount: int, what: str) -> None:
+        """Refused when the budget does not hold it."""
+        left = self.budget_bytes - self.used_bytes
+        if amount > left:
+            raise Refused(
+                "storage",
+                f"{what} needs {amount} bytes of shared memory, {max(left, 0)} of the budget of "
+                f"{self.budget_bytes} are left: choose a smaller term-length, raise storage.budget "
+                "or enlarge the file system",
+            )
+        self.used_bytes += amount
+        self._publish()
+
+    def give_back(self, amount: int) -> None:
+        self.used_bytes -= amount
+        self._publish()
+
+    def _publish(self) -> None:
+        self._runner.emit(SetStorage(budget_bytes=self.budget_bytes, used_bytes=self.used_bytes))
+
+
+class World:
+    def __init__(
+        self, settings: ConductorSettings, *, rng: random.Random, next_id: Callable[[], int]
+    ) -> None:
+        self.settings = settings
+        self.rng = rng
+        self.next_id = next_id
+        self.runner = SagaRunner()
+        self.timers = Timers()
+        self.storage = Storage(self.runner, settings.storage_budget_bytes)
+        self.now_ns = 0
+        self.clients: dict[int, Client] = {}
+        self.send_endpoints: dict[int, SendEndpoint] = {}
+        self.recv_endpoints: dict[int, RecvEndpoint] = {}
+        self.publications: dict[int, Publication] = {}
+        self.images: dict[int, Image] = {}
+        self.subscriptions: dict[int, Subscription] = {}
+        self.next_session = rng.randrange(-(2**31), 2**31)
+        self.next_receiver = settings.receiver_id_base
+
+    def emit(self, action: Action) -> None:
+        self.runner.emit(action)
+
+    def notify(self, client: Client, notice: Message) -> None:
+        if client.alive:
+            self.emit(Notify(client_id=client.id, notice=notice))
+
+    def event(self, name: str, **fields: Any) -> None:
+        """One line of the event feed; names are stable."""
+        self.emit(PublishEvent(name=name, fields=fields))
+
+    def receiver_id(self) -> int:
+        """A receiver id that this daemon has not used."""
+        value = self.next_receiver
+        self.next_receiver = value + 1 if value + 1 < 2**63 else -(2**63)
+        return value
+
+    def new_log(self, path: str, term_length: int, position: int) -> LogFile:
+        """The account of a log whose starting term and the next one are allocated."""
+        start_of_term = position - position % term_length
+        return LogFile(
+            path=path,
+            term_length=term_length,
+            page_size=self.settings.page_size,
+            reserved_position=start_of_term + 2 * term_length,
+            reserved_terms=2,
+        )
+
+    def log_bytes(self, term_length: int) -> int:
+        """What a new log takes of the storage at once."""
+        page_size = self.settings.page_size
+        return log_file_length(term_length, page_size) - term_length
