@@ -12,16 +12,15 @@ raise :class:`ControlError`, which names the message, the field and what was exp
 
 from __future__ import annotations
 
-from typing import Any, Final, Union
+from typing import Any, Final, Union, get_args
 
 import attrs
-import cattrs
-import cattrs.errors
-import msgpack
 from attrs import validators
 
 PROTOCOL_VERSION: Final = 1
 MAX_MESSAGE_BYTES: Final = 64 * 1024
+MAX_STATUS_BYTES: Final = 16 * 1024 * 1024
+"""Of a Status reply, the only message whose size follows the number of streams."""
 MAX_CHANNEL_CHARS: Final = 4095
 
 _I32 = validators.and_(validators.ge(-(2**31)), validators.lt(2**31))
@@ -264,4 +263,4 @@ Message = Union[
     ImageAvailable, ImageUnavailable, PublicationError, DaemonStopping,
 ]
 
-_TYPES: Final[dict[str, type[Any]]] = {cls.__name__: cls for cls in Message.__args__}  # type: ignore[attr-defined]
+MESSAGE_TYPES: Final[dict[str, type[Any]]] = {cls.__name__: cls for cls in get_args(Message)}
