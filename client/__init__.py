@@ -1,2 +1,38 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Clients of a media driver: publications, subscriptions, the trio front end."""
+"""The client side of penstock: connect, publish, subscribe."""
+
+from __future__ import annotations
+
+from penstock.client._client import Client, Registration, connect
+from penstock.client._counters import Counter, Counters
+from penstock.client._image import Image
+from penstock.client._message import Header, MessageBatch
+from penstock.client._offer import Action, Offer
+from penstock.client._publication import (
+    BatchResult,
+    Claim,
+    Publication,
+    PublicationStatistics,
+    RemoteRejection,
+)
+from penstock.client._subscription import Subscription, SubscriptionStatistics
+
+__all__ = [
+    "Action",
+    "BatchResult",
+    "Claim",
+    "Client",
+    "Counter",
+    "Counters",
+    "Header",
+    "Image",
+    "MessageBatch",
+    "Offer",
+    "Publication",
+    "PublicationStatistics",
+    "Registration",
+    "RemoteRejection",
+    "Subscription",
+    "SubscriptionStatistics",
+    "connect",
+]

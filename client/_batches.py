@@ -1,0 +1,158 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Many messages as one block of memory, however the caller holds them.
+
+``offer_batch`` crosses into the core once.  What it needs there is a base address and either a
+stride or int64 offsets; this module makes them from NumPy arrays, Arrow arrays and sequences, with
+no copy where the layout allows.  NumPy and pyarrow are looked at only when the caller brings them.
+"""
+
+from __future__ import annotations
+
+import sys
+from array import array
+from collections.abc import Sequence
+from itertools import accumulate
+from typing import Any
+
+import attrs
+
+from penstock.core.errors import InvalidArgument
+
+#: Column that a RecordBatch is searched for when it has several.
+PAYLOAD_COLUMN = "payload"
+
+
+@attrs.frozen(kw_only=True)
+class Block:
+    """``count`` messages in ``base``: every ``stride`` bytes, or between ``offsets``."""
+
+    base: Any
+    count: int
+    stride: int = 0
+    offsets: Any = None
+    longest: int = 0
+    """Length of the longest message in bytes."""
+
+
+def as_block(messages: Any) -> Block:
+    """The block that ``messages`` is, or a copy of it as one.
+
+    :raises InvalidArgument: an element type, shape or null that has no bytes to send.
+    """
+    if isinstance(messages, (str, bytes, bytearray)):
+        raise InvalidArgument("a batch is many messages; use offer() for one")
+    numpy = sys.modules.get("numpy")
+    if numpy is not None and isinstance(messages, numpy.ndarray):
+        return _from_numpy(numpy, messages)
+    if "pyarrow" in sys.modules and type(messages).__module__.startswith("pyarrow"):
+        return _from_arrow(messages)
+    if isinstance(messages, Sequence):
+        return _from_sequence(messages)
+    raise InvalidArgument(
+        f"cannot send a batch from {type(messages).__name__}: give a sequence of bytes, a 2-D uint8 "
+        "or structured NumPy array, or an Arrow binary array"
+    )
+
+
+def _from_numpy(numpy: Any, values: Any) -> Block:
+    if values.dtype.hasobject:
+        raise InvalidArgument("a NumPy batch must not hold Python objects")
+    if values.ndim == 2 and values.dtype == numpy.uint8:
+        stride = int(values.shape[1])
+    elif values.ndim == 1 and values.dtype.kind in "VS":
+        stride = int(values.dtype.itemsize)
+    else:
+        raise InvalidArgument(
+            f"a NumPy batch is a 2-D uint8 array or a 1-D structured one, not {values.ndim}-D "
+            f"{values.dtype}"
+        )
+    packed = numpy.ascontiguousarray(values)
+    count = int(values.shape[0])
+    raw = packed.view(numpy.uint8).reshape(-1) if count and stride else b""
+    return Block(base=raw, count=count, stride=stride, longest=stride)
+
+
+def _from_arrow(values: Any) -> Block:
+    import pyarrow as pa
+
+    if isinstance(values, pa.RecordBatch):
+        values = _payload_column(values)
+    if isinstance(values, pa.ChunkedArray):
+        values = values.combine_chunks()
+    if values.null_count:
+        raise InvalidArgument(f"an Arrow batch must not hold nulls: found {values.null_count}")
+    kind = values.type
+    if pa.types.is_fixed_size_binary(kind):
+        return _from_arrow_fixed(values)
+    if pa.types.is_large_binary(kind) or pa.types.is_large_string(kind):
+        return _from_arrow_offsets(values, "q")
+    if pa.types.is_binary(kind) or pa.types.is_string(kind):
+        return _from_arrow_offsets(values, "i")
+    raise InvalidArgument(f"an Arrow batch is a binary or string array, not {kind}")
+
+
+def _payload_column(batch: Any) -> Any:
+    if batch.num_columns == 1:
+        return batch.column(0)
+    if PAYLOAD_COLUMN in batch.schema.names:
+        return batch.column(PAYLOAD_COLUMN)
+    raise InvalidArgument(
+        f"a RecordBatch must have one column or one named {PAYLOAD_COLUMN!r}: "
+        f"found {', '.join(batch.schema.names) or 'none'}"
+    )
+
+
+def _from_arrow_fixed(values: Any) -> Block:
+    stride = values.type.byte_width
+    data = values.buffers()[1]
+    start = values.offset * stride
+    raw = memoryview(data)[start : start + len(values) * stride] if data is not None else b""
+    return Block(base=raw, count=len(values), stride=stride, longest=stride)
+
+
+def _from_arrow_offsets(values: Any, code: str) -> Block:
+    _validity, bounds, data = values.buffers()
+    count = len(values)
+    if count == 0 or bounds is None:
+        return Block(base=b"", count=0, offsets=array("q", [0]))
+    all_offsets = memoryview(bounds).cast("B").cast(code)
+    window = all_offsets[values.offset : values.offset + count + 1]
+    raw = memoryview(data).cast("B") if data is not None else memoryview(b"")
+    offsets = window if code == "q" else array("q", window)
+    return _checked(raw, offsets, count)
+
+
+def _checked(raw: memoryview, offsets: Any, count: int) -> Block:
+    """Offsets come from other libraries: they must rise and stay inside the data."""
+    numpy = sys.modules.get("numpy")
+    if numpy is not None:
+        bounds = numpy.asarray(offsets, dtype=numpy.int64)
+        steps = numpy.diff(bounds)
+        if bounds[0] >= 0 and bounds[-1] <= len(raw) and (steps >= 0).all():
+            return Block(base=raw, count=count, offsets=offsets, longest=int(steps.max()))
+    longest = 0
+    previous = offsets[0]
+    if previous < 0:
+        raise InvalidArgument(f"batch offsets must not be negative: {previous}")
+    for bound in offsets[1:]:
+        if bound < previous:
+            raise InvalidArgument(f"batch offsets must not fall: {previous} then {bound}")
+        longest = max(longest, bound - previous)
+        previous = bound
+    if previous > len(raw):
+        raise InvalidArgument(f"batch offsets end at {previous}, the data at {len(raw)}")
+    return Block(base=raw, count=count, offsets=offsets, longest=longest)
+
+
+def _from_sequence(messages: Sequence[Any]) -> Block:
+    try:
+        raw = b"".join(messages)
+        lengths = [len(message) for message in messages]
+    except TypeError as error:
+        raise InvalidArgument(f"a batch must hold bytes-like messages: {error}") from None
+    offsets = array("q", accumulate(lengths, initial=0))
+    if offsets[-1] != len(raw):
+        raise InvalidArgument("a batch must hold buffers of bytes, not of larger items")
+    return Block(
+        base=raw, count=len(lengths), offsets=offsets, longest=max(lengths, default=0)
+    )

@@ -1,0 +1,379 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The client: one process's (or part of a process's) connection to its host's daemon."""
+
+from __future__ import annotations
+
+import os
+import threading
+import weakref
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import attrs
+
+from penstock.client._counters import Counter, Counters
+from penstock.client._directory import daemon_directory
+from penstock.client._parking import Parking
+from penstock.client._port import DriverPort, PortState, Request
+from penstock.client._publication import Publication
+from penstock.client._subscription import ImageCallback, Subscription
+from penstock.client._zmq_port import ZmqPort
+from penstock.config import control
+from penstock.core import client as core
+from penstock.core.errors import ClosedError, DaemonGone, ForkedError, InvalidArgument
+
+Resource: TypeAlias = Publication | Subscription | Counter
+Addition: TypeAlias = control.AddPublication | control.AddSubscription | control.AddCounter
+
+DEFAULT_TIMEOUT_S = 10.0
+_MAX_CHANNEL = control.MAX_CHANNEL_CHARS
+
+
+@attrs.frozen(kw_only=True)
+class Registration:
+    """What was asked for, as data, so that it can be asked for again of another daemon."""
+
+    registration_id: int
+    request: Addition
+    destinations: tuple[str, ...] = ()
+
+
+class _Bell:
+    """Hears from the port on its thread, and wakes who waits.  It holds no client, so that a client
+    that is dropped without a close is collected."""
+
+    __slots__ = ("__weakref__", "_handle")
+
+    def __init__(self, handle: core.ClientHandle) -> None:
+        self._handle = handle
+
+    def on_notice(self) -> None:
+        core.client_wake(self._handle)
+
+    def on_gone(self) -> None:
+        core.client_set_daemon_away(self._handle, True)
+        core.client_wake(self._handle)
+
+
+class Client:
+    """Adds publications, subscriptions and counters at the host's daemon.
+
+    Made by :func:`penstock.connect`.  May be shared by threads.  A context manager that closes
+    itself and everything added through it; after that nothing of it can be used.  In a forked child
+    every use raises ``ForkedError``: connect there anew.
+    """
+
+    def __init__(self, port: DriverPort, *, timeout_s: float = DEFAULT_TIMEOUT_S) -> None:
+        """``timeout_s`` bounds every exchange with the daemon, in seconds."""
+        lease = port.lease
+        self._port = port
+        self._timeout_s = timeout_s
+        self._pid = os.getpid()
+        self._lock = threading.Lock()
+        self._resources: dict[int, Resource] = {}
+        self._registrations: dict[int, Registration] = {}
+        self._forked = False
+        try:
+            self._handle: core.ClientHandle = core.client_open(
+                core.ClientParams(
+                    directory=str(lease.directory),
+                    client_id=lease.client_id,
+                    client_slot=lease.client_slot,
+                    sender_wake_fd=lease.sender_wake_fd,
+                    receiver_wake_fd=lease.receiver_wake_fd,
+                )
+            )
+        except BaseException:
+            port.close()
+            raise
+        self._bell = _Bell(self._handle)
+        self._park = Parking(self._handle, self._check)
+        self._finalizer = weakref.finalize(self, port.close)
+        port.listen(self._bell)
+        if port.state is PortState.GONE:
+            self._bell.on_gone()
+        _watch_fork(self)
+
+    # ---- facts -----------------------------------------------------------------------------------
+
+    @property
+    def directory(self) -> Path:
+        """The daemon's directory."""
+        return self._port.lease.directory
+
+    @property
+    def client_id(self) -> int:
+        """The daemon's number of this client."""
+        return self._port.lease.client_id
+
+    @property
+    def daemon_version(self) -> str:
+        return self._port.lease.daemon_version
+
+    @property
+    def is_closed(self) -> bool:
+        return self._port.state is PortState.CLOSED
+
+    @property
+    def is_daemon_alive(self) -> bool:
+        """Whether the daemon still holds this client's lease."""
+        return self._port.state is PortState.OPEN
+
+    @property
+    def registrations(self) -> tuple[Registration, ...]:
+        """What this client has added and not removed."""
+        with self._lock:
+            return tuple(self._registrations.values())
+
+    @property
+    def counters(self) -> Counters:
+        """Values of all counters of the daemon."""
+        self._check()
+        return Counters(self)
+
+    # ---- adding ----------------------------------------------------------------------------------
+
+    def add_publication(self, channel: str, stream_id: int) -> Publication:
+        """A publication that other clients of this daemon may share.
+
+        :param channel: an Aeron URI, e.g. ``aeron:udp?endpoint=10.0.0.2:40456``.
+        :param stream_id: 32 bits.
+        :raises ChannelRefused: with the daemon's reason and a ``code``.
+        :raises StorageError: shared memory cannot hold the log.
+        :raises DaemonGone: the daemon died.
+        """
+        return self._add_publication(channel, stream_id, exclusive=False)
+
+    def add_exclusive_publication(self, channel: str, stream_id: int) -> Publication:
+        """A publication with a session of its own, for one thread at a time; a little faster."""
+        return self._add_publication(channel, stream_id, exclusive=True)
+
+    def add_subscription(
+        self,
+        channel: str,
+        stream_id: int,
+        *,
+        on_available: ImageCallback | None = None,
+        on_unavailable: ImageCallback | None = None,
+    ) -> Subscription:
+        """Receives a stream.
+
+        :param on_available: called with each new image, on the thread that polls, waits or asks
+            for images, before the first message of it is handed out.
+        :param on_unavailable: called with an image that ended; it is closed after the call.
+        :raises ChannelRefused: with the daemon's reason and a ``code``.
+        """
+        request = control.AddSubscription(channel=_channel(channel), stream_id=_i32(stream_id))
+        self._check()
+        ready = self._port.add_subscription(request, self._timeout_s)
+        return self._keep(
+            ready.registration_id,
+            request,
+            lambda: Subscription(
+                self, channel, ready, on_available=on_available, on_unavailable=on_unavailable
+            ),
+            control.RemoveSubscription(registration_id=ready.registration_id),
+        )
+
+    def add_counter(
+        self, label: str, *, type_id: int = 1001, key: bytes = b"", value: int = 0
+    ) -> Counter:
+        """A counter in the daemon's shared memory that its tools show.
+
+        :param label: at most 380 bytes of text.
+        :param type_id: meaning of the key; application counters start at 1000.
+        :param key: at most 112 bytes.
+        """
+        if len(label.encode()) > 380 or len(key) > 112:
+            raise InvalidArgument("a counter's label has at most 380 bytes, its key at most 112")
+        request = control.AddCounter(type_id=_i32(type_id), key=bytes(key), label=label)
+        self._check()
+        ready = self._port.add_counter(request, self._timeout_s)
+        counter = self._keep(
+            ready.registration_id,
+            request,
+            lambda: Counter(self, label, ready),
+            control.RemoveCounter(registration_id=ready.registration_id),
+        )
+        counter.set(value)
+        return counter
+
+    def status(self) -> Mapping[str, Any]:
+        """A snapshot of the daemon, as plain data."""
+        self._check()
+        return self._port.status(self._timeout_s).snapshot
+
+    # ---- life ------------------------------------------------------------------------------------
+
+    def close(self) -> None:
+        """Ends everything that was added, then the lease.  Idempotent; quiet in a forked child."""
+        with self._lock:
+            resources = list(self._resources.values())
+            self._resources.clear()
+            self._registrations.clear()
+        for resource in resources:
+            resource._drop()
+        if os.getpid() == self._pid:
+            self._port.close()
+            self._finalizer.detach()
+            core.client_wake(self._handle)
+
+    def __enter__(self) -> Client:
+        return self
+
+    def __exit__(self, *_exc: object) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"<Client {self.client_id} of {self.directory} {self._port.state.value}>"
+
+    # ---- for the resources -----------------------------------------------------------------------
+
+    def _native(self) -> core.ClientHandle:
+        self._check()
+        return self._handle
+
+    def _parking(self) -> Parking:
+        self._check_fork()
+        return self._park
+
+    def _check_fork(self) -> None:
+        if self._forked:
+            raise ForkedError("this client belongs to the parent process: connect anew")
+
+    def _check(self) -> None:
+        """Raises when this client is of no more use."""
+        self._check_fork()
+        state = self._port.state
+        if state is PortState.CLOSED:
+            raise ClosedError("the client is closed")
+        if state is PortState.GONE:
+            raise DaemonGone(f"the daemon in {self.directory} is gone: connect again")
+
+    def _perform(self, request: Request) -> control.Done:
+        self._check()
+        done = self._port.perform(request, self._timeout_s)
+        self._remember_destination(request)
+        return done
+
+    def _remember_destination(self, request: Request) -> None:
+        if not isinstance(request, (control.AddDestination, control.RemoveDestination)):
+            return
+        with self._lock:
+            known = self._registrations.get(request.registration_id)
+            if known is None or not request.channel:
+                return
+            if isinstance(request, control.AddDestination):
+                destinations = (*known.destinations, request.channel)
+            else:
+                destinations = tuple(d for d in known.destinations if d != request.channel)
+            self._registrations[request.registration_id] = attrs.evolve(
+                known, destinations=destinations
+            )
+
+    def _remove(self, resource: Resource, request: Request) -> None:
+        """Drops a resource here first, then at the daemon if there still is one."""
+        with self._lock:
+            self._resources.pop(resource.registration_id, None)
+            self._registrations.pop(resource.registration_id, None)
+        resource._drop()
+        if self._forked or self._port.state is not PortState.OPEN:
+            return
+        try:
+            self._port.perform(request, self._timeout_s)
+        except DaemonGone:
+            return  # with the daemon, the registration went too
+        finally:
+            self._port.forget(resource.registration_id)
+
+    def _add_publication(self, channel: str, stream_id: int, *, exclusive: bool) -> Publication:
+        request = control.AddPublication(
+            channel=_channel(channel), stream_id=_i32(stream_id), exclusive=exclusive
+        )
+        self._check()
+        ready = self._port.add_publication(request, self._timeout_s)
+        return self._keep(
+            ready.registration_id,
+            request,
+            lambda: Publication(self, channel, ready),
+            control.RemovePublication(registration_id=ready.registration_id),
+        )
+
+    def _keep(
+        self, registration_id: int, request: Addition, make: Any, removal: Request
+    ) -> Any:
+        """Makes the local half of a registration; a failure takes the daemon's half back."""
+        try:
+            resource = make()
+        except BaseException:
+            if self._port.state is PortState.OPEN:
+                self._port.perform(removal, self._timeout_s)
+                self._port.forget(registration_id)
+            raise
+        with self._lock:
+            self._resources[registration_id] = resource
+            self._registrations[registration_id] = Registration(
+                registration_id=registration_id, request=request
+            )
+        return resource
+
+    def _after_fork_in_child(self) -> None:
+        self._forked = True
+        self._lock = threading.Lock()
+        self._finalizer.detach()
+        self._port.abandon_in_child()
+
+
+def connect(
+    directory: str | os.PathLike[str] | None = None,
+    *,
+    name: str = "",
+    timeout_s: float = DEFAULT_TIMEOUT_S,
+) -> Client:
+    """Connects to this host's daemon.
+
+    :param directory: the daemon's directory; default ``$PENSTOCK_DIR``, then
+        ``/dev/shm/penstock-$USER``.
+    :param name: shown by the daemon's tools; at most 95 characters.
+    :param timeout_s: bounds this call and every later exchange with the daemon, in seconds.
+    :raises DaemonNotRunning: no daemon answers in the directory.
+    :raises VersionMismatch: it speaks another version.
+    :raises TimeoutExpired: it did not answer in time.
+    """
+    if len(name) > 95:
+        raise InvalidArgument(f"a client's name has at most 95 characters, not {len(name)}")
+    if timeout_s <= 0:
+        raise InvalidArgument(f"timeout_s must be positive, not {timeout_s}")
+    port = ZmqPort(
+        daemon_directory(directory),
+        name=name,
+        library_version=core.library_version(),
+        timeout_s=timeout_s,
+    )
+    return Client(port, timeout_s=timeout_s)
+
+
+def _watch_fork(client: Client) -> None:
+    """In a forked child the client closes its copies.  Python keeps such a hook for ever, so it
+    holds the client weakly."""
+    reference = weakref.ref(client)
+
+    def after_in_child() -> None:
+        forked = reference()
+        if forked is not None:
+            forked._after_fork_in_child()
+
+    os.register_at_fork(after_in_child=after_in_child)
+
+
+def _channel(channel: str) -> str:
+    if not 0 < len(channel) <= _MAX_CHANNEL:
+        raise InvalidArgument(f"a channel URI has 1 to {_MAX_CHANNEL} characters: {len(channel)}")
+    return channel
+
+
+def _i32(value: int) -> int:
+    if not -(2**31) <= value < 2**31:
+        raise InvalidArgument(f"{value} is not a 32-bit number")
+    return value

@@ -1,0 +1,153 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One publisher's stream, as a subscription sees it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from penstock.client._reader import Reader
+from penstock.config import control
+from penstock.core import client as core
+from penstock.core.errors import ClosedError
+
+if TYPE_CHECKING:
+    from penstock.client._subscription import Subscription
+
+
+class Image(Reader):
+    """An image of one session.  Belongs to the thread of its subscription.
+
+    It may be polled by itself, beside or instead of its subscription.
+    """
+
+    __slots__ = ("__weakref__", "_notice", "_subscription")
+
+    def __init__(
+        self, subscription: Subscription, client: core.ClientHandle, notice: control.ImageAvailable
+    ) -> None:
+        handle = core.img_open(
+            client,
+            core.ImageParams(
+                log_path=notice.log_path,
+                correlation_id=notice.correlation_id,
+                subscription_id=notice.subscription_id,
+                position_counter_id=notice.position_counter_id,
+                subscriber_slot=notice.subscriber_slot,
+                image_slot=notice.image_slot,
+                publication_slot=notice.publication_slot,
+            ),
+        )
+        super().__init__(core.img_poll, handle)
+        self._maps.append(core.img_map(handle))
+        self._header._images.append(self)
+        self._notice = notice
+        self._subscription = subscription
+
+    @property
+    def subscription(self) -> Subscription:
+        return self._subscription
+
+    @property
+    def correlation_id(self) -> int:
+        """The daemon's number of this image."""
+        return self._notice.correlation_id
+
+    @property
+    def session_id(self) -> int:
+        return self._notice.session_id
+
+    @property
+    def stream_id(self) -> int:
+        return self._notice.stream_id
+
+    @property
+    def source_identity(self) -> str:
+        """``ip:port`` of the sender, ``aeron:ipc`` or ``aeron-spy``."""
+        return self._notice.source_identity
+
+    @property
+    def join_position(self) -> int:
+        """Where this subscription joined the stream, in bytes."""
+        return self._notice.join_position
+
+    @property
+    def position(self) -> int:
+        """Position up to which messages were handed out, in bytes."""
+        return core.img_position(self._open())
+
+    @property
+    def released_position(self) -> int:
+        """Position up to which the stream may move on, in bytes."""
+        return core.img_released(self._open())
+
+    @property
+    def term_length(self) -> int:
+        """Bytes."""
+        return core.img_term_length(self._open())
+
+    @property
+    def mtu(self) -> int:
+        """Longest frame in bytes."""
+        return core.img_mtu(self._open())
+
+    @property
+    def initial_term_id(self) -> int:
+        return core.img_initial_term_id(self._open())
+
+    @property
+    def is_end_of_stream(self) -> bool:
+        """Whether the publisher is done and everything was handed out."""
+        return bool(core.img_is_end_of_stream(self._open()))
+
+    @property
+    def transport_count(self) -> int:
+        """Over how many destinations data arrives."""
+        return core.img_transport_count(self._open())
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether the image ended or its subscription was closed."""
+        return self._handle is None
+
+    def reject(self, reason: str) -> None:
+        """Refuses the stream: its publisher hears ``reason``, and the image ends.
+
+        :raises ChannelRefused: the image is not known any more, or has no publisher to tell.
+        """
+        self._open()
+        self._subscription._request(
+            control.RejectImage(correlation_id=self.correlation_id, reason=reason)
+        )
+
+    def _open(self) -> core.ImageHandle:
+        if self._handle is None:
+            raise ClosedError("the image is closed")
+        return self._handle
+
+    def _prepare(self) -> None:
+        self._check_not_polling()
+        self._subscription._refresh()
+        self._drop_batch()
+        self._open()
+
+    def _rewind(self, messages: core.Messages, count: int, first: int) -> None:
+        row = core.MESSAGE.unpack_from(messages.raw, first * core.MESSAGE.size)
+        core.img_rewind(self._handle, row[3])
+
+    def _release(self) -> None:
+        if self._handle is not None:
+            core.img_release(self._handle)
+
+    def _close(self) -> None:
+        """Drops the mapping; views that are still out keep it alive."""
+        if self._batch is not None:
+            self._batch._invalidate()
+            self._batch = None
+        self._maps = []
+        self._handle = None
+
+    def __repr__(self) -> str:
+        return (
+            f"<Image session={self.session_id} stream={self.stream_id} "
+            f"from {self.source_identity}{' closed' if self.is_closed else ''}>"
+        )

@@ -1,0 +1,227 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What poll hands out: the header of one message, and batches of many."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, Final
+
+from penstock.core import client as core
+from penstock.core.errors import ClosedError, PenstockError
+
+if TYPE_CHECKING:
+    import numpy as np
+    import pyarrow as pa
+    from numpy.typing import NDArray
+
+    from penstock.client._image import Image
+
+LENGTH: Final = 1
+LOG_OFFSET: Final = 2
+START_POSITION: Final = 3
+POSITION: Final = 4
+RESERVED_VALUE: Final = 5
+SESSION_ID: Final = 6
+STREAM_ID: Final = 7
+TERM_ID: Final = 8
+TERM_OFFSET: Final = 9
+IMAGE_INDEX: Final = 10
+FLAGS: Final = 11
+ASSEMBLED: Final = 12
+
+
+class Header:
+    """Facts of the message at hand.  One object is used for all messages of a subscription: it is
+    valid during the handler's call; copy what you keep."""
+
+    __slots__ = ("_fields", "_images")
+
+    def __init__(self) -> None:
+        self._fields: tuple[int, ...] = ()
+        self._images: list[Image] = []
+
+    @property
+    def position(self) -> int:
+        """Stream position after the message, in bytes."""
+        return self._fields[POSITION]
+
+    @property
+    def start_position(self) -> int:
+        """Stream position of the message's first frame, in bytes."""
+        return self._fields[START_POSITION]
+
+    @property
+    def length(self) -> int:
+        """Payload bytes."""
+        return self._fields[LENGTH]
+
+    @property
+    def session_id(self) -> int:
+        return self._fields[SESSION_ID]
+
+    @property
+    def stream_id(self) -> int:
+        return self._fields[STREAM_ID]
+
+    @property
+    def term_id(self) -> int:
+        return self._fields[TERM_ID]
+
+    @property
+    def term_offset(self) -> int:
+        """Of the first frame in its term, in bytes."""
+        return self._fields[TERM_OFFSET]
+
+    @property
+    def flags(self) -> int:
+        """Flags of the frame; 0xC0 (begin and end) for a whole message."""
+        return self._fields[FLAGS]
+
+    @property
+    def reserved_value(self) -> int:
+        """The 64 bits that the publisher put beside the message."""
+        return self._fields[RESERVED_VALUE]
+
+    @property
+    def image(self) -> Image:
+        """Where the message came from."""
+        return self._images[self._fields[IMAGE_INDEX] if len(self._images) > 1 else 0]
+
+    def __repr__(self) -> str:
+        if not self._fields:
+            return "<Header of no message>"
+        return (
+            f"<Header session={self.session_id} stream={self.stream_id} "
+            f"position={self.position} length={self.length}>"
+        )
+
+
+class MessageBatch:
+    """Messages of one ``poll_batch``, as columns.
+
+    Payload views are valid until :meth:`release`, the end of a ``with`` block, or the next poll or
+    wait of the subscription; columns of numbers are copies and stay valid.  Memory under a view that
+    outlives the batch stays mapped, but its bytes may change.
+    """
+
+    __slots__ = ("_columns", "_count", "_maps", "_messages", "_packed", "_release", "_views")
+
+    def __init__(
+        self, messages: core.Messages, count: int, maps: list[memoryview], release: Any
+    ) -> None:
+        self._messages: core.Messages | None = messages
+        self._count = count
+        self._maps = maps
+        self._release = release
+        self._columns: Any = None
+        self._views: list[memoryview] | None = None
+        self._packed = bytes(messages.raw[: count * core.MESSAGE.size])
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __iter__(self) -> Iterator[memoryview]:
+        return iter(self.payloads)
+
+    def __getitem__(self, index: int) -> memoryview:
+        return self.payloads[index]
+
+    @property
+    def payloads(self) -> list[memoryview]:
+        """One read-only view a message, in place in the log."""
+        if self._messages is None:
+            raise ClosedError("the batch was released")
+        if self._views is None:
+            self._views = [
+                view_of(row, self._maps) for row in core.MESSAGE.iter_unpack(self._packed)
+            ]
+        return self._views
+
+    @property
+    def offsets(self) -> NDArray[np.int64]:
+        """Where each payload begins in its image's log file, in bytes; -1 for assembled ones."""
+        return self._column("log_offset")
+
+    @property
+    def lengths(self) -> NDArray[np.int64]:
+        """Payload bytes."""
+        return self._column("length")
+
+    @property
+    def positions(self) -> NDArray[np.int64]:
+        """Stream position after each message, in bytes."""
+        return self._column("position")
+
+    @property
+    def session_ids(self) -> NDArray[np.int32]:
+        return self._column("session_id")
+
+    @property
+    def reserved_values(self) -> NDArray[np.int64]:
+        return self._column("reserved_value")
+
+    def to_arrow(self) -> pa.RecordBatch:
+        """A copy as Arrow: payload (large_binary), position, session_id, reserved_value."""
+        try:
+            import pyarrow as pa
+        except ImportError:
+            raise PenstockError("to_arrow() needs pyarrow: pip install pyarrow") from None
+        payload = pa.array([bytes(view) for view in self.payloads], type=pa.large_binary())
+        rows = list(core.MESSAGE.iter_unpack(self._packed))
+        return pa.RecordBatch.from_arrays(
+            [
+                payload,
+                pa.array([row[POSITION] for row in rows], type=pa.int64()),
+                pa.array([row[SESSION_ID] for row in rows], type=pa.int32()),
+                pa.array([row[RESERVED_VALUE] for row in rows], type=pa.int64()),
+            ],
+            names=["payload", "position", "session_id", "reserved_value"],
+        )
+
+    def release(self) -> None:
+        """Gives the memory back to the stream.  Idempotent."""
+        if self._messages is None:
+            return
+        self._invalidate()
+        self._release(self)
+
+    def _invalidate(self) -> None:
+        """Ends the views without telling the subscription."""
+        for view in self._views or ():
+            release_view(view)
+        self._views = None
+        self._messages = None
+        self._maps = []
+
+    def __enter__(self) -> MessageBatch:
+        return self
+
+    def __exit__(self, *_exc: object) -> None:
+        self.release()
+
+    def _column(self, name: str) -> Any:
+        if self._columns is None:
+            try:
+                import numpy
+            except ImportError:
+                raise PenstockError("columns need NumPy: pip install numpy") from None
+            dtype = numpy.dtype(list(core.MESSAGE_FIELDS))
+            self._columns = numpy.frombuffer(self._packed, dtype=dtype)
+        return self._columns[name]
+
+
+def view_of(row: tuple[int, ...], maps: list[memoryview]) -> memoryview:
+    """The payload of one message: in place, or a copy when it was assembled from fragments."""
+    if row[ASSEMBLED]:
+        return memoryview(core.copy_bytes(row[0], row[LENGTH]))
+    start = row[LOG_OFFSET]
+    log = maps[row[IMAGE_INDEX] if len(maps) > 1 else 0]
+    return log[start : start + row[LENGTH]]
+
+
+def release_view(view: memoryview) -> None:
+    """Ends a view; one that something else was made from (an array, say) is left alone."""
+    try:
+        view.release()
+    except BufferError:
+        return

@@ -1,0 +1,72 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Small values that the data path answers with."""
+
+from __future__ import annotations
+
+import enum
+from typing import Final
+
+
+class Offer(enum.IntEnum):
+    """Why an offer was refused.  The first that applies, in the order of the guide's table.
+
+    The values from -1 to -5 are Aeron's.
+    """
+
+    NOT_CONNECTED = -1
+    """No receiver; retry when one joins."""
+    BACK_PRESSURED = -2
+    """The stream is at its limit; retry when receivers have caught up."""
+    ADMIN_ACTION = -3
+    """The log is changing terms; retry at once."""
+    CLOSED = -4
+    """The publication was closed."""
+    MAX_POSITION_EXCEEDED = -5
+    """The positions of this session are used up; add a new publication."""
+    NO_CREDIT = -100
+    """The receivers granted no more messages."""
+    THROTTLED = -101
+    """The governor defers new messages; retry later."""
+    RATE_LIMITED = -102
+    """The stream's rate is used up; retry later."""
+    DROPPED = -103
+    """The stream's policy dropped the message."""
+    FAILED = -104
+    """The stream's policy failed the publication."""
+    STORAGE = -105
+    """Shared memory has no room for the next term; retry later or free space."""
+    DAEMON_AWAY = -106
+    """The daemon died."""
+
+
+class Action(enum.Enum):
+    """What a controlled handler wants to happen next."""
+
+    CONTINUE = 0
+    """Go on; release with the rest of the poll."""
+    COMMIT = 1
+    """Release up to and including this message now, then go on."""
+    BREAK = 2
+    """Stop after this message."""
+    ABORT = 3
+    """Stop before this message: it will be delivered again."""
+
+
+#: Refusals that pass by themselves: ``send`` waits them out.
+TRANSIENT: Final = frozenset(
+    {
+        Offer.BACK_PRESSURED,
+        Offer.ADMIN_ACTION,
+        Offer.NO_CREDIT,
+        Offer.THROTTLED,
+        Offer.RATE_LIMITED,
+        Offer.STORAGE,
+    }
+)
+
+_BY_CODE: Final = {int(code): code for code in Offer}
+
+
+def offer_code(position: int) -> Offer | None:
+    """The refusal that a negative ``position`` stands for, None if it is none."""
+    return _BY_CODE.get(position)

@@ -1,0 +1,44 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Waiting without spinning.
+
+A waiter takes a ticket, looks whether what it waits for has happened, and if not sleeps on the
+client's futex word until something happened after the ticket.  Nothing can be missed in between.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Final
+
+from penstock.core import client as core
+
+#: Longest single sleep.  Bounds the delay of a signal that arrives just before the sleep begins.
+SLICE_NS: Final = 250_000_000
+
+
+class Parking:
+    """Where the threads of one client wait."""
+
+    __slots__ = ("_check", "_handle")
+
+    def __init__(self, handle: core.ClientHandle, check: Callable[[], None]) -> None:
+        """``check`` raises when waiting makes no sense any more: closed, daemon gone, forked."""
+        self._handle = handle
+        self._check = check
+
+    def until(self, happened: Callable[[], bool], timeout_s: float | None) -> bool:
+        """True as soon as ``happened()`` is, False after ``timeout_s`` seconds (None: never)."""
+        deadline_ns = None if timeout_s is None else time.monotonic_ns() + int(timeout_s * 1e9)
+        handle = self._handle
+        while True:
+            ticket = core.client_ticket(handle)
+            if happened():
+                return True
+            self._check()
+            sleep_ns = SLICE_NS
+            if deadline_ns is not None:
+                sleep_ns = min(sleep_ns, deadline_ns - time.monotonic_ns())
+                if sleep_ns <= 0:
+                    return False
+            core.client_sleep(handle, ticket, sleep_ns)

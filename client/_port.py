@@ -1,0 +1,112 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The driver port: everything that a client asks of its daemon, as one replaceable object.
+
+:class:`penstock.client.Client` knows only this protocol.  :mod:`penstock.client._zmq_port` speaks it
+to a daemon over ZeroMQ; the simulator and tests put their own in its place.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections import deque
+from pathlib import Path
+from typing import Protocol, TypeAlias
+
+import attrs
+
+from penstock.config import control
+
+Notice: TypeAlias = control.ImageAvailable | control.ImageUnavailable | control.PublicationError
+Request: TypeAlias = (
+    control.AddPublication
+    | control.RemovePublication
+    | control.AddSubscription
+    | control.RemoveSubscription
+    | control.AddDestination
+    | control.RemoveDestination
+    | control.AddCounter
+    | control.RemoveCounter
+    | control.RejectImage
+    | control.GetStatus
+)
+
+
+@attrs.frozen(kw_only=True)
+class Lease:
+    """What the daemon granted to this client.  The two descriptors pass to whoever opens the native
+    client with them, which closes them at its end."""
+
+    directory: Path
+    client_id: int
+    client_slot: int
+    daemon_id: int
+    daemon_epoch: int
+    daemon_version: str
+    sender_wake_fd: int
+    receiver_wake_fd: int
+
+
+class PortState(enum.Enum):
+    """Life of a port; it only goes forward."""
+
+    OPEN = "open"
+    GONE = "gone"
+    """The daemon hung up."""
+    CLOSED = "closed"
+    """This side closed it."""
+
+
+class Listener(Protocol):
+    """Who hears from the port, on the port's own thread: return quickly, never raise."""
+
+    def on_notice(self) -> None:
+        """A notice was queued for some registration."""
+
+    def on_gone(self) -> None:
+        """The daemon died or closed the lease; the state is GONE already."""
+
+
+class DriverPort(Protocol):
+    """One client's connection to one daemon.  All methods may be called from any thread.
+
+    Requests block until the answer is there.  They raise ``ChannelRefused`` (or ``StorageError``)
+    when the daemon refuses, ``TimeoutExpired``, ``DaemonGone``, ``ClosedError``.
+    """
+
+    @property
+    def lease(self) -> Lease: ...
+
+    @property
+    def state(self) -> PortState: ...
+
+    def listen(self, listener: Listener) -> None:
+        """Names the one listener; it is held weakly."""
+
+    def add_publication(
+        self, request: control.AddPublication, timeout_s: float
+    ) -> control.PublicationReady: ...
+
+    def add_subscription(
+        self, request: control.AddSubscription, timeout_s: float
+    ) -> control.SubscriptionReady: ...
+
+    def add_counter(
+        self, request: control.AddCounter, timeout_s: float
+    ) -> control.CounterReady: ...
+
+    def perform(self, request: Request, timeout_s: float) -> control.Done:
+        """A request that is answered by Done."""
+
+    def status(self, timeout_s: float) -> control.Status: ...
+
+    def notices(self, registration_id: int) -> deque[Notice]:
+        """The queue of a registration's notices, filled from the moment of its ready answer."""
+
+    def forget(self, registration_id: int) -> None:
+        """Drops the queue of a registration that was removed."""
+
+    def close(self) -> None:
+        """Ends the lease.  Idempotent."""
+
+    def abandon_in_child(self) -> None:
+        """After a fork, in the child: closes the child's copies, touches nothing shared."""

@@ -1,0 +1,542 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Sending."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import attrs
+
+from penstock.client._batches import Block, as_block
+from penstock.client._offer import TRANSIENT, Offer, offer_code
+from penstock.client._subscription import removal
+from penstock.config import control
+from penstock.core import client as core
+from penstock.core import errors
+from penstock.core.errors import (
+    ClaimRefused,
+    ClosedError,
+    DaemonGone,
+    InvalidArgument,
+    MessageTooLong,
+    NotConnected,
+    PublicationFailed,
+    TimeoutExpired,
+)
+
+if TYPE_CHECKING:
+    from penstock.client._client import Client
+
+_pub_offer = core.pub_offer
+_MAX_BATCH = 2**31 - 1
+_MISUSE = -1000  # positions below this are ps_error_code
+
+
+class BatchResult(NamedTuple):
+    """How far ``offer_batch`` went."""
+
+    accepted: int
+    """Messages that are in the stream now: the first ``accepted`` of the batch."""
+    position: int
+    """Position after the last accepted one, or the :class:`Offer` code when none was."""
+
+
+@attrs.frozen(kw_only=True)
+class RemoteRejection:
+    """A receiver refused the stream (an ERR frame came back)."""
+
+    receiver_id: int
+    source: str
+    code: int
+    message: str
+
+
+@attrs.frozen(kw_only=True)
+class PublicationStatistics:
+    """A publication at one moment; positions and window in bytes."""
+
+    channel: str
+    stream_id: int
+    session_id: int
+    position: int
+    position_limit: int
+    available_window: int
+    is_connected: bool
+
+
+class Claim:
+    """A frame in the log to write a message into.
+
+    False with a ``code`` when refused.  As a context manager it commits at the end of the block, and
+    aborts when the block raises; without ``with``, call :meth:`commit` or :meth:`abort`.
+    """
+
+    __slots__ = ("_native", "_open", "_view", "length", "reserved_value")
+
+    def __init__(self, native: core.NativeClaim, length: int) -> None:
+        self._native = native
+        self._open = native.position > 0
+        self._view: memoryview | None = None
+        self.length = length
+        """Payload bytes."""
+        self.reserved_value = 0
+        """64 bits to put beside the message; set before commit."""
+
+    def __bool__(self) -> bool:
+        return self._native.position > 0
+
+    @property
+    def code(self) -> Offer | None:
+        """Why the claim was refused, None if it was not."""
+        return offer_code(self._native.position)
+
+    @property
+    def position(self) -> int:
+        """Stream position after the message, or the (negative) code of the refusal."""
+        return self._native.position
+
+    @property
+    def buffer(self) -> memoryview:
+        """The writable payload, valid until commit or abort."""
+        self._require_open()
+        if self._view is None:
+            self._view = self._native.view()
+        return self._view
+
+    def commit(self) -> int:
+        """Publishes the message; returns its position.
+
+        :raises ClaimLost: the claim was open for so long that the daemon padded over it.
+        """
+        self._require_open()
+        self._end_view()
+        core.raise_native(self._native.commit(self.reserved_value), "commit")
+        return self._native.position
+
+    def abort(self) -> None:
+        """Gives the frame back; nothing is delivered."""
+        self._require_open()
+        self._end_view()
+        core.raise_native(self._native.abort(), "abort")
+
+    def _require_open(self) -> None:
+        if self._native.position <= 0:
+            self._raise_refused()
+        if not self._open:
+            raise ClosedError("the claim was committed or aborted before")
+
+    def _raise_refused(self) -> None:
+        code = self.code
+        name = code.name if code is not None else str(self._native.position)
+        raise ClaimRefused(f"the claim was refused: {name}", code=self._native.position)
+
+    def _end_view(self) -> None:
+        self._open = False
+        if self._view is not None:
+            try:
+                self._view.release()
+            except BufferError:
+                pass  # an array over it is still about; its memory stays mapped
+            self._view = None
+
+    def __enter__(self) -> Claim:
+        self._require_open()
+        return self
+
+    def __exit__(self, kind: object, *_exc: object) -> None:
+        if not self._open:
+            return  # the block did it itself
+        if kind is None:
+            self.commit()
+        else:
+            self.abort()
+
+
+class Publication:
+    """Sends messages to one stream on one channel.
+
+    Made by :meth:`penstock.Client.add_publication` (any thread may offer) or
+    :meth:`penstock.Client.add_exclusive_publication` (one thread at a time).  A context manager that
+    closes itself.
+    """
+
+    __slots__ = (
+        "__weakref__", "_channel", "_client", "_constants", "_handle", "_notices", "_ready",
+    )
+
+    def __init__(self, client: Client, channel: str, ready: control.PublicationReady) -> None:
+        self._client = client
+        self._channel = channel
+        self._ready = ready
+        self._handle: core.PublicationHandle = core.pub_open(
+            client._native(),
+            core.PublicationParams(
+                log_path=ready.log_path,
+                registration_id=ready.registration_id,
+                publication_slot=ready.publication_slot,
+                limit_counter_id=ready.limit_counter_id,
+                max_message_bytes=ready.max_message_bytes,
+                exclusive=ready.exclusive,
+            ),
+        )
+        self._constants = core.pub_constants(self._handle)
+        self._notices = client._port.notices(ready.registration_id)
+
+    # ---- sending ---------------------------------------------------------------------------------
+
+    def offer(self, data: Any, *, reserved_value: int = 0) -> int:
+        """Publishes one message, never waiting.
+
+        :param data: bytes, any contiguous buffer, or a list or tuple of buffers that are gathered
+            into one message.
+        :param reserved_value: 64 bits that travel beside the message.
+        :returns: the stream position after the message (> 0), or an :class:`Offer`: pressure is
+            an answer, not an exception.
+        :raises MessageTooLong: over :attr:`max_message_length`.
+        :raises ForkedError: in a child of the process that connected.
+        """
+        handle = self._handle
+        if handle is None:
+            return self._offer_closed()
+        if type(data) is bytes:
+            position = _pub_offer(handle, data, len(data), reserved_value)
+        elif isinstance(data, (list, tuple)):
+            position = core.pub_offer_buffers(handle, data, reserved_value)
+        else:
+            position = core.pub_offer_buffer(handle, data, reserved_value)
+        if position > 0:
+            return position
+        return self._refusal(position, data)
+
+    def offer_batch(self, messages: Any) -> BatchResult:
+        """Publishes many messages in one crossing, in order, until one is refused.  Never waits.
+
+        :param messages: a sequence of bytes; a NumPy array, 2-D uint8 or 1-D of fixed-size records
+            (one message a row); an Arrow binary, string or fixed-size-binary array; a RecordBatch
+            with one such column, or one named ``payload``.
+        :raises MessageTooLong: before anything is sent, if any message is too long.
+        :raises InvalidArgument: nulls, or a type that has no bytes to send.
+        """
+        return self._offer_block(self._block(messages), 0)
+
+    def send(
+        self,
+        data: Any,
+        timeout_s: float | None = None,
+        *,
+        reserved_value: int = 0,
+        wait_connected: bool = True,
+    ) -> int:
+        """Publishes one message, waiting for room.
+
+        :param timeout_s: seconds to wait at most, None without end.
+        :param wait_connected: whether to wait for a receiver too.
+        :returns: the stream position after the message.
+        :raises TimeoutExpired: no room, or no receiver, within ``timeout_s``.
+        :raises NotConnected: no receiver, and ``wait_connected`` is False.
+        :raises DaemonGone: the daemon died.
+        :raises PublicationFailed: this session can carry no more.
+        """
+        position = self.offer(data, reserved_value=reserved_value)
+        if position > 0:
+            return position
+
+        def attempt() -> bool:
+            nonlocal position
+            self._want_room()
+            position = self.offer(data, reserved_value=reserved_value)
+            return self._settled(position, wait_connected)
+
+        if not self._settled(position, wait_connected) and not self._client._parking().until(
+            attempt, timeout_s
+        ):
+            self._raise_timeout(position, timeout_s)
+        return position
+
+    def send_batch(
+        self, messages: Any, timeout_s: float | None = None, *, wait_connected: bool = True
+    ) -> int:
+        """Publishes all of ``messages`` (see :meth:`offer_batch`), waiting for room.
+
+        On an exception a part of the batch may have been sent.
+
+        :returns: the position after the last message; the current one for an empty batch.
+        """
+        block = self._block(messages)
+        done, position = 0, self.position
+
+        def attempt() -> bool:
+            nonlocal done, position
+            self._want_room()
+            accepted, code = self._offer_block(block, done)
+            done += accepted
+            position = code
+            return done == block.count or self._settled(code, wait_connected, more=True)
+
+        while done < block.count:
+            if not self._client._parking().until(attempt, timeout_s):
+                self._raise_timeout(position, timeout_s)
+        return position
+
+    def try_claim(self, length: int) -> Claim:
+        """Claims a frame of ``length`` payload bytes to write a message in place.
+
+        :raises MessageTooLong: over :attr:`max_payload_length`.
+        """
+        handle = self._open()
+        if not 0 <= length <= self._constants.max_payload_bytes:
+            raise MessageTooLong(
+                f"cannot claim {length} bytes: at most {self._constants.max_payload_bytes} fit "
+                "into one frame; use offer() for longer messages"
+            )
+        native = core.NativeClaim(handle, length)
+        if native.position < _MISUSE:
+            raise errors.native_error(native.position, core.last_error(), operation="claim")
+        return Claim(native, length)
+
+    # ---- waiting ---------------------------------------------------------------------------------
+
+    def wait_connected(self, timeout_s: float | None = None) -> bool:
+        """Sleeps until there is a receiver: True, or False after ``timeout_s`` seconds."""
+
+        def connected() -> bool:
+            self._want_room()
+            return self.is_connected
+
+        return self._client._parking().until(connected, timeout_s)
+
+    # ---- facts -----------------------------------------------------------------------------------
+
+    @property
+    def position(self) -> int:
+        """Stream position after what was published so far by anyone, in bytes."""
+        return core.pub_position(self._open())
+
+    @property
+    def position_limit(self) -> int:
+        """Position up to which the stream accepts messages, in bytes; 0 while not connected."""
+        return core.pub_limit(self._open())
+
+    @property
+    def available_window(self) -> int:
+        """Bytes between position and limit."""
+        return core.pub_available_window(self._open())
+
+    @property
+    def is_connected(self) -> bool:
+        """Whether a receiver is there."""
+        return bool(core.pub_is_connected(self._open()))
+
+    @property
+    def is_closed(self) -> bool:
+        return self._handle is None
+
+    @property
+    def is_exclusive(self) -> bool:
+        return self._ready.exclusive
+
+    @property
+    def channel(self) -> str:
+        return self._channel
+
+    @property
+    def registration_id(self) -> int:
+        return self._ready.registration_id
+
+    @property
+    def session_id(self) -> int:
+        return self._constants.session_id
+
+    @property
+    def stream_id(self) -> int:
+        return self._constants.stream_id
+
+    @property
+    def max_payload_length(self) -> int:
+        """Longest message that fits into one frame, in bytes; also the limit of try_claim."""
+        return self._constants.max_payload_bytes
+
+    @property
+    def max_message_length(self) -> int:
+        """Longest message that offer takes, in bytes."""
+        return self._constants.max_message_bytes
+
+    @property
+    def term_length(self) -> int:
+        """Bytes."""
+        return self._constants.term_length
+
+    @property
+    def rejections(self) -> tuple[RemoteRejection, ...]:
+        """Receivers that refused the stream, newest last; at most the last 64."""
+        while len(self._notices) > 64:
+            self._notices.popleft()
+        return tuple(
+            RemoteRejection(
+                receiver_id=notice.receiver_id,
+                source=notice.source,
+                code=notice.code,
+                message=notice.message,
+            )
+            for notice in tuple(self._notices)
+            if isinstance(notice, control.PublicationError)
+        )
+
+    def statistics(self) -> PublicationStatistics:
+        """A frozen snapshot."""
+        handle = self._open()
+        return PublicationStatistics(
+            channel=self._channel,
+            stream_id=self.stream_id,
+            session_id=self.session_id,
+            position=core.pub_position(handle),
+            position_limit=core.pub_limit(handle),
+            available_window=core.pub_available_window(handle),
+            is_connected=bool(core.pub_is_connected(handle)),
+        )
+
+    # ---- destinations ----------------------------------------------------------------------------
+
+    def add_destination(self, channel: str) -> int:
+        """Sends to a further destination (``control-mode=manual``).  Returns its id."""
+        self._open()
+        return self._client._perform(
+            control.AddDestination(registration_id=self.registration_id, channel=channel)
+        ).registration_id
+
+    def remove_destination(self, destination: str | int) -> None:
+        """Stops sending to a destination, given by channel or id."""
+        self._open()
+        self._client._perform(removal(self.registration_id, destination))
+
+    # ---- life ------------------------------------------------------------------------------------
+
+    def close(self) -> None:
+        """Ends the publication; what was accepted is still sent by the daemon.  Idempotent."""
+        self._end(revoke=False)
+
+    def revoke(self) -> None:
+        """Ends an exclusive publication at once: what was not sent yet never will be."""
+        if not self.is_exclusive:
+            raise InvalidArgument("only an exclusive publication can be revoked")
+        self._end(revoke=True)
+
+    def _end(self, *, revoke: bool) -> None:
+        if self._handle is None:
+            return
+        self._client._remove(
+            self, control.RemovePublication(registration_id=self.registration_id, revoke=revoke)
+        )
+
+    def __enter__(self) -> Publication:
+        return self
+
+    def __exit__(self, *_exc: object) -> None:
+        self.close()
+
+    def _drop(self) -> None:
+        """Lets go of everything local; a call in another thread keeps the log until it returns."""
+        handle, self._handle = self._handle, None
+        if handle is not None:
+            core.pub_mark_closed(handle)
+
+    # ---- inside ----------------------------------------------------------------------------------
+
+    def _open(self) -> core.PublicationHandle:
+        if self._handle is None:
+            self._client._check()
+            raise ClosedError("the publication is closed")
+        return self._handle
+
+    def _offer_closed(self) -> int:
+        self._client._check_fork()
+        return Offer.CLOSED
+
+    def _want_room(self) -> None:
+        core.pub_want_room(self._open())
+
+    def _block(self, messages: Any) -> Block:
+        block = as_block(messages)
+        if block.longest > self._constants.max_message_bytes:
+            raise self._too_long(block.longest)
+        return block
+
+    def _offer_block(self, block: Block, first: int) -> BatchResult:
+        handle = self._handle
+        if handle is None:
+            return BatchResult(0, self._offer_closed())
+        count = min(block.count - first, _MAX_BATCH)
+        if count == 0:
+            return BatchResult(0, core.pub_position(handle))
+        if block.offsets is None and block.stride:
+            outcome = core.pub_offer_strided(handle, block.base, block.stride, first, count)
+        else:
+            offsets = block.offsets if block.offsets is not None else bytes(8 * (block.count + 1))
+            outcome = core.pub_offer_batch(handle, block.base, offsets, first, count)
+        if outcome.position > 0:
+            return BatchResult(outcome.accepted, outcome.position)
+        return BatchResult(outcome.accepted, self._refusal(outcome.position, b""))
+
+    def _refusal(self, position: int, data: Any) -> int:
+        code = offer_code(position)
+        if code is not None:
+            return code
+        if position == errors.E_TOO_LONG:
+            raise self._too_long(_length(data))
+        if position < _MISUSE or position == -6:
+            raise errors.native_error(position, core.last_error(), operation="offer")
+        return position
+
+    def _too_long(self, length: int) -> MessageTooLong:
+        return MessageTooLong(
+            f"a message of {length} bytes is over the limit of "
+            f"{self._constants.max_message_bytes} bytes on {self._channel}: split it, or ask for "
+            "longer terms with term-length"
+        )
+
+    def _settled(self, position: int, wait_connected: bool, *, more: bool = False) -> bool:
+        """Whether waiting can end with ``position``; raises when waiting has no sense."""
+        if position > 0:
+            return not more
+        if position in TRANSIENT:
+            return False
+        if position == Offer.NOT_CONNECTED:
+            if not wait_connected:
+                raise NotConnected(f"nobody receives stream {self.stream_id} on {self._channel}")
+            return False
+        if position == Offer.CLOSED:
+            self._client._check()
+            raise ClosedError("the publication is closed")
+        if position == Offer.DAEMON_AWAY:
+            self._client._check()
+            raise DaemonGone("the daemon is away")
+        if position in (Offer.MAX_POSITION_EXCEEDED, Offer.FAILED):
+            raise PublicationFailed(
+                f"stream {self.stream_id} on {self._channel} can carry no more: "
+                f"{Offer(position).name}; add a new publication",
+                code=position,
+            )
+        return True
+
+    def _raise_timeout(self, position: int, timeout_s: float | None) -> None:
+        code = offer_code(position)
+        why = code.name if code is not None else "room"
+        raise TimeoutExpired(
+            f"stream {self.stream_id} on {self._channel} took no message for {timeout_s:g} s: {why}"
+        )
+
+    def __repr__(self) -> str:
+        state = " closed" if self._handle is None else ""
+        return (
+            f"<Publication {self._channel} stream={self.stream_id} "
+            f"session={self.session_id}{state}>"
+        )
+
+
+def _length(data: Any) -> int:
+    if isinstance(data, Sequence) and not isinstance(data, (bytes, bytearray, memoryview)):
+        return sum(memoryview(piece).nbytes for piece in data)
+    return memoryview(data).nbytes
+
+

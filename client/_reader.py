@@ -1,0 +1,208 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Handing out messages: what polling a subscription and polling one image have in common.
+
+The core fills an array with up to ``limit`` message descriptions in one crossing; the handler then
+runs once a message on views into the mapped logs.  What a handler did not take (it raised, or asked
+to stop) is given back to the core, and what it took is released when the poll ends.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from itertools import islice
+from typing import Any, Final, TypeAlias
+
+from penstock.client._message import (
+    ASSEMBLED,
+    IMAGE_INDEX,
+    LENGTH,
+    LOG_OFFSET,
+    Header,
+    MessageBatch,
+    release_view,
+    view_of,
+)
+from penstock.client._offer import Action
+from penstock.core import client as core
+from penstock.core.errors import InvalidArgument, PenstockError, native_error
+
+#: Called with the payload and the header of one message; both are valid during the call.
+Handler: TypeAlias = Callable[[memoryview, Header], object]
+ControlledHandler: TypeAlias = Callable[[memoryview, Header], Action]
+
+DEFAULT_LIMIT: Final = 64
+DEFAULT_BATCH: Final = 4096
+MAX_LIMIT: Final = 1 << 20
+_SIZE: Final = core.MESSAGE.size
+_unpack = core.MESSAGE.iter_unpack
+
+
+class Reader(ABC):
+    """Polls one native object.  For one thread at a time."""
+
+    __slots__ = (
+        "_batch", "_batch_messages", "_handle", "_header", "_maps", "_messages", "_poll", "_polling",
+    )
+
+    def __init__(self, poll: Callable[[Any, Any, int, int], int], handle: Any) -> None:
+        self._poll = poll
+        self._handle = handle
+        self._header = Header()
+        self._maps: list[memoryview] = []
+        self._messages = core.Messages(DEFAULT_LIMIT)
+        self._batch_messages: core.Messages | None = None
+        self._batch: MessageBatch | None = None
+        self._polling = False
+
+    @abstractmethod
+    def _prepare(self) -> None:
+        """Before each poll: raises when closed, applies what the daemon told."""
+
+    @abstractmethod
+    def _rewind(self, messages: core.Messages, count: int, first: int) -> None:
+        """Gives ``messages[first:count]`` back."""
+
+    @abstractmethod
+    def _release(self) -> None:
+        """Releases everything delivered."""
+
+    def poll(self, handler: Handler, limit: int = DEFAULT_LIMIT) -> int:
+        """Calls ``handler(message, header)`` for up to ``limit`` messages that are there.
+
+        ``message`` is a read-only memoryview into the log, valid until the handler returns.  Never
+        waits.  A handler that raises ends the poll, the exception passes through, and that message
+        and those behind it will be delivered again.
+
+        :returns: how many messages were handled.
+        :raises CorruptLogError: the log of an image holds an impossible value.
+        """
+        messages = self._fetch_room(limit)
+        handle = self._handle
+        count = self._poll(handle, messages.native, limit, core.POLL_ASSEMBLE)
+        if count <= 0:
+            return self._nothing(count)
+        header, maps, several = self._header, self._maps, len(self._maps) > 1
+        done = 0
+        self._polling = True
+        try:
+            for row in _unpack(messages.raw[: count * _SIZE]):
+                header._fields = row
+                if row[ASSEMBLED]:
+                    view = view_of(row, maps)
+                else:
+                    start = row[LOG_OFFSET]
+                    log = maps[row[IMAGE_INDEX] if several else 0]
+                    view = log[start : start + row[LENGTH]]
+                handler(view, header)
+                done += 1
+                try:
+                    view.release()
+                except BufferError:
+                    continue  # the handler keeps an array over it
+        finally:
+            self._polling = False
+            self._finish(messages, count, done)
+        return count
+
+    def controlled_poll(self, handler: ControlledHandler, limit: int = DEFAULT_LIMIT) -> int:
+        """As :meth:`poll`, but the handler's :class:`Action` decides what happens next.
+
+        :returns: how many messages were handled, an aborted one not counted.
+        """
+        handled = 0
+        while handled < limit:
+            messages = self._fetch_room(limit)
+            count = self._poll(
+                self._handle, messages.native, limit - handled, core.POLL_ASSEMBLE
+            )
+            if count <= 0:
+                return handled + self._nothing(count)
+            done, action = self._run_controlled(handler, messages, count)
+            handled += done
+            if action is not Action.COMMIT:
+                return handled
+        return handled
+
+    def _run_controlled(
+        self, handler: ControlledHandler, messages: core.Messages, count: int
+    ) -> tuple[int, Action]:
+        done, action = 0, Action.CONTINUE
+        self._polling = True
+        try:
+            for row in islice(_unpack(messages.raw), count):
+                self._header._fields = row
+                view = view_of(row, self._maps)
+                action = handler(view, self._header)
+                release_view(view)
+                if not isinstance(action, Action):
+                    raise InvalidArgument(
+                        f"a controlled handler returns an Action, not {type(action).__name__}"
+                    )
+                if action is not Action.ABORT:
+                    done += 1
+                if action is not Action.CONTINUE:
+                    break
+        finally:
+            self._polling = False
+            self._finish(messages, count, done)
+        return done, action
+
+    def poll_batch(self, limit: int = DEFAULT_BATCH) -> MessageBatch:
+        """Up to ``limit`` messages as columns, perhaps none.  Never waits.
+
+        The payloads are views that live until the batch is released or the next poll or wait.
+        """
+        self._check_limit(limit)
+        self._prepare()
+        messages = self._batch_messages
+        if messages is None or messages.capacity < limit:
+            messages = self._batch_messages = core.Messages(limit)
+        count = self._poll(self._handle, messages.native, limit, core.POLL_ASSEMBLE)
+        if count < 0:
+            self._nothing(count)
+        batch = MessageBatch(messages, count, self._maps, self._release_batch)
+        if count:
+            self._batch = batch
+        return batch
+
+    def _release_batch(self, batch: MessageBatch) -> None:
+        if self._batch is batch:
+            self._batch = None
+            self._release()
+
+    def _drop_batch(self) -> None:
+        """A batch that is still out ends here: its memory may move on."""
+        batch = self._batch
+        if batch is not None:
+            self._batch = None
+            batch._invalidate()
+            self._release()
+
+    def _fetch_room(self, limit: int) -> core.Messages:
+        messages = self._messages
+        if limit > messages.capacity or limit < 1:
+            self._check_limit(limit)
+            messages = self._messages = core.Messages(limit)
+        self._prepare()
+        return messages
+
+    def _check_limit(self, limit: int) -> None:
+        if not 0 < limit <= MAX_LIMIT:
+            raise InvalidArgument(f"limit must be from 1 to {MAX_LIMIT}, not {limit}")
+
+    def _check_not_polling(self) -> None:
+        if self._polling:
+            raise PenstockError("a handler must not poll the subscription that called it")
+
+    def _finish(self, messages: core.Messages, count: int, done: int) -> None:
+        if self._handle is None:
+            return  # the handler closed the subscription
+        if done < count:
+            self._rewind(messages, count, done)
+        self._release()
+
+    def _nothing(self, code: int) -> int:
+        if code < 0:
+            raise native_error(code, core.last_error(), operation="polling")
+        return 0

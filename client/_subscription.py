@@ -1,0 +1,245 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Receiving."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import attrs
+
+from penstock.client._image import Image
+from penstock.client._reader import Reader
+from penstock.config import control
+from penstock.core import client as core
+from penstock.core.errors import ClosedError, InvalidArgument
+
+if TYPE_CHECKING:
+    from penstock.client._client import Client
+
+ImageCallback: TypeAlias = Callable[[Image], object]
+
+
+@attrs.frozen(kw_only=True)
+class SubscriptionStatistics:
+    """A subscription at one moment; positions in bytes."""
+
+    channel: str
+    stream_id: int
+    images: int
+    positions: tuple[tuple[int, int], ...]
+    """(session id, position handed out) of each image."""
+
+
+class Subscription(Reader):
+    """Messages of one stream on one channel.  Belongs to one thread at a time.
+
+    Made by :meth:`penstock.Client.add_subscription`.  A context manager that closes itself.
+    """
+
+    __slots__ = (
+        "__weakref__", "_channel", "_client", "_images", "_notices", "_on_available",
+        "_on_unavailable", "_ready",
+    )
+
+    def __init__(
+        self,
+        client: Client,
+        channel: str,
+        ready: control.SubscriptionReady,
+        *,
+        on_available: ImageCallback | None,
+        on_unavailable: ImageCallback | None,
+    ) -> None:
+        handle = core.sub_open(client._native(), ready.registration_id, ready.stream_id)
+        super().__init__(core.sub_poll, handle)
+        self._client = client
+        self._channel = channel
+        self._ready = ready
+        self._images: list[Image] = []
+        self._header._images = self._images
+        self._notices = client._port.notices(ready.registration_id)
+        self._on_available = on_available
+        self._on_unavailable = on_unavailable
+
+    # ---- facts -----------------------------------------------------------------------------------
+
+    @property
+    def channel(self) -> str:
+        return self._channel
+
+    @property
+    def stream_id(self) -> int:
+        return self._ready.stream_id
+
+    @property
+    def registration_id(self) -> int:
+        return self._ready.registration_id
+
+    @property
+    def local_addresses(self) -> tuple[str, ...]:
+        """``ip:port`` that the daemon listens on; a port of 0 in the channel is resolved here."""
+        return tuple(self._ready.local_addresses)
+
+    @property
+    def images(self) -> tuple[Image, ...]:
+        """The images there are now.  Applies pending changes, so callbacks may run."""
+        self._refresh()
+        return tuple(self._images)
+
+    @property
+    def is_connected(self) -> bool:
+        """Whether there is any image.  Applies pending changes, so callbacks may run."""
+        self._refresh()
+        return bool(self._images)
+
+    @property
+    def is_closed(self) -> bool:
+        return self._handle is None
+
+    def statistics(self) -> SubscriptionStatistics:
+        """A frozen snapshot."""
+        images = self.images
+        return SubscriptionStatistics(
+            channel=self._channel,
+            stream_id=self.stream_id,
+            images=len(images),
+            positions=tuple((image.session_id, image.position) for image in images),
+        )
+
+    # ---- waiting ---------------------------------------------------------------------------------
+
+    def wait(self, timeout_s: float | None = None) -> bool:
+        """Sleeps until there is something to poll: True, or False after ``timeout_s`` seconds.
+
+        A batch that is still out is released first, since the stream may wait for it.
+
+        :raises DaemonGone: the daemon died, and there is nothing left to poll.
+        """
+        self._check_not_polling()
+        self._drop_batch()
+        return self._client._parking().until(self._has_data, timeout_s)
+
+    def wait_connected(self, timeout_s: float | None = None) -> bool:
+        """Sleeps until there is an image: True, or False after ``timeout_s`` seconds."""
+        return self._client._parking().until(lambda: self.is_connected, timeout_s)
+
+    def _has_data(self) -> bool:
+        self._refresh()
+        return bool(core.sub_has_data(self._handle))
+
+    # ---- destinations ----------------------------------------------------------------------------
+
+    def add_destination(self, channel: str) -> int:
+        """Listens on a further destination (``control-mode=manual``).  Returns its id."""
+        return self._request(
+            control.AddDestination(registration_id=self.registration_id, channel=channel)
+        ).registration_id
+
+    def remove_destination(self, destination: str | int) -> None:
+        """Stops listening on a destination, given by channel or id."""
+        self._request(removal(self.registration_id, destination))
+
+    def _request(self, request: Any) -> control.Done:
+        self._open()
+        return self._client._perform(request)
+
+    # ---- life ------------------------------------------------------------------------------------
+
+    def close(self) -> None:
+        """Ends the subscription.  Views into its logs become invalid.  Idempotent."""
+        if self._handle is None:
+            return
+        self._client._remove(
+            self, control.RemoveSubscription(registration_id=self.registration_id)
+        )
+
+    def __enter__(self) -> Subscription:
+        return self
+
+    def __exit__(self, *_exc: object) -> None:
+        self.close()
+
+    def _drop(self) -> None:
+        """Lets go of everything local."""
+        if self._handle is None:
+            return
+        if self._batch is not None:
+            self._batch._invalidate()
+            self._batch = None
+        self._handle = None
+        self._maps = []
+        images, self._images = self._images, []
+        for image in images:
+            image._close()
+
+    def _open(self) -> core.SubscriptionHandle:
+        if self._handle is None:
+            self._client._check()
+            raise ClosedError("the subscription is closed")
+        return self._handle
+
+    # ---- images ----------------------------------------------------------------------------------
+
+    def _prepare(self) -> None:
+        self._check_not_polling()
+        if self._batch is not None:
+            self._drop_batch()
+        if self._notices or self._handle is None:
+            self._refresh()
+
+    def _refresh(self) -> None:
+        """Applies what the daemon told about images, in order, and calls the callbacks."""
+        self._open()
+        if self._polling:
+            return  # the list must not change under the poll that is running
+        while self._notices:
+            notice = self._notices.popleft()
+            self._drop_batch()
+            if isinstance(notice, control.ImageAvailable):
+                self._image_available(notice)
+            elif isinstance(notice, control.ImageUnavailable):
+                self._image_unavailable(notice)
+
+    def _image_available(self, notice: control.ImageAvailable) -> None:
+        image = Image(self, self._client._native(), notice)
+        core.sub_add_image(self._handle, image._handle)
+        self._images.append(image)
+        self._maps.append(image._maps[0])
+        if self._on_available is not None:
+            self._on_available(image)
+
+    def _image_unavailable(self, notice: control.ImageUnavailable) -> None:
+        for index, image in enumerate(self._images):
+            if image.correlation_id == notice.correlation_id:
+                break
+        else:
+            return
+        core.sub_remove_image(self._handle, image._handle)
+        del self._images[index]
+        del self._maps[index]
+        try:
+            if self._on_unavailable is not None:
+                self._on_unavailable(image)
+        finally:
+            image._close()
+
+    def _rewind(self, messages: core.Messages, count: int, first: int) -> None:
+        core.sub_rewind(self._handle, messages, count, first)
+
+    def _release(self) -> None:
+        if self._handle is not None:
+            core.sub_release(self._handle)
+
+    def __repr__(self) -> str:
+        state = "closed" if self._handle is None else f"{len(self._images)} images"
+        return f"<Subscription {self._channel} stream={self.stream_id} {state}>"
+
+
+def removal(registration_id: int, destination: str | int) -> control.RemoveDestination:
+    """The request that removes a destination given by channel or by id."""
+    if isinstance(destination, str):
+        return control.RemoveDestination(registration_id=registration_id, channel=destination)
+    if destination <= 0:
+        raise InvalidArgument(f"a destination id is positive, not {destination}")
+    return control.RemoveDestination(registration_id=registration_id, destination_id=destination)
