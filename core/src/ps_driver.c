@@ -2,6 +2,8 @@
  *
  * ps_driver.c: owns the two agents, their queues and threads; the conductor's side of the driver.
  */
+#define _GNU_SOURCE 1
+
 #include <assert.h>
 #include <errno.h>
 #include <sched.h>

@@ -6,6 +6,8 @@
  * makes work stores it, fences (seq_cst), then loads parked.  One of the two sees the other.
  * Sockets need no such pair: epoll is level-triggered.
  */
+#define _GNU_SOURCE 1
+
 #include "ps_driver_state.h"
 
 #include <assert.h>

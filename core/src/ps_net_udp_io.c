@@ -1,0 +1,278 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * ps_net_udp_io.c: sending and receiving in batches.
+ *
+ * Out: neighbours of equal length (and one shorter last) become one message that the kernel cuts up
+ * (UDP_SEGMENT); messages go out with one sendmmsg.  In: recvmmsg, and buffers that the kernel joined
+ * (UDP_GRO) are cut up again before anybody sees them.
+ *
+ * ICMP errors of earlier datagrams surface in later, innocent calls.  They say that nobody listens
+ * (yet), which setup and liveness timers handle; so they are swallowed and the call is repeated.
+ */
+#define _GNU_SOURCE 1
+
+#include "ps_net_udp.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <netinet/udp.h>
+#include <string.h>
+#include <time.h>
+
+#include "ps_driver_internal.h"
+
+#ifndef UDP_SEGMENT
+#define UDP_SEGMENT 103
+#endif
+#ifndef UDP_GRO
+#define UDP_GRO 104
+#endif
+
+enum { MOST_STALE_ERRORS = 4 };
+
+_Static_assert(PS_UDP_CONTROL_BYTES >= CMSG_SPACE(sizeof(uint16_t)), "room for UDP_SEGMENT");
+_Static_assert(PS_UDP_CONTROL_BYTES >=
+                   CMSG_SPACE(sizeof(int)) + CMSG_SPACE(sizeof(struct timespec)),
+               "room for UDP_GRO and a time stamp");
+
+/* An error report about an earlier datagram, not about this call. */
+static bool is_stale_error(int error)
+{
+    return error == ECONNREFUSED || error == EHOSTUNREACH || error == EHOSTDOWN ||
+           error == ENETUNREACH || error == ENOPROTOOPT || error == EPROTO || error == EINTR;
+}
+
+/* ---- sending ---------------------------------------------------------------------------------- */
+
+/* How many datagrams from dgrams[0] may leave as one message: at least 1. */
+static int32_t run_length(const ps_udp_socket_t *udp, const ps_dgram_t *dgrams, int32_t count)
+{
+    if (!udp->gso) {
+        return 1;
+    }
+    const uint32_t segment = dgrams[0].length;
+    uint32_t total = segment;
+    int32_t run = 1;
+    while (run < count && run < PS_UDP_GSO_SEGMENTS) {
+        const uint32_t length = dgrams[run].length;
+        if (length > segment || length == 0 || total + length > PS_UDP_GSO_BYTES) {
+            break;
+        }
+        total += length;
+        run++;
+        if (length < segment) {
+            break; /* one shorter, and it is the last */
+        }
+    }
+    return run;
+}
+
+/* Describes dgrams[0..run) with as few pieces as memory allows.  Returns pieces used. */
+static int32_t gather(struct iovec *pieces, const ps_dgram_t *dgrams, int32_t run)
+{
+    int32_t used = 0;
+    for (int32_t i = 0; i < run; i++) {
+        if (used > 0 && (const uint8_t *)pieces[used - 1].iov_base + pieces[used - 1].iov_len ==
+                            dgrams[i].data) {
+            pieces[used - 1].iov_len += dgrams[i].length;
+            continue;
+        }
+        pieces[used].iov_base = (void *)(uintptr_t)dgrams[i].data;
+        pieces[used].iov_len = dgrams[i].length;
+        used++;
+    }
+    return used;
+}
+
+static void set_segment(ps_udp_socket_t *udp, int32_t message, uint32_t segment)
+{
+    struct msghdr *header = &udp->out[message].msg_hdr;
+    header->msg_control = udp->out_control[message];
+    header->msg_controllen = CMSG_SPACE(sizeof(uint16_t));
+    struct cmsghdr *control = CMSG_FIRSTHDR(header);
+    control->cmsg_level = IPPROTO_UDP;
+    control->cmsg_type = UDP_SEGMENT;
+    control->cmsg_len = CMSG_LEN(sizeof(uint16_t));
+    const uint16_t bytes = (uint16_t)segment;
+    memcpy(CMSG_DATA(control), &bytes, sizeof bytes);
+}
+
+/* Fills messages from dgrams.  Returns how many. */
+static int32_t prepare(ps_udp_socket_t *udp, struct sockaddr_storage *to, socklen_t to_length,
+                       const ps_dgram_t *dgrams, int32_t count)
+{
+    int32_t messages = 0;
+    int32_t pieces = 0;
+    int32_t at = 0;
+    while (at < count && messages < PS_UDP_SEND_BATCH) {
+        const int32_t run = run_length(udp, dgrams + at, count - at);
+        if (pieces + run > PS_UDP_SEND_PIECES) {
+            break;
+        }
+        struct msghdr *header = &udp->out[messages].msg_hdr;
+        const int32_t used = gather(&udp->pieces[pieces], dgrams + at, run);
+        memset(header, 0, sizeof *header);
+        header->msg_name = to_length > 0 ? to : NULL;
+        header->msg_namelen = to_length;
+        header->msg_iov = &udp->pieces[pieces];
+        header->msg_iovlen = (size_t)used;
+        if (run > 1) {
+            set_segment(udp, messages, dgrams[at].length);
+        }
+        udp->run[messages] = run;
+        pieces += used;
+        at += run;
+        messages++;
+    }
+    assert(messages > 0);
+    return messages;
+}
+
+static bool refuses_gso(const ps_udp_socket_t *udp, int error)
+{
+    return udp->run[0] > 1 && (error == EIO || error == EINVAL || error == EOPNOTSUPP ||
+                               error == EMSGSIZE || error == ENOPROTOOPT);
+}
+
+/* What a send that took nothing means: 0 = short, > 0 = try again, < 0 = our error code. */
+static int judge_send_error(ps_udp_socket_t *udp, int error, int32_t *stale)
+{
+    if (error == EAGAIN || error == EWOULDBLOCK || error == ENOBUFS || error == ENOMEM) {
+        return 0;
+    }
+    if (refuses_gso(udp, error)) {
+        udp->gso = false;
+        return 1;
+    }
+    if (is_stale_error(error) && (*stale)++ < MOST_STALE_ERRORS) {
+        return 1;
+    }
+    if (error == ECONNREFUSED || error == EINTR) {
+        return 0;
+    }
+    return ps_fail(error == EPERM || error == EACCES ? PS_E_PERMISSION : PS_E_SYSTEM,
+                   "cannot send: %s", strerror(error));
+}
+
+int ps_udp_send(ps_socket_t *handle, const ps_addr_t *to, const ps_dgram_t *dgrams, int32_t count,
+                int64_t now_ns)
+{
+    (void)now_ns;
+    ps_udp_socket_t *udp = (ps_udp_socket_t *)(void *)handle;
+    struct sockaddr_storage raw;
+    const socklen_t raw_length = to != NULL ? ps_udp_to_sockaddr(to, &raw) : 0;
+    assert(count >= 0 && (to == NULL || raw_length > 0));
+    int32_t done = 0;
+    int32_t stale = 0; /* in a row */
+    while (done < count) {
+        const int32_t messages = prepare(udp, &raw, raw_length, dgrams + done, count - done);
+        const int sent = sendmmsg(udp->fd, udp->out, (unsigned)messages, MSG_DONTWAIT);
+        if (sent > 0) {
+            for (int32_t i = 0; i < sent; i++) {
+                done += udp->run[i];
+            }
+            stale = 0;
+            continue; /* why it stopped short is what the next call says */
+        }
+        const int verdict = judge_send_error(udp, errno, &stale);
+        if (verdict <= 0) {
+            return done > 0 || verdict == 0 ? done : verdict;
+        }
+    }
+    return done;
+}
+
+/* ---- receiving -------------------------------------------------------------------------------- */
+
+/* What came with a message. */
+typedef struct ancillary {
+    uint32_t segment;      /* bytes, 0: not joined */
+    int64_t epoch_ns;      /* 0: no time stamp */
+} ancillary_t;
+
+static ancillary_t read_ancillary(struct msghdr *header)
+{
+    ancillary_t found = {0, 0};
+    for (struct cmsghdr *control = CMSG_FIRSTHDR(header); control != NULL;
+         control = CMSG_NXTHDR(header, control)) {
+        if (control->cmsg_level == IPPROTO_UDP && control->cmsg_type == UDP_GRO) {
+            int segment;
+            memcpy(&segment, CMSG_DATA(control), sizeof segment);
+            found.segment = segment > 0 ? (uint32_t)segment : 0;
+        } else if (control->cmsg_level == SOL_SOCKET && control->cmsg_type == SCM_TIMESTAMPNS) {
+            struct timespec stamp;
+            memcpy(&stamp, CMSG_DATA(control), sizeof stamp);
+            found.epoch_ns = (int64_t)stamp.tv_sec * 1000000000 + stamp.tv_nsec;
+        }
+    }
+    return found;
+}
+
+/* Hands out the datagrams of one buffer.  Returns how many.  Bound: length / segment. */
+static int32_t hand_out(ps_udp_socket_t *udp, int32_t message, ps_on_datagram_fn fn, void *context,
+                        int64_t now_ns, int64_t clock_offset_ns)
+{
+    struct mmsghdr *in = &udp->in[message];
+    const uint8_t *data = udp->in_piece[message].iov_base;
+    const uint32_t length = in->msg_len;
+    const ancillary_t found = read_ancillary(&in->msg_hdr);
+    const int64_t rx_ns = found.epoch_ns != 0 ? found.epoch_ns - clock_offset_ns : now_ns;
+    const uint32_t segment = found.segment == 0 || found.segment > length ? length : found.segment;
+    ps_addr_t from;
+    ps_udp_from_sockaddr(&udp->in_from[message], &from);
+    if (length == 0) {
+        fn(context, data, 0, &from, rx_ns);
+        return 1;
+    }
+    int32_t count = 0;
+    for (uint32_t at = 0; at < length; at += segment) {
+        const uint32_t size = length - at < segment ? length - at : segment;
+        fn(context, data + at, size, &from, rx_ns);
+        count++;
+    }
+    return count;
+}
+
+static int receive_batch(ps_udp_socket_t *udp, int32_t buffers)
+{
+    for (int32_t i = 0; i < buffers; i++) {
+        struct msghdr *header = &udp->in[i].msg_hdr;
+        header->msg_namelen = sizeof udp->in_from[i];
+        header->msg_control = udp->gro || udp->timestamps ? udp->in_control[i] : NULL;
+        header->msg_controllen = header->msg_control != NULL ? PS_UDP_CONTROL_BYTES : 0;
+        header->msg_flags = 0;
+    }
+    return recvmmsg(udp->fd, udp->in, (unsigned)buffers, MSG_DONTWAIT, NULL);
+}
+
+int ps_udp_recv(ps_socket_t *handle, int32_t limit, ps_on_datagram_fn fn, void *context,
+                int64_t now_ns)
+{
+    ps_udp_socket_t *udp = (ps_udp_socket_t *)(void *)handle;
+    assert(fn != NULL && limit >= 0);
+    const int64_t clock_offset_ns = udp->timestamps ? ps_epoch_ns() - ps_monotonic_ns() : 0;
+    int32_t seen = 0;
+    int32_t stale = 0;
+    while (seen < limit) {
+        /* A joined buffer is handed out whole: the limit may be passed by what one batch holds. */
+        int32_t buffers = limit - seen;
+        buffers = buffers > PS_UDP_RECV_BATCH ? PS_UDP_RECV_BATCH : buffers;
+        const int got = receive_batch(udp, buffers);
+        if (got < 0) {
+            if (is_stale_error(errno) && stale++ < MOST_STALE_ERRORS) {
+                continue;
+            }
+            if (errno == EAGAIN || errno == EWOULDBLOCK || is_stale_error(errno)) {
+                break;
+            }
+            return seen > 0 ? seen : ps_fail(PS_E_SYSTEM, "cannot receive: %s", strerror(errno));
+        }
+        for (int32_t i = 0; i < got; i++) {
+            seen += hand_out(udp, i, fn, context, now_ns, clock_offset_ns);
+        }
+        if (got < buffers) {
+            break; /* drained */
+        }
+    }
+    return seen;
+}
