@@ -12,7 +12,7 @@ import sys
 from array import array
 from collections.abc import Sequence
 from itertools import accumulate
-from typing import Any
+from typing import Any, Literal
 
 import attrs
 
@@ -49,8 +49,8 @@ def as_block(messages: Any) -> Block:
     if isinstance(messages, Sequence):
         return _from_sequence(messages)
     raise InvalidArgument(
-        f"cannot send a batch from {type(messages).__name__}: give a sequence of bytes, a 2-D uint8 "
-        "or structured NumPy array, or an Arrow binary array"
+        f"cannot send a batch from {type(messages).__name__}: give a sequence of bytes, a 2-D "
+        "uint8 or structured NumPy array, or an Arrow binary array"
     )
 
 
@@ -110,7 +110,7 @@ def _from_arrow_fixed(values: Any) -> Block:
     return Block(base=raw, count=len(values), stride=stride, longest=stride)
 
 
-def _from_arrow_offsets(values: Any, code: str) -> Block:
+def _from_arrow_offsets(values: Any, code: Literal["i", "q"]) -> Block:
     _validity, bounds, data = values.buffers()
     count = len(values)
     if count == 0 or bounds is None:

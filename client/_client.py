@@ -6,9 +6,9 @@ from __future__ import annotations
 import os
 import threading
 import weakref
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 import attrs
 
@@ -24,6 +24,7 @@ from penstock.core import client as core
 from penstock.core.errors import ClosedError, DaemonGone, ForkedError, InvalidArgument
 
 Resource: TypeAlias = Publication | Subscription | Counter
+_R = TypeVar("_R", Publication, Subscription, Counter)
 Addition: TypeAlias = control.AddPublication | control.AddSubscription | control.AddCounter
 
 DEFAULT_TIMEOUT_S = 10.0
@@ -301,8 +302,8 @@ class Client:
         )
 
     def _keep(
-        self, registration_id: int, request: Addition, make: Any, removal: Request
-    ) -> Any:
+        self, registration_id: int, request: Addition, make: Callable[[], _R], removal: Request
+    ) -> _R:
         """Makes the local half of a registration; a failure takes the daemon's half back."""
         try:
             resource = make()

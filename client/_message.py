@@ -100,8 +100,8 @@ class MessageBatch:
     """Messages of one ``poll_batch``, as columns.
 
     Payload views are valid until :meth:`release`, the end of a ``with`` block, or the next poll or
-    wait of the subscription; columns of numbers are copies and stay valid.  Memory under a view that
-    outlives the batch stays mapped, but its bytes may change.
+    wait of the subscription; columns of numbers are copies and stay valid.  Memory under a view
+    that outlives the batch stays mapped, but its bytes may change.
     """
 
     __slots__ = ("_columns", "_count", "_maps", "_messages", "_packed", "_release", "_views")
@@ -140,25 +140,30 @@ class MessageBatch:
     @property
     def offsets(self) -> NDArray[np.int64]:
         """Where each payload begins in its image's log file, in bytes; -1 for assembled ones."""
-        return self._column("log_offset")
+        column: NDArray[np.int64] = self._column("log_offset")
+        return column
 
     @property
     def lengths(self) -> NDArray[np.int64]:
         """Payload bytes."""
-        return self._column("length")
+        column: NDArray[np.int64] = self._column("length")
+        return column
 
     @property
     def positions(self) -> NDArray[np.int64]:
         """Stream position after each message, in bytes."""
-        return self._column("position")
+        column: NDArray[np.int64] = self._column("position")
+        return column
 
     @property
     def session_ids(self) -> NDArray[np.int32]:
-        return self._column("session_id")
+        column: NDArray[np.int32] = self._column("session_id")
+        return column
 
     @property
     def reserved_values(self) -> NDArray[np.int64]:
-        return self._column("reserved_value")
+        column: NDArray[np.int64] = self._column("reserved_value")
+        return column
 
     def to_arrow(self) -> pa.RecordBatch:
         """A copy as Arrow: payload (large_binary), position, session_id, reserved_value."""

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The driver port: everything that a client asks of its daemon, as one replaceable object.
 
-:class:`penstock.client.Client` knows only this protocol.  :mod:`penstock.client._zmq_port` speaks it
-to a daemon over ZeroMQ; the simulator and tests put their own in its place.
+:class:`penstock.client.Client` knows only this protocol.  :mod:`penstock.client._zmq_port` speaks
+it to a daemon over ZeroMQ; the simulator and tests put their own in its place.
 """
 
 from __future__ import annotations

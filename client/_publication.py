@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import attrs
 
 from penstock.client._batches import Block, as_block
+from penstock.client._message import release_view
 from penstock.client._offer import TRANSIENT, Offer, offer_code
 from penstock.client._subscription import removal
 from penstock.config import control
@@ -68,8 +69,8 @@ class PublicationStatistics:
 class Claim:
     """A frame in the log to write a message into.
 
-    False with a ``code`` when refused.  As a context manager it commits at the end of the block, and
-    aborts when the block raises; without ``with``, call :meth:`commit` or :meth:`abort`.
+    False with a ``code`` when refused.  As a context manager it commits at the end of the block,
+    and aborts when the block raises; without ``with``, call :meth:`commit` or :meth:`abort`.
     """
 
     __slots__ = ("_native", "_open", "_view", "length", "reserved_value")
@@ -134,10 +135,7 @@ class Claim:
     def _end_view(self) -> None:
         self._open = False
         if self._view is not None:
-            try:
-                self._view.release()
-            except BufferError:
-                pass  # an array over it is still about; its memory stays mapped
+            release_view(self._view)
             self._view = None
 
     def __enter__(self) -> Claim:
@@ -157,8 +155,8 @@ class Publication:
     """Sends messages to one stream on one channel.
 
     Made by :meth:`penstock.Client.add_publication` (any thread may offer) or
-    :meth:`penstock.Client.add_exclusive_publication` (one thread at a time).  A context manager that
-    closes itself.
+    :meth:`penstock.Client.add_exclusive_publication` (one thread at a time).  A context manager
+    that closes itself.
     """
 
     __slots__ = (

@@ -42,7 +42,8 @@ class Reader(ABC):
     """Polls one native object.  For one thread at a time."""
 
     __slots__ = (
-        "_batch", "_batch_messages", "_handle", "_header", "_maps", "_messages", "_poll", "_polling",
+        "_batch", "_batch_messages", "_handle", "_header", "_maps", "_messages", "_poll",
+        "_polling",
     )
 
     def __init__(self, poll: Callable[[Any, Any, int, int], int], handle: Any) -> None:

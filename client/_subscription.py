@@ -210,11 +210,11 @@ class Subscription(Reader):
             self._on_available(image)
 
     def _image_unavailable(self, notice: control.ImageUnavailable) -> None:
-        for index, image in enumerate(self._images):
-            if image.correlation_id == notice.correlation_id:
-                break
-        else:
+        known = [image.correlation_id for image in self._images]
+        if notice.correlation_id not in known:
             return
+        index = known.index(notice.correlation_id)
+        image = self._images[index]
         core.sub_remove_image(self._handle, image._handle)
         del self._images[index]
         del self._maps[index]

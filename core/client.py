@@ -240,7 +240,9 @@ def _flat(data: Any) -> Any:
     view = memoryview(data)
     if not view.c_contiguous:
         raise TypeError("a message must be a contiguous buffer")
-    return view if view.nbytes == 0 or view.format == "B" and view.ndim == 1 else view.cast("B")
+    if view.nbytes == 0:
+        return b""
+    return view if view.format == "B" and view.ndim == 1 else view.cast("B")
 
 
 class BatchOutcome(NamedTuple):
@@ -268,7 +270,7 @@ def pub_offer_batch(
 def pub_offer_strided(
     pub: PublicationHandle, base: Any, stride: int, first: int, count: int
 ) -> BatchOutcome:
-    """Offers ``count`` messages of ``stride`` bytes each, back to back, from number ``first`` on."""
+    """Offers ``count`` messages of ``stride`` bytes, back to back, from number ``first`` on."""
     accepted = ffi.new("int32_t *")
     with ffi.from_buffer(base) as bytes_:
         start = ffi.cast("const uint8_t *", bytes_) + first * stride

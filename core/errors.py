@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Exceptions of penstock, by situation.
 
-All derive from :class:`PenstockError`.  Back pressure is never an exception of ``offer``; a refusal
-there is a small negative :class:`penstock.Offer`.  An exception means misuse, a broken connection to
-the daemon, or a blocking call that ran out of time.
+All derive from :class:`PenstockError`.  Back pressure is never an exception of ``offer``; a
+refusal there is a small negative :class:`penstock.Offer`.  An exception means misuse, a broken
+connection to the daemon, or a blocking call that ran out of time.
 """
 
 from __future__ import annotations

@@ -1,2 +1,120 @@
 # SPDX-License-Identifier: Apache-2.0
-"""penstock: ordered, reliable message streams between hosts and processes."""
+"""penstock: ordered, reliable message streams between processes and hosts.
+
+>>> import penstock
+>>> with penstock.connect() as client:                               # doctest: +SKIP
+...     publication = client.add_publication("aeron:ipc", 1001)
+...     publication.send(b"hello")
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from penstock.client import (
+        Action,
+        BatchResult,
+        Claim,
+        Client,
+        Counter,
+        Header,
+        Image,
+        MessageBatch,
+        Offer,
+        Publication,
+        Subscription,
+        connect,
+    )
+    from penstock.client._trio import (
+        AsyncClient,
+        AsyncPublication,
+        AsyncSubscription,
+        open_client,
+    )
+    from penstock.core.errors import (
+        ChannelRefused,
+        ClaimLost,
+        ClaimRefused,
+        ClosedError,
+        ConfigurationError,
+        CorruptLogError,
+        DaemonGone,
+        DaemonNotRunning,
+        ForkedError,
+        InvalidArgument,
+        MessageTooLong,
+        NotConnected,
+        PenstockError,
+        PublicationFailed,
+        StorageError,
+        TimeoutExpired,
+        VersionMismatch,
+    )
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "Action",
+    "AsyncClient",
+    "AsyncPublication",
+    "AsyncSubscription",
+    "BatchResult",
+    "ChannelRefused",
+    "Claim",
+    "ClaimLost",
+    "ClaimRefused",
+    "Client",
+    "ClosedError",
+    "ConfigurationError",
+    "CorruptLogError",
+    "Counter",
+    "DaemonGone",
+    "DaemonNotRunning",
+    "ForkedError",
+    "Header",
+    "Image",
+    "InvalidArgument",
+    "MessageBatch",
+    "MessageTooLong",
+    "NotConnected",
+    "Offer",
+    "PenstockError",
+    "Publication",
+    "PublicationFailed",
+    "StorageError",
+    "Subscription",
+    "TimeoutExpired",
+    "VersionMismatch",
+    "__version__",
+    "connect",
+    "open_client",
+]
+
+_TRIO = frozenset({"AsyncClient", "AsyncPublication", "AsyncSubscription", "open_client"})
+_CLIENT = frozenset(
+    {
+        "Action", "BatchResult", "Claim", "Client", "Counter", "Header", "Image", "MessageBatch",
+        "Offer", "Publication", "Subscription", "connect",
+    }
+)
+
+
+def __getattr__(name: str) -> Any:
+    """Public names load on first use: importing penstock loads neither ZeroMQ nor trio."""
+    if name not in __all__:
+        raise AttributeError(f"module 'penstock' has no attribute {name!r}")
+    if name in _TRIO:
+        home = "penstock.client._trio"
+    elif name in _CLIENT:
+        home = "penstock.client"
+    else:
+        home = "penstock.core.errors"
+    value = getattr(importlib.import_module(home), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)
