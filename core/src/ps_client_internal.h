@@ -1,0 +1,72 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * ps_client_internal.h: what the files of the client share.
+ */
+#ifndef PS_CLIENT_INTERNAL_H
+#define PS_CLIENT_INTERNAL_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "penstock.h"
+#include "ps_driver_internal.h"
+#include "ps_frame.h"
+#include "ps_log.h"
+#include "ps_shared.h"
+
+#define PS_LIKELY(x) __builtin_expect(!!(x), 1)
+#define PS_UNLIKELY(x) __builtin_expect(!!(x), 0)
+
+/* Raised in the child of every fork; a handle remembers the value it was opened under. */
+extern _Atomic uint32_t ps_fork_generation;
+
+struct ps_client {
+    ps_shared_t *shared;
+    ps_cnc_t *cnc;
+    int64_t client_id;
+    int32_t slot;
+    int32_t sender_wake_fd;
+    int32_t receiver_wake_fd;
+    uint32_t generation;
+    int32_t counters;
+    _Atomic int32_t daemon_away;
+};
+
+static inline bool ps_client_forked(const ps_client_t *client)
+{
+    return PS_UNLIKELY(client->generation !=
+                       atomic_load_explicit(&ps_fork_generation, memory_order_relaxed));
+}
+
+/* PS_E_FORKED with its text. */
+int ps_client_fail_forked(void);
+/* Writes 1 to an eventfd; a full or missing one is no failure. */
+void ps_client_kick(int32_t fd);
+/* Puts a publication into the sender's ready set and wakes the sender if it sleeps.  `dirty` is set
+ * before the bitmap: the sender clears the bit, then dirty, then looks at the log. */
+void ps_client_mark_dirty(const ps_client_t *client, int32_t publication_slot);
+
+struct ps_img {
+    ps_client_t *client;
+    ps_log_t log;
+    _Atomic int64_t *position_cell;      /* sub-pos: released */
+    ps_subscriber_slot_t *subscriber;    /* NULL: none */
+    _Atomic int64_t *wake_position;      /* of the image or publication; NULL: none */
+    int32_t publication_slot;            /* -1: network image */
+    int64_t correlation_id;
+    int64_t join_position;
+    int64_t delivered;
+    int64_t released;
+    int32_t index;                       /* in the subscription's list */
+    int32_t stopped;                     /* PS_E_CORRUPT once seen */
+    /* Assembly. */
+    uint8_t *buffer;
+    int64_t capacity;
+    int64_t used;
+    int64_t max_message_bytes;
+    int32_t assembling;
+    int32_t redeliver;                   /* hand out `assembled` again */
+    ps_message_t assembled;              /* position 0: none */
+};
+
+#endif

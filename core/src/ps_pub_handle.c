@@ -1,0 +1,254 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * ps_pub_handle.c: opening and closing publications, constants, positions, claims. */
+#include <stdlib.h>
+
+#include "ps_pub_internal.h"
+
+static int ps_pub_check(ps_pub_t *pub, const ps_pub_params_t *params)
+{
+    const ps_client_t *client = pub->client;
+    if (params->publication_slot < 0 || params->publication_slot >= client->shared->n_publications) {
+        return ps_fail(PS_E_INVALID, "publication slot %d is not in 0..%d",
+                       params->publication_slot, client->shared->n_publications - 1);
+    }
+    if (params->limit_counter_id < 0 || params->limit_counter_id >= client->counters) {
+        return ps_fail(PS_E_INVALID, "limit counter %d is not in 0..%d", params->limit_counter_id,
+                       client->counters - 1);
+    }
+    const int32_t type = params->exclusive ? PS_LOG_EXCLUSIVE : PS_LOG_CONCURRENT;
+    if (pub->log.type != type) {
+        return ps_fail(PS_E_CORRUPT, "%s: log of type %d, %d expected", params->log_path,
+                       pub->log.type, type);
+    }
+    const int32_t eighth = pub->log.term_length / 8;
+    const int32_t most = eighth < PS_MESSAGE_MAX ? eighth : PS_MESSAGE_MAX;
+    if (params->max_message_bytes < 0 || params->max_message_bytes > most) {
+        return ps_fail(PS_E_INVALID, "message limit %d is not in 0..%d", params->max_message_bytes,
+                       most);
+    }
+    pub->max_message = params->max_message_bytes > 0 ? params->max_message_bytes : most;
+    /* A frame of mtu bytes may exceed T/8 with the smallest terms; it still fits a term. */
+    pub->max_payload = pub->log.mtu - PS_HEADER_BYTES;
+    return PS_OK;
+}
+
+/* An exclusive publisher goes on where the log's tail is. */
+static int ps_pub_resume(ps_pub_t *pub, const char *path)
+{
+    const ps_log_t *log = &pub->log;
+    const int32_t count = atomic_load_explicit(&log->meta->active_term_count, memory_order_acquire);
+    const int64_t raw = atomic_load_explicit(&log->meta->tail[(uint32_t)count % PS_PARTITIONS],
+                                             memory_order_acquire);
+    const int32_t term_id = (int32_t)(raw >> 32);
+    const uint32_t offset = (uint32_t)raw;
+    if (count < 0 || ps_wrap_sub(term_id, log->initial_term_id) != count ||
+        offset > (uint32_t)log->term_length || offset % PS_FRAME_ALIGNMENT != 0) {
+        return ps_fail(PS_E_CORRUPT, "%s: impossible tail: term count %d, term id %d, offset %u",
+                       path, count, term_id, offset);
+    }
+    pub->term_count = count;
+    pub->term_id = term_id;
+    pub->term_offset = (int32_t)offset;
+    pub->ordinal = atomic_load_explicit(&pub->slot->published_ordinal, memory_order_relaxed);
+    return PS_OK;
+}
+
+int ps_pub_open(ps_client_t *client, const ps_pub_params_t *params, ps_pub_t **out)
+{
+    *out = NULL;
+    if (ps_client_forked(client)) {
+        return ps_client_fail_forked();
+    }
+    ps_pub_t *pub = calloc(1, sizeof *pub);
+    if (pub == NULL) {
+        return ps_fail(PS_E_NO_MEMORY, "no memory for a publication");
+    }
+    pub->client = client;
+    int code = ps_log_map(params->log_path, 0, &pub->log);
+    if (code != PS_OK) {
+        free(pub);
+        return code;
+    }
+    code = ps_pub_check(pub, params);
+    if (code == PS_OK) {
+        pub->limit = ps_counter_cell(client->cnc, params->limit_counter_id);
+        pub->slot = &client->shared->publications[params->publication_slot];
+        pub->slot_index = params->publication_slot;
+        pub->registration_id = params->registration_id;
+        pub->exclusive = params->exclusive != 0;
+        pub->max_position = (int64_t)pub->log.term_length << 31;
+        if (pub->exclusive) {
+            code = ps_pub_resume(pub, params->log_path);
+        }
+    }
+    if (code != PS_OK) {
+        ps_pub_close(pub);
+        return code;
+    }
+    *out = pub;
+    return PS_OK;
+}
+
+void ps_pub_close(ps_pub_t *pub)
+{
+    if (pub != NULL) {
+        ps_log_unmap(&pub->log);
+        free(pub);
+    }
+}
+
+void ps_pub_mark_closed(ps_pub_t *pub)
+{
+    atomic_store_explicit(&pub->closed, 1, memory_order_release);
+}
+
+void ps_pub_get_constants(const ps_pub_t *pub, ps_pub_constants_t *out)
+{
+    out->registration_id = pub->registration_id;
+    out->session_id = pub->log.session_id;
+    out->stream_id = pub->log.stream_id;
+    out->initial_term_id = pub->log.initial_term_id;
+    out->term_length = pub->log.term_length;
+    out->mtu = pub->log.mtu;
+    out->max_payload_bytes = pub->max_payload;
+    out->max_message_bytes = pub->max_message;
+    out->window_bytes = pub->log.meta->publication_window;
+    out->max_position = pub->max_position;
+}
+
+/* ---- positions -------------------------------------------------------------------------------- */
+
+static int ps_pub_is_closed(const ps_pub_t *pub)
+{
+    return atomic_load_explicit(&pub->closed, memory_order_acquire);
+}
+
+static int64_t ps_pub_position_now(const ps_pub_t *pub)
+{
+    if (pub->exclusive) {
+        return ((int64_t)pub->term_count << pub->log.shift) + pub->term_offset;
+    }
+    return ps_log_producer_position(&pub->log);
+}
+
+int64_t ps_pub_position(const ps_pub_t *pub)
+{
+    return ps_pub_is_closed(pub) ? PS_CLOSED : ps_pub_position_now(pub);
+}
+
+int64_t ps_pub_limit(const ps_pub_t *pub)
+{
+    return ps_pub_is_closed(pub) ? PS_CLOSED
+                                 : atomic_load_explicit(pub->limit, memory_order_acquire);
+}
+
+int64_t ps_pub_available_window(const ps_pub_t *pub)
+{
+    if (ps_pub_is_closed(pub)) {
+        return PS_CLOSED;
+    }
+    const int64_t window =
+        atomic_load_explicit(pub->limit, memory_order_acquire) - ps_pub_position_now(pub);
+    return window > 0 ? window : 0;
+}
+
+int32_t ps_pub_is_connected(const ps_pub_t *pub)
+{
+    return !ps_pub_is_closed(pub) &&
+           atomic_load_explicit(&pub->log.meta->is_connected, memory_order_acquire) == 1;
+}
+
+void ps_pub_want_room(ps_pub_t *pub)
+{
+    if (ps_client_forked(pub->client)) {
+        return;
+    }
+    /* Pairs with the sender: limit store, then want_room load. */
+    atomic_store_explicit(&pub->slot->want_room, 1, memory_order_seq_cst);
+    ps_client_mark_dirty(pub->client, pub->slot_index);
+}
+
+/* ---- claims ----------------------------------------------------------------------------------- */
+
+int64_t ps_pub_try_claim(ps_pub_t *pub, size_t length, ps_claim_t *claim)
+{
+    memset(claim, 0, sizeof *claim);
+    const int64_t gate = ps_pub_gate(pub);
+    if (PS_UNLIKELY(gate != 0)) {
+        return gate;
+    }
+    const int32_t longest =
+        pub->max_payload < pub->max_message ? pub->max_payload : pub->max_message;
+    if (PS_UNLIKELY(length > (size_t)longest)) {
+        return ps_pub_fail_length(pub, length > INT64_MAX ? INT64_MAX : (int64_t)length, longest);
+    }
+    const int32_t frame_length = (int32_t)length + PS_HEADER_BYTES;
+    const int32_t required = ps_align32(frame_length);
+    ps_space_t space;
+    const int64_t code = ps_pub_reserve(pub, required, &space);
+    if (PS_UNLIKELY(code != 0)) {
+        if (code == PS_ADMIN_ACTION) {
+            ps_pub_dirty(pub);
+        }
+        return code;
+    }
+    if (PS_UNLIKELY(!ps_pub_claim(pub, space.at, frame_length))) {
+        return PS_ADMIN_ACTION;
+    }
+    ps_pub_header(pub, &space, 0, 0);
+    claim->data = space.at + PS_HEADER_BYTES;
+    claim->length = length;
+    claim->position = space.position + required;
+    claim->frame = space.at;
+    return claim->position;
+}
+
+/* Checks a claim and takes it away from the caller, so that it is used once. */
+static uint8_t *ps_claim_take(const ps_pub_t *pub, ps_claim_t *claim, int32_t *frame_length)
+{
+    uint8_t *at = claim->frame;
+    claim->frame = NULL;
+    claim->data = NULL;
+    if (at == NULL || claim->length > (size_t)pub->max_payload || at < pub->log.map ||
+        at + PS_HEADER_BYTES > pub->log.map + pub->log.map_length) {
+        ps_fail(PS_E_INVALID, "this claim is not open");
+        return NULL;
+    }
+    *frame_length = (int32_t)claim->length + PS_HEADER_BYTES;
+    return at;
+}
+
+int ps_pub_commit(ps_pub_t *pub, ps_claim_t *claim, int64_t reserved_value)
+{
+    if (ps_client_forked(pub->client)) {
+        return ps_client_fail_forked();
+    }
+    int32_t frame_length = 0;
+    uint8_t *at = ps_claim_take(pub, claim, &frame_length);
+    if (at == NULL) {
+        return PS_E_INVALID;
+    }
+    ps_frame_reserved((ps_frame_t *)(void *)at, reserved_value);
+    if (!ps_pub_settle(pub, at, frame_length, frame_length, PS_FLAG_UNFRAGMENTED, PS_TYPE_DATA)) {
+        return (int)ps_pub_fail_unblocked(pub, claim->position - ps_align32(frame_length));
+    }
+    ps_pub_count(pub, 1);
+    ps_pub_dirty(pub);
+    return PS_OK;
+}
+
+int ps_pub_abort(ps_pub_t *pub, ps_claim_t *claim)
+{
+    if (ps_client_forked(pub->client)) {
+        return ps_client_fail_forked();
+    }
+    int32_t frame_length = 0;
+    uint8_t *at = ps_claim_take(pub, claim, &frame_length);
+    if (at == NULL) {
+        return PS_E_INVALID;
+    }
+    /* Failure: the daemon made the same PAD of it. */
+    ps_pub_settle(pub, at, frame_length, frame_length, PS_FLAG_UNFRAGMENTED, PS_TYPE_PAD);
+    ps_pub_dirty(pub);
+    return PS_OK;
+}
