@@ -12,7 +12,7 @@ raise :class:`ControlError`, which names the message, the field and what was exp
 
 from __future__ import annotations
 
-from typing import Any, Final, Union, get_args
+from typing import Any, Final, get_args
 
 import attrs
 from attrs import validators
@@ -256,11 +256,12 @@ class DaemonStopping:
     """The daemon is going down in order."""
 
 
-Message = Union[
-    LeaseRequest, LeaseGrant, Hello, AddPublication, RemovePublication, AddSubscription,
-    RemoveSubscription, AddDestination, RemoveDestination, AddCounter, RemoveCounter, RejectImage,
-    GetStatus, Done, Failure, PublicationReady, SubscriptionReady, CounterReady, Status,
-    ImageAvailable, ImageUnavailable, PublicationError, DaemonStopping,
-]
+Message = (
+    LeaseRequest | LeaseGrant | Hello | AddPublication | RemovePublication | AddSubscription
+    | RemoveSubscription | AddDestination | RemoveDestination | AddCounter | RemoveCounter
+    | RejectImage | GetStatus | Done | Failure | PublicationReady | SubscriptionReady
+    | CounterReady | Status | ImageAvailable | ImageUnavailable | PublicationError
+    | DaemonStopping
+)
 
 MESSAGE_TYPES: Final[dict[str, type[Any]]] = {cls.__name__: cls for cls in get_args(Message)}

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Builds ``penstock._core`` with cffi (API mode, abi3).
 
-The declaration handed to cffi is made from the C headers themselves, so that there is one contract
-and no copy of it: preprocessor lines, comments and the ``extern "C"`` blocks are taken out, the rest
-must be plain C.  ``PENSTOCK_BUILD`` chooses ``release`` (default), ``asan`` or ``tsan``.
+The declaration handed to cffi is made from the C headers themselves, so that there is one
+contract and no copy of it: preprocessor lines, comments and the ``extern "C"`` blocks are taken
+out, the rest must be plain C.  ``PENSTOCK_BUILD`` chooses ``release`` (default), ``asan`` or
+``tsan``.
 """
 
 import os

@@ -1,0 +1,222 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Fields of the configuration models: each knows its default, its unit, what it accepts and, for the
+annotated file and the reference, what it does and when to change it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any, Final
+
+import attrs
+
+METADATA: Final = "penstock"
+I32_MAX: Final = 2**31 - 1
+_SIZE_UNITS: Final = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
+_DURATION_UNITS: Final = {"ns": 1, "us": 10**3, "ms": 10**6, "s": 10**9}
+
+
+class FieldError(ValueError):
+    """One key of the configuration is wrong."""
+
+    def __init__(self, key: str, got: Any, expected: str) -> None:
+        super().__init__(f"{key} = {got!r}: expected {expected}")
+        self.key = key
+        self.got = got
+        self.expected = expected
+
+
+@attrs.frozen(kw_only=True)
+class Description:
+    """What there is to know of a field beside its name and default."""
+
+    doc: str                                # what it does, its unit
+    change: str                             # when to change it
+    expected: str                           # what is accepted, for error messages
+    read: Callable[[Any], Any]              # TOML value to field value; ValueError when it is not
+    accepts: Callable[[Any], bool]          # is a field value in range
+    write: Callable[[Any], str]             # field value to TOML text
+
+
+def description(attribute: attrs.Attribute[Any]) -> Description:
+    found = attribute.metadata[METADATA]
+    assert isinstance(found, Description)
+    return found
+
+
+def _validate(_instance: Any, attribute: attrs.Attribute[Any], value: Any) -> None:
+    about = description(attribute)
+    if not about.accepts(value):
+        raise FieldError(attribute.name, value, about.expected)
+
+
+def _make(default: Any, about: Description) -> Any:
+    return attrs.field(default=default, validator=_validate, metadata={METADATA: about})
+
+
+# ---- kinds ---------------------------------------------------------------------------------------
+
+
+def integer(default: int, low: int, high: int, doc: str, change: str) -> Any:
+    return _make(default, Description(
+        doc=doc, change=change, expected=f"an integer in {low}..{high}", read=_read_integer,
+        accepts=lambda value: type(value) is int and low <= value <= high, write=str,
+    ))
+
+
+def size(default: int, low: int, high: int, doc: str, change: str, *,
+         power_of_two: bool = False, multiple_of: int = 1) -> Any:
+    """Bytes: an integer, or text with k, m or g."""
+    expected = f"{write_size(low)}..{write_size(high)} bytes, as a number or text like \"64k\""
+    if power_of_two:
+        expected += ", a power of two"
+    elif multiple_of > 1:
+        expected += f", a multiple of {multiple_of}"
+
+    def accepts(value: Any) -> bool:
+        return (type(value) is int and low <= value <= high and value % multiple_of == 0
+                and not (power_of_two and value & (value - 1)))
+
+    return _make(default, Description(
+        doc=doc, change=change, expected=expected, read=_read_size, accepts=accepts,
+        write=lambda value: _quoted_unless_plain(write_size(value)),
+    ))
+
+
+def duration(default: int, doc: str, change: str, *, low: int = 1, optional: bool = False) -> Any:
+    """Nanoseconds: an integer, or text with ns, us, ms or s."""
+    expected = f"a duration of at least {write_duration(low)}, as nanoseconds or text like \"5s\""
+    return _make(default, Description(
+        doc=doc, change=change, expected=expected, read=_read_duration,
+        accepts=lambda value: (optional and value is None) or (
+            type(value) is int and low <= value < 2**62),
+        write=lambda value: f'"{write_duration(value)}"',
+    ))
+
+
+def boolean(default: bool, doc: str, change: str) -> Any:
+    return _make(default, Description(
+        doc=doc, change=change, expected="true or false", read=lambda value: value,
+        accepts=lambda value: type(value) is bool, write=lambda value: str(value).lower(),
+    ))
+
+
+def choice(default: str, words: tuple[str, ...], doc: str, change: str) -> Any:
+    expected = "one of " + ", ".join(f'"{word}"' for word in words)
+    return _make(default, Description(
+        doc=doc, change=change, expected=expected, read=lambda value: value,
+        accepts=lambda value: type(value) is str and value in words,
+        write=lambda value: f'"{value}"',
+    ))
+
+
+def text(default: str, pattern: str, expected: str, doc: str, change: str) -> Any:
+    compiled = re.compile(pattern)
+    return _make(default, Description(
+        doc=doc, change=change, expected=expected, read=lambda value: value,
+        accepts=lambda value: type(value) is str and compiled.fullmatch(value) is not None,
+        write=lambda value: f'"{value}"',
+    ))
+
+
+def optional_integer(low: int, high: int, doc: str, change: str) -> Any:
+    return _make(None, Description(
+        doc=doc, change=change, expected=f"an integer in {low}..{high}", read=_read_integer,
+        accepts=lambda value: value is None or (type(value) is int and low <= value <= high),
+        write=str,
+    ))
+
+
+def percent(default: float, doc: str, change: str) -> Any:
+    return _make(default, Description(
+        doc=doc, change=change, expected="a number in 0..100", read=_read_number,
+        accepts=lambda value: type(value) is float and 0.0 <= value <= 100.0,
+        write=lambda value: f"{value:g}" if value % 1 else f"{int(value)}",
+    ))
+
+
+def port_range(doc: str, change: str) -> Any:
+    def accepts(value: Any) -> bool:
+        return value == (0, 0) or (
+            isinstance(value, tuple) and len(value) == 2
+            and all(type(port) is int for port in value)
+            and 1 <= value[0] <= value[1] <= 65535
+        )
+
+    return _make((0, 0), Description(
+        doc=doc, change=change, expected="[low, high] with 1 <= low <= high <= 65535, or [0, 0]",
+        read=_read_pair, accepts=accepts, write=lambda value: f"[{value[0]}, {value[1]}]",
+    ))
+
+
+def file_mode(default: int, doc: str, change: str) -> Any:
+    return _make(default, Description(
+        doc=doc, change=change, expected='octal permission bits as text, like "0660"',
+        read=_read_mode, accepts=lambda value: type(value) is int and 0 <= value <= 0o777,
+        write=lambda value: f'"{value:04o}"',
+    ))
+
+
+# ---- readers and writers -------------------------------------------------------------------------
+
+
+def _read_integer(value: Any) -> int:
+    if type(value) is not int:
+        raise ValueError
+    return value
+
+
+def _read_number(value: Any) -> float:
+    if type(value) not in (int, float):
+        raise ValueError
+    return float(value)
+
+
+def _read_size(value: Any) -> int:
+    if type(value) is int:
+        return value
+    match = re.fullmatch(r"([0-9]{1,18})([kmg]?)", value) if isinstance(value, str) else None
+    if match is None:
+        raise ValueError
+    return int(match[1]) * _SIZE_UNITS[match[2]]
+
+
+def _read_duration(value: Any) -> int:
+    if type(value) is int:
+        return value
+    match = re.fullmatch(r"([0-9]{1,18})(ns|us|ms|s)", value) if isinstance(value, str) else None
+    if match is None:
+        raise ValueError
+    return int(match[1]) * _DURATION_UNITS[match[2]]
+
+
+def _read_pair(value: Any) -> tuple[Any, ...]:
+    if not isinstance(value, list):
+        raise ValueError
+    return tuple(value)
+
+
+def _read_mode(value: Any) -> int:
+    if not isinstance(value, str) or not re.fullmatch(r"0?[0-7]{3}", value):
+        raise ValueError
+    return int(value, 8)
+
+
+def write_size(value: int) -> str:
+    for suffix in ("g", "m", "k"):
+        unit = _SIZE_UNITS[suffix]
+        if value >= unit and value % unit == 0:
+            return f"{value // unit}{suffix}"
+    return str(value)
+
+
+def write_duration(value: int) -> str:
+    for suffix in ("s", "ms", "us"):
+        unit = _DURATION_UNITS[suffix]
+        if value >= unit and value % unit == 0:
+            return f"{value // unit}{suffix}"
+    return f"{value}ns"
+
+
+def _quoted_unless_plain(text: str) -> str:
+    return text if text.isdigit() else f'"{text}"'

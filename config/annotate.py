@@ -1,0 +1,77 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Writes the annotated configuration file and its reference page from the models, so that neither
+can differ from what the daemon does."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterator
+from typing import Any
+
+import attrs
+
+from penstock.config._fields import description
+from penstock.config.models import DaemonConfig
+
+_HEAD = """\
+# SPDX-License-Identifier: Apache-2.0
+#
+# Configuration of the penstock daemon: every key, at its default.
+#
+# A key's name ends in its unit: a bare number is in that unit, a text may bring its own
+# ("64k", "16m", "100ms", "5s").  A channel's own parameters win over what is said here.
+# Check a file with: penstock config check FILE
+"""
+
+
+def _tables() -> Iterator[tuple[str, Any]]:
+    config = DaemonConfig()
+    for attribute in attrs.fields(DaemonConfig):
+        yield attribute.name, getattr(config, attribute.name)
+
+
+def annotated_toml() -> str:
+    """The text of ``penstock.toml``."""
+    parts = [_HEAD]
+    for name, table in _tables():
+        parts.append(f"\n[{name}]\n{_comment(_summary(table))}")
+        for attribute in attrs.fields(type(table)):
+            about = description(attribute)
+            value = getattr(table, attribute.name)
+            parts.append("\n" + _comment(about.doc) + _comment(f"When to change: {about.change}"))
+            if value is None:
+                parts.append(f"# {attribute.name} =          # {about.expected}; not set\n")
+            else:
+                parts.append(f"{attribute.name} = {about.write(value)}\n")
+    return "".join(parts)
+
+
+def reference_markdown() -> str:
+    """The reference page: a table of keys for each table of the file."""
+    parts = [
+        "# Configuration reference\n\nMade from the models in `config/models.py`; the annotated "
+        "file with the same content is `config/penstock.toml`.\n\nA key's name ends in its unit: "
+        "a bare number is in that unit, a text may bring its own (`\"64k\"`, `\"5s\"`). A "
+        "channel's own parameters win over what is said here.\n"
+    ]
+    for name, table in _tables():
+        parts.append(f"\n## [{name}]\n\n{_summary(table)}\n\n| key | default | accepted | what "
+                     "it does | when to change it |\n|---|---|---|---|---|\n")
+        for attribute in attrs.fields(type(table)):
+            about = description(attribute)
+            value = getattr(table, attribute.name)
+            shown = "not set" if value is None else f"`{about.write(value)}`"
+            cells = (f"`{attribute.name}`", shown, about.expected, about.doc, about.change)
+            parts.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |\n")
+    return "".join(parts)
+
+
+def _summary(table: Any) -> str:
+    return " ".join((type(table).__doc__ or "").split())
+
+
+def _comment(text: str) -> str:
+    return textwrap.fill(
+        text, width=98, initial_indent="# ", subsequent_indent="# ",
+        break_long_words=False, break_on_hyphens=False,
+    ) + "\n"

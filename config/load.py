@@ -1,0 +1,176 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Reads the daemon's configuration: every mistake of a file is reported, by file, key, what was
+found and what was expected."""
+
+from __future__ import annotations
+
+import difflib
+import functools
+import tomllib
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, Final
+
+import attrs
+import cattrs
+from cattrs.errors import ClassValidationError, ForbiddenExtraKeysError
+from cattrs.gen import make_dict_structure_fn, override
+
+from penstock.config._fields import METADATA, FieldError, description
+from penstock.config.models import DaemonConfig
+from penstock.core.errors import ConfigurationError
+
+DEFAULT_FILE: Final = Path(__file__).with_name("penstock.toml")
+"""The annotated file with every key at its default."""
+
+_RESERVED: Final = {
+    "stream": "rules for single streams are reserved for a later version of penstock",
+    "backpressure": "policies are reserved for a later version of penstock",
+    "governor": "the governor is reserved for a later version of penstock",
+}
+
+
+@attrs.frozen(kw_only=True)
+class Problem:
+    """One mistake in a file."""
+
+    file: str
+    key: str            # dotted path, "" for the file as a whole
+    got: str
+    expected: str
+
+    def __str__(self) -> str:
+        where = f"{self.file}: {self.key}" if self.key else self.file
+        got = f" is {self.got}," if self.got else ""
+        return f"{where}:{got} {self.expected}"
+
+
+class ConfigFileError(ConfigurationError):
+    """A configuration file cannot be used; ``problems`` has all that is wrong with it."""
+
+    def __init__(self, problems: tuple[Problem, ...]) -> None:
+        self.problems = problems
+        more = len(problems) - 1
+        tail = f" (and {more} more: penstock config check)" if more else ""
+        super().__init__(f"{problems[0]}{tail}")
+
+
+def load_file(path: str | Path) -> DaemonConfig:
+    """The configuration in a file.  Raises :class:`ConfigFileError`."""
+    try:
+        text = Path(path).read_text(encoding="utf-8")
+    except OSError as error:
+        raise _failed(str(path), f"cannot be read: {error.strerror}") from None
+    except UnicodeDecodeError:
+        raise _failed(str(path), "is not UTF-8 text") from None
+    return load_text(text, source=str(path))
+
+
+def load_text(text: str, *, source: str = "configuration") -> DaemonConfig:
+    """The configuration in a TOML text; ``source`` is its name in errors."""
+    try:
+        tables = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise _failed(source, f"is not TOML: {error}") from None
+    try:
+        return _converter().structure(tables, DaemonConfig)
+    except (ClassValidationError, FieldError) as error:
+        problems = tuple(
+            Problem(file=source, key=key, got=got, expected=expected)
+            for key, got, expected in _leaves(error, ())
+        )
+        raise ConfigFileError(problems) from None
+
+
+def check_file(path: str | Path) -> tuple[Problem, ...]:
+    """All that is wrong with a file; empty when nothing is."""
+    try:
+        load_file(path)
+    except ConfigFileError as error:
+        return error.problems
+    return ()
+
+
+def _failed(source: str, what: str) -> ConfigFileError:
+    return ConfigFileError((Problem(file=source, key="", got="", expected=what),))
+
+
+# ---- structuring ---------------------------------------------------------------------------------
+
+
+def _reader(attribute: attrs.Attribute[Any]) -> Callable[[Any, Any], Any]:
+    about = description(attribute)
+
+    def read(value: Any, _type: Any) -> Any:
+        try:
+            found = about.read(value)
+        except (ValueError, TypeError):
+            raise FieldError(attribute.name, value, about.expected) from None
+        if not about.accepts(found):
+            raise FieldError(attribute.name, value, about.expected)
+        return found
+
+    return read
+
+
+def _structure_table(converter: cattrs.Converter, table: type[Any]) -> Callable[[Any, Any], Any]:
+    structure = make_dict_structure_fn(
+        table, converter, _cattrs_forbid_extra_keys=True, _cattrs_detailed_validation=True,
+        **{
+            a.name: override(struct_hook=_reader(a))
+            for a in attrs.fields(table) if METADATA in a.metadata
+        },
+    )
+
+    def checked(value: Any, target: Any) -> Any:
+        if not isinstance(value, dict):
+            raise FieldError("", value, "a table")
+        return structure(value, target)
+
+    return checked
+
+
+@functools.cache
+def _converter() -> cattrs.Converter:
+    converter = cattrs.Converter()
+    attrs.resolve_types(DaemonConfig)
+    for attribute in attrs.fields(DaemonConfig):
+        table = attribute.type
+        assert table is not None
+        converter.register_structure_hook(table, _structure_table(converter, table))
+    converter.register_structure_hook(DaemonConfig, _structure_table(converter, DaemonConfig))
+    return converter
+
+
+# ---- errors --------------------------------------------------------------------------------------
+
+
+def _leaves(error: BaseException, path: tuple[str, ...]) -> Iterator[tuple[str, str, str]]:
+    """(key, got, expected) of everything in an error."""
+    if isinstance(error, ForbiddenExtraKeysError):
+        for name in sorted(map(str, error.extra_fields)):
+            yield ".".join((*path, name)), "", _unknown(name, error.cl)
+    elif isinstance(error, BaseExceptionGroup):
+        for inner in error.exceptions:
+            names = [n.name for n in getattr(inner, "__notes__", ()) if hasattr(n, "name")]
+            yield from _leaves(inner, (*path, *names))
+    elif isinstance(error, FieldError):
+        key = ".".join(path) if path else error.key
+        yield key, _shown(error.got), f"expected {error.expected}"
+    else:
+        yield ".".join(path), "", str(error)
+
+
+def _unknown(name: str, table: type[Any]) -> str:
+    if table is DaemonConfig and name in _RESERVED:
+        return _RESERVED[name]
+    known = [a.name for a in attrs.fields(table)]
+    near = difflib.get_close_matches(name, known, n=1, cutoff=0.6)
+    return "unknown key, " + (
+        f"did you mean {near[0]}?" if near else f"expected one of {', '.join(known)}"
+    )
+
+
+def _shown(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 80 else text[:77] + "..."

@@ -1,0 +1,351 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The daemon's configuration.
+
+One frozen class for each table of the TOML file; fields and keys have the same names.  A name
+ends in its unit: a bare number is in that unit, a text may bring its own (``"64k"``, ``"5s"``).
+Defaults are Aeron's wherever Aeron has the setting.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Any, Final
+
+import attrs
+
+from penstock.config._fields import (
+    I32_MAX,
+    FieldError,
+    boolean,
+    choice,
+    duration,
+    file_mode,
+    integer,
+    optional_integer,
+    percent,
+    port_range,
+    size,
+    text,
+)
+
+SECOND_NS: Final = 10**9
+MILLISECOND_NS: Final = 10**6
+KIB: Final = 1 << 10
+MIB: Final = 1 << 20
+GIB: Final = 1 << 30
+_RARELY: Final = "Rarely."
+
+
+@attrs.frozen(kw_only=True)
+class DirectoryConfig:
+    """Where the daemon keeps what it shares with its clients, and who may reach it."""
+
+    path: str = text(
+        "", r"(/.*)?", "an absolute path, or empty for the default",
+        "The daemon's directory. Empty: $PENSTOCK_DIR, else /dev/shm/penstock-$USER. --dir wins.",
+        "For a second daemon on a host, or huge pages. Keep it on a memory file system.",
+    )
+    mode: int = file_mode(
+        0o770, "Permission bits of the directory.",
+        "0700 keeps the group out. Bits for others defeat the trust boundary.",
+    )
+    file_mode: int = file_mode(
+        0o660, "Permission bits of the files and sockets in it.",
+        "Together with mode. A client needs to read and write.",
+    )
+    group: str = text(
+        "", r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,31}|", "the name of a group, or empty",
+        "Group that owns directory and files. Empty: the daemon's own.",
+        "When clients run as other users: put them into this group.",
+    )
+
+
+@attrs.frozen(kw_only=True)
+class AgentsConfig:
+    """The threads that move data."""
+
+    threading: str = choice(
+        "auto", ("auto", "shared", "dedicated"),
+        "shared: sender and receiver in one thread; dedicated: one each; auto: shared on up to 2 "
+        "CPUs.",
+        "dedicated for throughput in both directions at once, where CPUs are free.",
+    )
+    idle: str = choice(
+        "park", ("park", "backoff", "yield", "spin"),
+        "What a thread without work does. park sleeps in the kernel until it is woken.",
+        "spin or yield for the last microseconds of latency; each burns a CPU.",
+    )
+    sender_cpu: int = integer(-1, -1, 4095, "CPU the sender is pinned to; -1: none.",
+                              "With dedicated threads on isolated CPUs.")
+    receiver_cpu: int = integer(-1, -1, 4095, "CPU the receiver is pinned to; -1: none.",
+                                "With dedicated threads on isolated CPUs.")
+    max_gaps: int = integer(64, 1, 256, "Gaps tracked at once for an image.",
+                            "Raise it on long, lossy paths when loss_repair holds streams.")
+    event_capacity: int = integer(4096, 64, 1 << 20, "Events that may wait for the conductor.",
+                                  "Raise it when the log tells of lost events.")
+    command_capacity: int = integer(1024, 64, 1 << 20, "Commands that may wait for a thread.",
+                                    _RARELY)
+
+
+@attrs.frozen(kw_only=True)
+class PublicationsConfig:
+    """Defaults of publications; a channel's own parameters win."""
+
+    term_length_bytes: int = size(
+        16 * MIB, 64 * KIB, GIB, "Length of a term of a network stream; a log holds three.",
+        "Smaller for many quiet streams, larger for long fat paths.", power_of_two=True)
+    ipc_term_length_bytes: int = size(
+        64 * MIB, 64 * KIB, GIB, "Length of a term of an IPC stream.",
+        "Smaller where shared memory is short.", power_of_two=True)
+    mtu_bytes: int = size(
+        1408, 64, 65504, "Largest datagram of a network stream, without IP and UDP headers.",
+        "8192 or so where the whole path carries jumbo frames.", multiple_of=32)
+    ipc_mtu_bytes: int = size(
+        1408, 64, 65504, "Largest unfragmented frame of an IPC stream.",
+        "Raise it to publish larger messages in one piece.", multiple_of=32)
+    window_bytes: int = size(
+        0, 0, GIB // 2, "How far a publisher may run ahead of its consumers; 0: half a term.",
+        "Lower it to bound latency in the log.")
+    linger_ns: int = duration(
+        5 * SECOND_NS, "How long a closed publication still answers retransmit requests.",
+        "Raise it for receivers that are slow to notice loss.", low=0)
+    max_resend: int = integer(16, 1, 256, "Retransmits under way at once for a group stream.",
+                              "Raise it for large lossy groups.")
+    sparse: bool = boolean(True, "Log files take memory only for what is reserved.",
+                           "false to take and touch all memory at once, for steady latency.")
+    spies_simulate_connection: bool = boolean(
+        False, "A publication with spies counts as connected.",
+        "true to record streams that have no receiver yet.")
+
+
+@attrs.frozen(kw_only=True)
+class SubscriptionsConfig:
+    """Defaults of subscriptions; a channel's own parameters win."""
+
+    receiver_window_bytes: int = size(
+        128 * KIB, 256, GIB // 2, "What a sender may have under way to a receiver.",
+        "Bandwidth times round trip, when a fast long path does not fill. See rcvbuf_bytes.")
+    reliable: bool = boolean(True, "Lost data is asked for again.",
+                             "false where late data is worthless: gaps are skipped.")
+    tether: bool = boolean(True, "A slow subscriber holds its stream back.",
+                           "false: it is dropped after the untethered time-outs.")
+    rejoin: bool = boolean(True, "A subscription takes an image again after it went away.", _RARELY)
+    group_tag: int | None = optional_integer(
+        -(2**63), 2**63 - 1, "Group tag stated in status messages; without it none is stated.",
+        "To be a preferred receiver of publications with fc=tagged.")
+
+
+@attrs.frozen(kw_only=True)
+class SocketsConfig:
+    """Defaults of sockets; a channel's own parameters win."""
+
+    sndbuf_bytes: int = size(0, 0, I32_MAX, "SO_SNDBUF; 0: the system's default.",
+                             "Raise it when the socket cause holds streams.")
+    rcvbuf_bytes: int = size(
+        128 * KIB, 0, I32_MAX, "SO_RCVBUF; 0: the system's default.",
+        "At least the receiver windows of streams that arrive at once; needs net.core.rmem_max.")
+    multicast_ttl: int = integer(0, 0, 255, "TTL or hop limit of multicast; 0: the system's (1).",
+                                 "To cross routers.")
+    gso: bool = boolean(True, "Hand the kernel many datagrams at once (UDP segmentation).",
+                        "false to rule it out when a network card misbehaves.")
+    gro: bool = boolean(True, "Take many datagrams at once from the kernel.",
+                        "false to rule it out when a network card misbehaves.")
+    sender_ports: tuple[int, int] = port_range(
+        "Ports for sockets of publications that name none; [0, 0]: the system chooses.",
+        "For firewalls.")
+    receiver_ports: tuple[int, int] = port_range(
+        "Ports for subscriptions whose endpoint has port 0; [0, 0]: the system chooses.",
+        "For firewalls.")
+
+
+@attrs.frozen(kw_only=True)
+class TimeoutsConfig:
+    """Intervals and time-outs of the protocol."""
+
+    setup_interval_ns: int = duration(
+        100 * MILLISECOND_NS, "Between SETUPs until a receiver answers.", _RARELY)
+    heartbeat_interval_ns: int = duration(
+        100 * MILLISECOND_NS, "Between heartbeats of a stream that just fell silent.", _RARELY)
+    idle_after_ns: int = duration(
+        SECOND_NS, "Silence after which heartbeats and status messages slow down.", _RARELY)
+    idle_heartbeat_interval_ns: int = duration(
+        SECOND_NS, "Between heartbeats of an idle stream.",
+        "\"100ms\" restores Aeron's pace; must stay well under a receiver's liveness time-out.")
+    status_message_timeout_ns: int = duration(
+        200 * MILLISECOND_NS, "A receiver states its position at least this often.", _RARELY)
+    connection_timeout_ns: int = duration(
+        5 * SECOND_NS, "Silence of all receivers after which a publication is not connected.",
+        "Raise it on paths with long outages.")
+    image_liveness_timeout_ns: int = duration(
+        10 * SECOND_NS, "Silence of a sender after which its image goes.",
+        "Raise it on paths with long outages.")
+    image_linger_ns: int = duration(
+        10 * SECOND_NS, "How long an ended image's log is kept for subscribers still reading.",
+        "Raise it for slow readers.", low=0)
+    pending_setup_timeout_ns: int = duration(
+        SECOND_NS, "Between requests for a SETUP by a receiver that has a control address.",
+        _RARELY)
+    unblock_timeout_ns: int = duration(
+        15 * SECOND_NS, "A claim left open this long is padded over.",
+        "Raise it when debuggers stop publishers.")
+    retransmit_delay_ns: int = duration(
+        0, "From a NAK to its retransmit.", "Raise it for large multicast groups.", low=0)
+    retransmit_linger_ns: int = duration(
+        10 * MILLISECOND_NS, "A range is not sent again within this time.",
+        "About one round trip, where NAKs repeat.", low=0)
+    nak_unicast_delay_ns: int = duration(
+        1000, "From a gap to its NAK, on unicast.", "Raise it where datagrams are reordered.")
+    nak_unicast_retry_ratio: int = integer(
+        100, 1, 10**6, "A NAK is repeated after delay times this, until a round trip is known.",
+        _RARELY)
+    nak_multicast_max_backoff_ns: int = duration(
+        10 * MILLISECOND_NS, "Longest random wait before a NAK in a group.",
+        "Raise it for large groups.")
+    nak_multicast_group_size: int = integer(
+        10, 1, 100_000, "Receivers the multicast back-off is drawn for.",
+        "The size of your groups.")
+    untethered_window_limit_timeout_ns: int = duration(
+        5 * SECOND_NS, "An untethered subscriber at the window's edge is dropped after this.",
+        _RARELY)
+    untethered_linger_timeout_ns: int | None = duration(
+        None, "How long it may finish what it holds; not set: as the window limit time-out.",  # type: ignore[arg-type]
+        _RARELY, optional=True)
+    untethered_resting_timeout_ns: int = duration(
+        10 * SECOND_NS, "How long it rests before it joins again.", _RARELY)
+    resolution_interval_ns: int = duration(
+        SECOND_NS, "Between checks whether host names must be resolved again.", _RARELY)
+
+
+@attrs.frozen(kw_only=True)
+class StorageConfig:
+    """Shared memory."""
+
+    budget_bytes: int = size(
+        0, 0, 2**60, "Most memory that log buffers may take; 0: budget_percent decides.",
+        "To leave room for others on the same file system.")
+    budget_percent: float = percent(
+        80.0, "Share of the file system's free space at start.", "Used when budget_bytes is 0.")
+    page_bytes: int = size(
+        4 * KIB, 4 * KIB, GIB, "Page size that log files are rounded to.",
+        "\"2m\" on hugetlbfs.", power_of_two=True)
+    counter_values_bytes: int = size(
+        8 * MIB, 64 * KIB, 500 * MIB, "Counter values; 128 bytes each, and four times that for "
+        "labels.", "When counters run out.", multiple_of=128)
+    error_log_bytes: int = size(4 * MIB, 64 * KIB, 64 * MIB, "The error log in cnc.dat.", _RARELY,
+                                multiple_of=64)
+
+
+@attrs.frozen(kw_only=True)
+class LimitsConfig:
+    """How much there can be at once."""
+
+    clients: int = integer(256, 1, 65536, "Client processes.", "When the limit is reported.")
+    publications: int = integer(4096, 64, 65536, "Publications.", "When the limit is reported.")
+    images: int = integer(4096, 1, 65536, "Images.", "When the limit is reported.")
+    subscribers: int = integer(8192, 1, 65536, "Pairs of subscription and image.",
+                               "When the limit is reported.")
+    groups: int = integer(64, 1, 65536, "Consumer groups.", _RARELY)
+    queued_commands: int = integer(1024, 1, 1 << 20, "Requests of one client that may wait.",
+                                   _RARELY)
+    sessions_per_stream: int = integer(I32_MAX, 1, I32_MAX, "Images of one stream on one channel.",
+                                       "Against hostile or broken senders.")
+    reserved_session_low: int = integer(-1, -(2**31), I32_MAX, "Session ids that are never drawn:"
+                                        " from here,", _RARELY)
+    reserved_session_high: int = integer(1000, -(2**31), I32_MAX, "to here.", _RARELY)
+
+
+@attrs.frozen(kw_only=True)
+class ExtensionsConfig:
+    """What penstock adds to Aeron's wire protocol."""
+
+    advertise: bool = boolean(
+        True, "Announce this peer's capabilities behind SETUP and status messages.",
+        "false to send nothing that an Aeron driver would not send.")
+
+
+@attrs.frozen(kw_only=True)
+class MetricsConfig:
+    """Metrics over HTTP, in Prometheus' text format."""
+
+    listen: str = text(
+        "unix:metrics.sock",
+        r"(unix:[^\0]+|\[[0-9A-Fa-f:]+\]:[0-9]{1,5}|[A-Za-z0-9.-]+:[0-9]{1,5})?",
+        '"unix:PATH" (in the directory when relative), "host:port", or empty',
+        "Where metrics are served; empty: nowhere.",
+        "\"127.0.0.1:9464\" for a scraper. The page has no access control: keep it local.")
+
+
+@attrs.frozen(kw_only=True)
+class ImpairmentConfig:
+    """Bad networks, on purpose: for tests and demonstrations only."""
+
+    send_loss_percent: float = percent(0.0, "Datagrams lost on their way out.", "In tests.")
+    recv_loss_percent: float = percent(0.0, "Datagrams lost on their way in.", "In tests.")
+    duplicate_percent: float = percent(0.0, "Datagrams received twice.", "In tests.")
+    reorder_percent: float = percent(0.0, "Datagrams held back behind the next.", "In tests.")
+    corrupt_percent: float = percent(0.0, "Datagrams received with one bit flipped.", "In tests.")
+    delay_ns: int = duration(0, "Delay of each datagram on its way in.", "In tests.", low=0)
+    jitter_ns: int = duration(0, "Further random delay, up to this.", "In tests.", low=0)
+    seed: int = integer(1, 0, 2**63 - 1, "Of the generator: the same seed, the same losses.",
+                        "In tests.")
+
+    @property
+    def active(self) -> bool:
+        return attrs.evolve(self, seed=1) != ImpairmentConfig()
+
+
+@attrs.frozen(kw_only=True)
+class LogConfig:
+    """The daemon's log, on standard error."""
+
+    level: str = choice("info", ("debug", "info", "warning", "error"), "Least level that is shown.",
+                        "debug to follow each command and event.")
+
+
+@attrs.frozen(kw_only=True)
+class DaemonConfig:
+    """Everything a daemon is told; what a file leaves out has its default."""
+
+    directory: DirectoryConfig = attrs.field(factory=DirectoryConfig)
+    agents: AgentsConfig = attrs.field(factory=AgentsConfig)
+    publications: PublicationsConfig = attrs.field(factory=PublicationsConfig)
+    subscriptions: SubscriptionsConfig = attrs.field(factory=SubscriptionsConfig)
+    sockets: SocketsConfig = attrs.field(factory=SocketsConfig)
+    timeouts: TimeoutsConfig = attrs.field(factory=TimeoutsConfig)
+    storage: StorageConfig = attrs.field(factory=StorageConfig)
+    limits: LimitsConfig = attrs.field(factory=LimitsConfig)
+    extensions: ExtensionsConfig = attrs.field(factory=ExtensionsConfig)
+    metrics: MetricsConfig = attrs.field(factory=MetricsConfig)
+    impairment: ImpairmentConfig = attrs.field(factory=ImpairmentConfig)
+    log: LogConfig = attrs.field(factory=LogConfig)
+
+    def __attrs_post_init__(self) -> None:
+        """What must hold between keys."""
+        publications, timeouts, limits = self.publications, self.timeouts, self.limits
+        half_term = publications.term_length_bytes // 2
+        if publications.window_bytes > half_term:
+            raise FieldError("publications.window_bytes", publications.window_bytes,
+                             f"at most half of term_length_bytes, {half_term}")
+        if 0 < publications.window_bytes < publications.mtu_bytes:
+            raise FieldError("publications.window_bytes", publications.window_bytes,
+                             f"0, or at least mtu_bytes, {publications.mtu_bytes}")
+        if limits.publications % 64:
+            raise FieldError("limits.publications", limits.publications, "a multiple of 64")
+        if limits.reserved_session_low > limits.reserved_session_high:
+            raise FieldError("limits.reserved_session_low", limits.reserved_session_low,
+                             f"at most reserved_session_high, {limits.reserved_session_high}")
+        if timeouts.idle_heartbeat_interval_ns > timeouts.connection_timeout_ns // 2:
+            raise FieldError("timeouts.idle_heartbeat_interval_ns",
+                             timeouts.idle_heartbeat_interval_ns,
+                             "at most half of connection_timeout_ns")
+
+    @property
+    def threading(self) -> str:
+        """``shared`` or ``dedicated``, with ``auto`` decided for this machine."""
+        if self.agents.threading != "auto":
+            return self.agents.threading
+        return "shared" if len(os.sched_getaffinity(0)) <= 2 else "dedicated"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data, table by table, as the file has it."""
+        return attrs.asdict(self)
