@@ -22,12 +22,13 @@
 #include "ps_tether.h"
 #include "ps_wire.h"
 
-enum { PS_IMAGE_SUBSCRIBERS_MAX = 64, PS_IMAGE_NAKS_PER_CYCLE = 16, PS_IMAGE_SCAN_FRAMES = 4096,
-       PS_IMAGE_CLEAN_BYTES = 256 * 1024 };
+enum { PS_IMAGE_SUBSCRIBERS_MAX = 64, PS_IMAGE_NAKS_PER_CYCLE = 16, PS_IMAGE_SCAN_FRAMES = 32768,
+       PS_IMAGE_CLEAN_BYTES = 16 * 1024 * 1024 };
 #define PS_LOSS_EVENT_NS INT64_C(100000000)
 #define PS_RTT_INTERVAL_NS INT64_C(1000000000)
 #define PS_SM_IDLE_NS INT64_C(1000000000)
 #define PS_JOIN_HOLD_NONE INT64_MAX
+#define PS_JOIN_HOLD_NS INT64_C(5000000000)
 
 /* Life of an image (aeron-interop.md 5.8).
  *
@@ -118,6 +119,7 @@ struct ps_image {
     uint8_t rejected;
     uint8_t event_taken;               /* INACTIVE / DRAINED of this state */
     uint8_t term_event_taken;          /* TERM_NEEDED for this reserved_position */
+    uint8_t started;                   /* times below are set */
     uint8_t wake;                      /* news for the clients in this cycle */
     char reject_text[128];
 
@@ -169,6 +171,17 @@ bool ps_image_release_due(const ps_image_t *image);
 int32_t ps_image_ask(ps_image_t *image, int64_t now_ns);
 void ps_image_consumption(ps_image_t *image);
 void ps_image_send_sm(ps_image_t *image, int64_t now_ns);
+void ps_image_send_rttm(ps_image_t *image, int64_t now_ns);
+/* Zeroes what nobody reads any more; false: more is left. */
+bool ps_image_clean(ps_image_t *image);
+/* Says that the next term must be backed by storage, once for each reserved_position. */
+void ps_image_check_storage(ps_image_t *image, int64_t end);
+void ps_image_report_loss(ps_image_t *image, int64_t now_ns);
+/* Ends the image when the stream is complete. */
+void ps_image_check_end(ps_image_t *image);
+void ps_image_timer(ps_image_t *image, int64_t due_ns);
+/* Join position as the receiver sees it. */
+int64_t ps_image_rejoin_position(const ps_image_t *image);
 void ps_image_send_error(ps_image_t *image, int64_t now_ns);
 bool ps_image_connection_live(const ps_image_t *image, int32_t index, int64_t now_ns);
 void ps_image_end(ps_image_t *image, int32_t reason);

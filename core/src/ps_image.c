@@ -1,0 +1,401 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * ps_image.c: what an image does with the frames that reach it (aeron-interop.md 5.4), and the
+ * commands that concern it.  The conductor's half is ps_image_api.c.
+ */
+#include "ps_image.h"
+
+#include <assert.h>
+#include <string.h>
+
+#include "ps_receiver.h"
+
+void ps_image_timer(ps_image_t *image, int64_t due_ns)
+{
+    if (due_ns < image->next_due_ns) {
+        image->next_due_ns = due_ns;
+        ps_receiver_timer(image->receiver, due_ns);
+    }
+}
+
+bool ps_image_emit(ps_image_t *image, ps_event_t *event)
+{
+    event->kind = PS_KIND_IMAGE;
+    event->id = image->params.id;
+    event->now_ns = image->receiver->now_ns;
+    event->session_id = image->params.session_id;
+    event->stream_id = image->params.stream_id;
+    return ps_driver_emit(image->driver, PS_AGENT_RECEIVER, event);
+}
+
+bool ps_image_connection_live(const ps_image_t *image, int32_t index, int64_t now_ns)
+{
+    const ps_connection_t *connection = &image->connections[index];
+
+    return connection->established &&
+           now_ns - connection->activity_ns < image->receiver->params->connection_timeout_ns;
+}
+
+void ps_image_touch(ps_image_t *image, const ps_recv_destination_t *destination,
+                    const ps_addr_t *from, bool readdress)
+{
+    ps_connection_t *connection = &image->connections[destination->index];
+    int64_t now_ns = image->receiver->now_ns;
+    bool live = ps_image_connection_live(image, destination->index, now_ns);
+
+    if (!live || readdress) {
+        connection->control = *ps_recv_destination_reply_to(destination, from);
+    }
+    if (!live) {
+        connection->established = 1;
+        connection->eos = 0;
+        image->force_sm = 1; /* a new way to the sender: tell it where we are */
+        ps_receiver_make_hot(image->receiver, image);
+    }
+    connection->activity_ns = now_ns;
+}
+
+/* ---- end of stream ----------------------------------------------------------------------------- */
+
+void ps_image_end(ps_image_t *image, int32_t reason)
+{
+    ps_event_t event = { .type = PS_EV_IMAGE_INACTIVE, .reason = reason, .a = image->position };
+
+    if (image->state != PS_IMAGE_ACTIVE) {
+        return;
+    }
+    image->state = PS_IMAGE_ENDED;
+    image->end_reason = reason;
+    image->event_taken = ps_image_emit(image, &event);
+    if (!image->event_taken) {
+        ps_image_timer(image, image->receiver->now_ns);
+    }
+}
+
+void ps_image_check_end(ps_image_t *image)
+{
+    int64_t now_ns = image->receiver->now_ns;
+    int64_t end = -1;
+
+    if (image->end_position == INT64_MAX) {
+        for (int32_t i = 0; i < PS_RECV_DESTINATIONS_MAX; i++) {
+            const ps_connection_t *connection = &image->connections[i];
+
+            if (connection->eos) {
+                end = connection->eos_position > end ? connection->eos_position : end;
+            } else if (ps_image_connection_live(image, i, now_ns)) {
+                return; /* another way to the sender may still carry data */
+            }
+        }
+        if (end < 0) {
+            return;
+        }
+        image->end_position = end > image->hwm ? end : image->hwm;
+        atomic_store_explicit(&image->log.meta->end_of_stream, image->end_position,
+                              memory_order_release);
+        atomic_store_explicit(&image->shown_end, image->end_position, memory_order_release);
+        image->wake = 1;
+        ps_receiver_make_hot(image->receiver, image);
+    }
+    if (image->revoked) {
+        ps_image_end(image, PS_END_REVOKED);
+    } else if (ps_image_contiguous(image) >= image->end_position) {
+        ps_image_end(image, PS_END_OF_STREAM);
+    }
+}
+
+static void on_eos(ps_image_t *image, const ps_recv_destination_t *destination, int64_t position,
+                   uint8_t flags)
+{
+    ps_connection_t *connection = &image->connections[destination->index];
+
+    connection->eos = 1;
+    connection->eos_position = position;
+    if ((flags & PS_FLAG_REVOKED) != 0 && !image->revoked) {
+        image->revoked = 1;
+        atomic_store_explicit(&image->log.meta->is_revoked, 1, memory_order_release);
+        ps_system_add(image->driver, PS_SYS_IMAGES_REVOKED, 1);
+    }
+    ps_image_check_end(image);
+}
+
+/* ---- frames ------------------------------------------------------------------------------------ */
+
+static int on_heartbeat(ps_image_t *image, const ps_recv_destination_t *destination,
+                        const ps_data_t *first, int64_t position, const ps_addr_t *from)
+{
+    int64_t oldest = image->sm_position - image->log.term_length;
+
+    if (position < (oldest > 0 ? oldest : 0)) {
+        ps_system_add(image->driver, PS_SYS_UNDER_RUNS, 1);
+        return PS_WIRE_OK;
+    }
+    ps_system_add(image->driver, PS_SYS_HEARTBEATS_RECEIVED, 1);
+    ps_image_touch(image, destination, from, false);
+    image->packet_ns = image->receiver->now_ns;
+    if (position > image->hwm) {
+        (void)ps_image_raise_hwm(image, position);
+    }
+    if ((first->flags & PS_FLAG_EOS) != 0) {
+        on_eos(image, destination, position, first->flags);
+    }
+    return PS_WIRE_OK;
+}
+
+static int on_chain(ps_image_t *image, const ps_recv_destination_t *destination, int64_t position,
+                    const uint8_t *data, uint32_t length, const ps_addr_t *from, int64_t rx_ns)
+{
+    int32_t span;
+    int32_t messages;
+    int64_t end;
+    int fault = ps_wire_chain(data, length, image->log.term_length, &span, &messages);
+
+    if (fault != PS_WIRE_OK) {
+        return fault;
+    }
+    end = position + span;
+    if (end > image->sm_position + image->log.term_length / 2) {
+        ps_system_add(image->driver, PS_SYS_OVER_RUNS, 1);
+        return PS_WIRE_OK;
+    }
+    if (position < image->sm_position) {
+        ps_system_add(image->driver, PS_SYS_UNDER_RUNS, 1);
+        if (end >= image->sm_position - image->congestion.window_max) {
+            ps_image_touch(image, destination, from, false);
+        }
+        return PS_WIRE_OK;
+    }
+    ps_image_touch(image, destination, from, false);
+    image->packet_ns = image->receiver->now_ns;
+    ps_image_check_storage(image, end);
+    if (end > image->reserved_position ||
+        end > image->clean_to + INT64_C(3) * image->log.term_length) {
+        return PS_WIRE_OK; /* no memory for it yet: it will be asked for again */
+    }
+    if (ps_image_insert(image, data, length, position, span, messages, rx_ns)) {
+        ps_receiver_make_hot(image->receiver, image);
+    }
+    return PS_WIRE_OK;
+}
+
+int ps_image_on_data(ps_image_t *image, const ps_recv_destination_t *destination,
+                     const ps_data_t *first, const uint8_t *data, uint32_t length,
+                     const ps_addr_t *from, int64_t rx_ns)
+{
+    const ps_log_t *log = &image->log;
+    int64_t position;
+
+    if (image->rejected || image->state != PS_IMAGE_ACTIVE || image->endpoint == NULL ||
+        ps_wrap_sub(first->term_id, log->initial_term_id) < 0) {
+        return PS_WIRE_OK;
+    }
+    if (first->term_offset < 0 || first->term_offset > log->term_length ||
+        first->term_offset % PS_FRAME_ALIGNMENT != 0) {
+        return PS_WIRE_BAD_FIELD;
+    }
+    position = ps_position(first->term_id, first->term_offset, log->shift, log->initial_term_id);
+    if (!first->is_heartbeat) {
+        return on_chain(image, destination, position, data, length, from, rx_ns);
+    }
+    if (position > image->sm_position + log->term_length / 2) {
+        ps_system_add(image->driver, PS_SYS_OVER_RUNS, 1);
+        return PS_WIRE_OK;
+    }
+    return on_heartbeat(image, destination, first, position, from);
+}
+
+int ps_image_on_setup(ps_image_t *image, const ps_recv_destination_t *destination,
+                      const ps_setup_t *setup, const ps_addr_t *from)
+{
+    if (setup->initial_term_id != image->log.initial_term_id ||
+        setup->term_length != image->log.term_length) {
+        return PS_WIRE_BAD_FIELD; /* constant for the life of a session */
+    }
+    if (image->rejected || image->state != PS_IMAGE_ACTIVE || image->endpoint == NULL) {
+        return PS_WIRE_OK;
+    }
+    ps_image_touch(image, destination, from, true);
+    /* It asks because it does not hear us: no idle back-off now. */
+    image->moved_ns = image->receiver->now_ns;
+    if (image->sm_due_ns > image->last_sm_ns + image->receiver->params->status_message_timeout_ns) {
+        image->sm_due_ns = image->last_sm_ns + image->receiver->params->status_message_timeout_ns;
+        ps_image_timer(image, image->sm_due_ns);
+    }
+    return PS_WIRE_OK;
+}
+
+void ps_image_on_rttm(ps_image_t *image, const ps_recv_destination_t *destination,
+                      const ps_rttm_t *rttm, const ps_addr_t *from)
+{
+    ps_receiver_t *receiver = image->receiver;
+    int64_t sample_ns;
+
+    if (image->endpoint == NULL || (rttm->receiver_id != 0 &&
+                                    rttm->receiver_id != image->endpoint->params.receiver_id)) {
+        return;
+    }
+    if ((rttm->flags & PS_RTTM_REPLY) != 0) {
+        const ps_addr_t *to = ps_recv_destination_reply_to(destination, from);
+        ps_rttm_t reply = *rttm;
+
+        reply.flags = 0;
+        reply.reception_delta_ns = 0;
+        reply.receiver_id = image->endpoint->params.receiver_id;
+        ps_receiver_outbox_commit(
+            receiver,
+            ps_wire_build_rttm(ps_receiver_outbox(receiver, destination, to), &reply));
+        return;
+    }
+    if (image->rtt_echo_ns == 0 || rttm->echo_ns != image->rtt_echo_ns ||
+        rttm->reception_delta_ns < 0 ||
+        rttm->reception_delta_ns > receiver->now_ns - rttm->echo_ns) {
+        return; /* not an answer to what we asked last */
+    }
+    image->rtt_echo_ns = 0;
+    sample_ns = receiver->now_ns - rttm->echo_ns - rttm->reception_delta_ns;
+    image->rtt_ns = image->rtt_ns == 0 ? sample_ns : (image->rtt_ns * 7 + sample_ns) / 8;
+    atomic_store_explicit(&image->slot->rtt_ns, image->rtt_ns, memory_order_relaxed);
+}
+
+/* ---- commands ---------------------------------------------------------------------------------- */
+
+static void add_image(ps_receiver_t *receiver, ps_image_t *image)
+{
+    ps_recv_endpoint_t *endpoint = image->endpoint;
+    const ps_image_params_t *params = &image->params;
+    ps_session_t *session =
+        ps_recv_endpoint_find(endpoint, params->stream_id, params->session_id);
+
+    assert(receiver->n_images < receiver->images_limit);
+    image->receiver = receiver;
+    image->index = receiver->n_images;
+    receiver->images[receiver->n_images++] = image;
+    if (session == NULL) {
+        session = ps_recv_endpoint_insert(endpoint, params->stream_id, params->session_id,
+                                          PS_SESSION_INIT);
+    }
+    if (session != NULL) {
+        ps_recv_endpoint_set_state(endpoint, session, PS_SESSION_ACTIVE);
+        session->image = image;
+    }
+    if (params->destination >= 0 && params->destination < PS_RECV_DESTINATIONS_MAX &&
+        endpoint->destinations[params->destination] != NULL && params->source.family != 0) {
+        ps_connection_t *connection = &image->connections[params->destination];
+
+        connection->established = 1;
+        connection->control = *ps_recv_destination_reply_to(
+            endpoint->destinations[params->destination], &params->source);
+    }
+    image->force_sm = 1;
+    ps_receiver_make_hot(receiver, image);
+}
+
+static void remove_image(ps_receiver_t *receiver, ps_image_t *image, bool keep)
+{
+    ps_recv_endpoint_t *endpoint = image->endpoint;
+    ps_session_t *session = NULL;
+
+    if (endpoint != NULL) {
+        session = ps_recv_endpoint_find(endpoint, image->params.stream_id,
+                                        image->params.session_id);
+    }
+    if (session != NULL && session->image == image) {
+        session->image = NULL;
+        if (keep && ps_recv_endpoint_wants(endpoint, session->stream_id, session->session_id)) {
+            ps_recv_endpoint_set_state(endpoint, session, PS_SESSION_COOL_DOWN);
+        } else {
+            ps_recv_endpoint_erase(endpoint, session);
+        }
+    }
+    ps_receiver_forget_image(receiver, image);
+    ps_receiver_release(receiver, PS_KIND_IMAGE, image->params.id);
+}
+
+static void add_subscriber(ps_image_t *image, const ps_subscriber_params_t *params)
+{
+    ps_image_subscriber_t *subscriber;
+
+    assert(image->n_subscribers < PS_IMAGE_SUBSCRIBERS_MAX);
+    subscriber = &image->subscribers[image->n_subscribers++];
+    *subscriber = (ps_image_subscriber_t){
+        .position = ps_counter_cell(ps_driver_cnc(image->driver), params->position_counter_id),
+        .position_counter_id = params->position_counter_id, .client_slot = params->client_slot
+    };
+    ps_tether_init(&subscriber->tether, params->tether != 0, params->rejoin != 0,
+                   image->receiver->now_ns);
+    atomic_store_explicit(&image->join_hold, PS_JOIN_HOLD_NONE, memory_order_release);
+    image->wake = 1; /* data may be there already */
+    ps_receiver_make_hot(image->receiver, image);
+}
+
+static void remove_subscriber(ps_image_t *image, int32_t position_counter_id)
+{
+    for (int32_t i = 0; i < image->n_subscribers; i++) {
+        if (image->subscribers[i].position_counter_id == position_counter_id) {
+            image->subscribers[i] = image->subscribers[--image->n_subscribers];
+            if (image->n_subscribers == 0) {
+                ps_image_end(image, PS_END_NO_SUBSCRIBER);
+            }
+            break;
+        }
+    }
+    ps_receiver_make_hot(image->receiver, image); /* the slowest may have gone */
+}
+
+static void drain(ps_image_t *image)
+{
+    if (image->state < PS_IMAGE_DRAINING) {
+        image->state = PS_IMAGE_DRAINING;
+        image->event_taken = 0;
+        image->drain_ns = 0; /* set by the next cycle */
+        image->force_sm = 1;
+        ps_receiver_make_hot(image->receiver, image);
+    }
+}
+
+static void reject(ps_image_t *image, const char *reason)
+{
+    if (!image->rejected) {
+        image->rejected = 1;
+        memcpy(image->reject_text, reason, sizeof(image->reject_text));
+        image->reject_text[sizeof(image->reject_text) - 1] = '\0';
+        image->error_due_ns = image->receiver->now_ns;
+        ps_system_add(image->driver, PS_SYS_IMAGES_REJECTED, 1);
+        ps_image_timer(image, image->error_due_ns);
+    }
+}
+
+bool ps_image_on_command(ps_receiver_t *receiver, const ps_command_t *command)
+{
+    ps_image_t *image = command->object;
+
+    switch (command->type) {
+    case PS_RCMD_ADD_IMAGE:
+        add_image(receiver, image);
+        break;
+    case PS_RCMD_REMOVE_IMAGE:
+        remove_image(receiver, image, command->i != 0);
+        break;
+    case PS_RCMD_ADD_SUBSCRIBER:
+        add_subscriber(image, &command->u.subscriber);
+        break;
+    case PS_RCMD_REMOVE_SUBSCRIBER:
+        remove_subscriber(image, command->i);
+        break;
+    case PS_RCMD_DRAIN_IMAGE:
+        drain(image);
+        break;
+    case PS_RCMD_REJECT_IMAGE:
+        reject(image, command->u.text);
+        break;
+    case PS_RCMD_RESERVED:
+        if (command->a > image->reserved_position) {
+            image->reserved_position = command->a;
+            image->term_event_taken = 0;
+        }
+        break;
+    default:
+        return false;
+    }
+    return true;
+}

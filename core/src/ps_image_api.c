@@ -1,0 +1,279 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * ps_image_api.c: the conductor's half of images: mapping, allocation, hand-over, and what it may read
+ * while the receiver owns the object.
+ */
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "ps_receiver.h"
+
+static _Atomic int64_t *cell_of(ps_image_t *image, int32_t counter_id)
+{
+    return counter_id < 0 ? &image->dummy_cell
+                          : ps_counter_cell(ps_driver_cnc(image->driver), counter_id);
+}
+
+static int prepare_timing(ps_image_t *image)
+{
+    const ps_driver_params_t *driver = ps_driver_params(image->driver);
+    int64_t delay_ns = image->params.nak_delay_ns >= 0 ? image->params.nak_delay_ns
+                                                       : driver->nak_unicast_delay_ns;
+    int32_t half = image->log.term_length / 2;
+    int32_t window = image->params.window_bytes < half ? image->params.window_bytes : half;
+
+    if (delay_ns < 1000) {
+        delay_ns = 1000;
+    }
+    image->nak = (ps_nak_policy_t){
+        .delay_ns = delay_ns, .retry_ns = delay_ns * driver->nak_unicast_retry_ratio,
+        .max_backoff_ns = driver->nak_multicast_max_backoff_ns,
+        .group_size = driver->nak_multicast_group_size, .group = image->params.group
+    };
+    image->nak_due_ns = INT64_MAX;
+    return ps_congestion_init(&image->congestion, image->params.congestion_control, window,
+                              image->log.mtu);
+}
+
+static void prepare_positions(ps_image_t *image)
+{
+    const ps_image_params_t *params = &image->params;
+    int64_t join = ps_position(params->active_term_id, params->term_offset, image->log.shift,
+                               image->log.initial_term_id);
+
+    image->join_position = join;
+    image->hwm = join;
+    image->position = join;
+    image->clean_to = join;
+    image->consumption = join;
+    image->fastest = join;
+    image->sm_position = join;
+    image->moved_position = 2 * join;
+    image->ordinal = params->reliable ? params->join_ordinal : -1;
+    image->ordinal_position = join;
+    image->index_position = join;
+    image->reserved_position = params->reserved_position;
+    image->end_position = INT64_MAX;
+    image->next_due_ns = INT64_MAX;
+    atomic_init(&image->shown_slowest, join);
+    atomic_init(&image->shown_end, INT64_MAX);
+    atomic_init(&image->join_hold, PS_JOIN_HOLD_NONE);
+    atomic_store_explicit(image->high_water_cell, join, memory_order_release);
+    atomic_store_explicit(image->position_cell, join, memory_order_release);
+}
+
+static void prepare_slot(ps_image_t *image)
+{
+    const ps_image_params_t *params = &image->params;
+    ps_shared_t *shared = ps_driver_shared(image->driver);
+
+    image->slot = &shared->images[params->slot];
+    image->ring = &shared->image_rings[params->slot];
+    image->slot->join_position = image->join_position;
+    image->slot->join_ordinal = image->ordinal;
+    image->slot->session_id = params->session_id;
+    image->slot->stream_id = params->stream_id;
+    atomic_store_explicit(&image->slot->ordinal, image->ordinal, memory_order_relaxed);
+    atomic_store_explicit(&image->slot->window_bytes, image->congestion.window_max,
+                          memory_order_relaxed);
+    atomic_store_explicit(&image->slot->wake_position, INT64_MAX, memory_order_relaxed);
+    atomic_store_explicit(&image->ring->count, 0, memory_order_release);
+}
+
+static int check_params(const ps_receiver_t *receiver, const ps_image_params_t *params)
+{
+    if (params->endpoint == NULL || params->log_path == NULL || params->slot < 0 ||
+        params->slot >= receiver->shared->n_images || params->window_bytes <= 0 ||
+        params->term_offset < 0 || params->term_offset % PS_FRAME_ALIGNMENT != 0 ||
+        ps_wrap_sub(params->active_term_id, params->initial_term_id) < 0) {
+        return ps_fail(PS_E_INVALID, "image %lld: a parameter is out of range",
+                       (long long)params->id);
+    }
+    if (receiver->opened_images == receiver->images_limit) {
+        return ps_fail(PS_E_NO_SPACE, "more than %d images", receiver->images_limit);
+    }
+    return PS_OK;
+}
+
+static int prepare(ps_image_t *image)
+{
+    const ps_image_params_t *params = &image->params;
+    int32_t max_gaps = ps_driver_params(image->driver)->max_gaps;
+    int code;
+
+    if (params->initial_term_id != image->log.initial_term_id ||
+        params->term_offset >= image->log.term_length) {
+        return ps_fail(PS_E_CORRUPT, "image log does not belong to session %d", params->session_id);
+    }
+    image->gap_storage = calloc((size_t)max_gaps, sizeof(*image->gap_storage));
+    if (image->gap_storage == NULL) {
+        return ps_fail(PS_E_NO_MEMORY, "no memory for %d gaps", max_gaps);
+    }
+    ps_gaps_init(&image->gaps, image->gap_storage, max_gaps);
+    image->high_water_cell = cell_of(image, params->high_water_counter_id);
+    image->position_cell = cell_of(image, params->position_counter_id);
+    image->naks_cell = cell_of(image, params->naks_counter_id);
+    code = prepare_timing(image);
+    if (code == PS_OK) {
+        prepare_positions(image);
+        prepare_slot(image);
+        image->window = image->congestion.ops->initial_window(&image->congestion);
+    }
+    return code;
+}
+
+int ps_image_add(ps_driver_t *driver, const ps_image_params_t *params, ps_image_t **out)
+{
+    ps_receiver_t *receiver = ps_driver_receiver(driver);
+    ps_command_t command = { .type = PS_RCMD_ADD_IMAGE };
+    ps_image_t *image;
+    int code = check_params(receiver, params);
+
+    if (code != PS_OK) {
+        return code;
+    }
+    image = calloc(1, sizeof(*image));
+    if (image == NULL) {
+        return ps_fail(PS_E_NO_MEMORY, "no memory for an image");
+    }
+    image->params = *params;
+    image->params.log_path = NULL;
+    image->driver = driver;
+    image->receiver = receiver;
+    image->endpoint = params->endpoint;
+    code = ps_log_map(params->log_path, 0, &image->log);
+    if (code != PS_OK) {
+        free(image);
+        return code;
+    }
+    code = prepare(image);
+    if (code == PS_OK) {
+        command.object = image;
+        code = ps_driver_command(driver, PS_AGENT_RECEIVER, &command);
+    }
+    if (code != PS_OK) {
+        ps_image_free(image);
+        return code;
+    }
+    receiver->opened_images++;
+    *out = image;
+    return PS_OK;
+}
+
+void ps_image_free(ps_image_t *image)
+{
+    if (image != NULL) {
+        ps_log_unmap(&image->log);
+        free(image->gap_storage);
+        free(image);
+    }
+}
+
+int ps_image_add_subscriber(ps_driver_t *driver, ps_image_t *image,
+                            const ps_subscriber_params_t *params)
+{
+    ps_command_t command = { .type = PS_RCMD_ADD_SUBSCRIBER, .object = image,
+                             .u.subscriber = *params };
+    int code;
+
+    if (image->n_joined == PS_IMAGE_SUBSCRIBERS_MAX) {
+        return ps_fail(PS_E_NO_SPACE, "more than %d subscribers of one image",
+                       PS_IMAGE_SUBSCRIBERS_MAX);
+    }
+    code = ps_driver_command(driver, PS_AGENT_RECEIVER, &command);
+    if (code == PS_OK) {
+        image->joined[image->n_joined++] = params->position_counter_id;
+    }
+    return code;
+}
+
+int ps_image_remove_subscriber(ps_driver_t *driver, ps_image_t *image, int32_t position_counter_id)
+{
+    ps_command_t command = { .type = PS_RCMD_REMOVE_SUBSCRIBER, .object = image,
+                             .i = position_counter_id };
+    int code = ps_driver_command(driver, PS_AGENT_RECEIVER, &command);
+
+    for (int32_t i = 0; code == PS_OK && i < image->n_joined; i++) {
+        if (image->joined[i] == position_counter_id) {
+            image->joined[i] = image->joined[--image->n_joined];
+            break;
+        }
+    }
+    return code;
+}
+
+int64_t ps_image_join_position(const ps_image_t *image)
+{
+    ps_image_t *held = (ps_image_t *)(uintptr_t)image;
+    int64_t slowest = atomic_load_explicit(&held->shown_slowest, memory_order_acquire);
+    int64_t position;
+
+    /* Freezes cleaning while we look; pairs with the acquire load in ps_image_clean.  Cleaning that
+     * is under way stays a term behind every position read below. */
+    atomic_store_explicit(&held->join_hold, INT64_MIN, memory_order_seq_cst);
+    position = atomic_load_explicit(held->position_cell, memory_order_acquire);
+    for (int32_t i = 0; i < image->n_joined; i++) {
+        int64_t other = atomic_load_explicit(
+            ps_counter_cell(ps_driver_cnc(image->driver), image->joined[i]), memory_order_acquire);
+
+        position = other < position ? other : position;
+    }
+    if (position < slowest) {
+        position = slowest; /* a resting or lying subscriber does not hold the others */
+    }
+    position &= ~(int64_t)(PS_FRAME_ALIGNMENT - 1);
+    atomic_store_explicit(&held->join_hold, position, memory_order_release);
+    return position;
+}
+
+int ps_image_drain(ps_driver_t *driver, ps_image_t *image)
+{
+    ps_command_t command = { .type = PS_RCMD_DRAIN_IMAGE, .object = image };
+
+    return ps_driver_command(driver, PS_AGENT_RECEIVER, &command);
+}
+
+int ps_image_reject(ps_driver_t *driver, ps_image_t *image, const char *reason)
+{
+    ps_command_t command = { .type = PS_RCMD_REJECT_IMAGE, .object = image };
+
+    strncpy(command.u.text, reason, sizeof(command.u.text) - 1);
+    return ps_driver_command(driver, PS_AGENT_RECEIVER, &command);
+}
+
+int ps_image_reserved(ps_driver_t *driver, ps_image_t *image, int64_t position)
+{
+    ps_command_t command = { .type = PS_RCMD_RESERVED, .object = image, .a = position };
+
+    return ps_driver_command(driver, PS_AGENT_RECEIVER, &command);
+}
+
+void ps_image_get_status(const ps_image_t *image, ps_image_status_t *out)
+{
+    ps_image_t *shown = (ps_image_t *)(uintptr_t)image;
+
+    out->position = atomic_load_explicit(shown->position_cell, memory_order_acquire);
+    out->high_water = atomic_load_explicit(shown->high_water_cell, memory_order_acquire);
+    out->slowest_subscriber = atomic_load_explicit(&shown->shown_slowest, memory_order_acquire);
+    out->end_of_stream = atomic_load_explicit(&shown->shown_end, memory_order_acquire);
+    out->gaps = atomic_load_explicit(&shown->shown_gaps, memory_order_relaxed);
+    out->subscribers = atomic_load_explicit(&shown->shown_subscribers, memory_order_relaxed);
+}
+
+int ps_image_remove(ps_driver_t *driver, ps_image_t *image, int32_t keep_session)
+{
+    ps_command_t command = { .type = PS_RCMD_REMOVE_IMAGE, .object = image,
+                             .i = keep_session != 0 };
+
+    return ps_driver_command(driver, PS_AGENT_RECEIVER, &command);
+}
+
+void ps_image_destroy(ps_driver_t *driver, ps_image_t *image)
+{
+    ps_receiver_t *receiver = ps_driver_receiver(driver);
+
+    assert(receiver->opened_images > 0);
+    receiver->opened_images--;
+    ps_image_free(image);
+}

@@ -1,0 +1,242 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * ps_image_insert.c: from an accepted datagram to the log, and the gaps it makes or closes.
+ *
+ * The plain case, a datagram at the high-water mark, is one copy.  Everything below the mark is
+ * written only where bytes are missing: whole frames, in runs, so that a repeated or forged
+ * retransmission can never change what a subscriber may be reading.  A run becomes visible by one
+ * release store of its first eight bytes, after everything behind these is in place; a reader that
+ * walks forward cannot meet the later frames before the first.
+ */
+#include "ps_image.h"
+
+#include <assert.h>
+#include <string.h>
+
+#include "ps_receiver.h"
+
+static int32_t frame_length_of(const uint8_t *frame)
+{
+    int32_t length;
+
+    memcpy(&length, frame, sizeof(length));
+    return length;
+}
+
+/* Writes a timestamp into one frame that lies in the log, but for its first 8 bytes. */
+static void stamp(uint8_t *frame, const uint8_t *source, int32_t offset, int64_t epoch_ns)
+{
+    int32_t payload = frame_length_of(source) - PS_HEADER_BYTES;
+    uint16_t type;
+
+    memcpy(&type, source + 6, sizeof(type));
+    if (type != PS_TYPE_DATA) {
+        return;
+    }
+    if (offset == -8) {
+        memcpy(frame + 24, &epoch_ns, sizeof(epoch_ns));
+    } else if (offset >= 0 && payload >= 8 && offset <= payload - 8 &&
+               (source[5] & PS_FLAG_BEGIN) != 0) {
+        memcpy(frame + PS_HEADER_BYTES + offset, &epoch_ns, sizeof(epoch_ns));
+    }
+}
+
+static void stamp_all(const ps_image_t *image, uint8_t *target, const uint8_t *data, uint32_t length,
+                      int64_t rx_ns)
+{
+    const ps_recv_endpoint_params_t *params = &image->endpoint->params;
+    int64_t offset_ns = ps_driver_epoch_offset_ns(image->driver);
+
+    for (uint32_t at = 0; at < length;) {
+        if (params->media_timestamp) {
+            stamp(target + at, data + at, params->media_timestamp_offset, rx_ns + offset_ns);
+        }
+        if (params->channel_timestamp) {
+            stamp(target + at, data + at, params->channel_timestamp_offset,
+                  image->receiver->now_ns + offset_ns);
+        }
+        at += (uint32_t)ps_align32(frame_length_of(data + at));
+    }
+}
+
+/* Copies length bytes of whole frames to position.  The target is known to be missing, clean and
+ * reserved; data has been checked as a chain inside one term. */
+static void write_run(ps_image_t *image, int64_t position, const uint8_t *data, uint32_t length,
+                      int64_t rx_ns)
+{
+    uint8_t *target = ps_log_at(&image->log, position);
+    uint64_t word;
+
+    assert(length >= PS_HEADER_BYTES && length % PS_FRAME_ALIGNMENT == 0);
+    memcpy(&word, data, sizeof(word));
+    memcpy(target + sizeof(word), data + sizeof(word), length - sizeof(word));
+    if (image->endpoint->params.media_timestamp || image->endpoint->params.channel_timestamp) {
+        stamp_all(image, target, data, length, rx_ns);
+    }
+    /* Pairs with the readers' acquire load of frame_length. */
+    atomic_store_explicit(ps_frame_word((ps_frame_t *)(void *)target), word, memory_order_release);
+}
+
+bool ps_image_raise_hwm(ps_image_t *image, int64_t position)
+{
+    int64_t now_ns = image->receiver->now_ns;
+    int64_t first_ns;
+
+    assert(position >= image->hwm);
+    if (position == image->hwm) {
+        return true;
+    }
+    first_ns = image->params.reliable ? ps_nak_first_ns(&image->nak, &image->receiver->random) : 0;
+    if (!ps_gaps_append(&image->gaps, image->hwm, position, now_ns + first_ns)) {
+        image->refused++;
+        return false;
+    }
+    image->lost_bytes += position - image->hwm;
+    image->hwm = position;
+    image->new_loss = 1;
+    if (now_ns + first_ns < image->nak_due_ns) {
+        image->nak_due_ns = now_ns + first_ns;
+    }
+    ps_receiver_make_hot(image->receiver, image);
+    return true;
+}
+
+/* Writes [from, to) of the datagram, whole frames inside one gap. */
+static bool fill_run(ps_image_t *image, const uint8_t *data, uint32_t length, int64_t start,
+                     int64_t from, int64_t to, int64_t rx_ns)
+{
+    uint32_t at = (uint32_t)(from - start);
+    uint32_t bytes = (uint32_t)(to - from);
+
+    if (!ps_gaps_fill(&image->gaps, from, to)) {
+        image->refused++;
+        return false; /* would need one gap more than there is room for */
+    }
+    if (bytes > length - at) {
+        bytes = length - at; /* a PAD, sent without its body */
+    }
+    write_run(image, from, data + at, bytes, rx_ns);
+    return true;
+}
+
+/* A datagram that begins below the high-water mark: its frames go where bytes are missing. */
+static bool insert_into_gaps(ps_image_t *image, const uint8_t *data, uint32_t length, int64_t start,
+                             int64_t rx_ns)
+{
+    int64_t run_from = -1;
+    int64_t run_to = -1;
+    bool any = false;
+
+    for (uint32_t at = 0; at < length;) {
+        int64_t from = start + at;
+        int64_t to = from + ps_align32_64(frame_length_of(data + at));
+        int32_t index = ps_gaps_find(&image->gaps, from);
+        bool missing = index < image->gaps.count && image->gaps.items[index].from <= from &&
+                       image->gaps.items[index].to >= to;
+
+        if (run_from >= 0 && !(missing && from == run_to)) {
+            any |= fill_run(image, data, length, start, run_from, run_to, rx_ns);
+            run_from = -1;
+        }
+        if (missing) {
+            run_from = run_from < 0 ? from : run_from;
+            run_to = to;
+        }
+        if (index == image->gaps.count) {
+            break;
+        }
+        at = to - start >= length ? length : (uint32_t)(to - start);
+    }
+    if (run_from >= 0) {
+        any |= fill_run(image, data, length, start, run_from, run_to, rx_ns);
+    }
+    return any;
+}
+
+/* The mark rises over a datagram that begins below it: what it brings above the mark counts as
+ * missing until it is written a moment later. */
+static bool extend_gap(ps_image_t *image, int64_t end)
+{
+    ps_gaps_t *gaps = &image->gaps;
+
+    if (!ps_gaps_append(gaps, image->hwm, end, image->receiver->now_ns)) {
+        image->refused++;
+        return false;
+    }
+    image->hwm = end;
+    return true;
+}
+
+bool ps_image_insert(ps_image_t *image, const uint8_t *data, uint32_t length, int64_t position,
+                     int32_t span, int32_t messages, int64_t rx_ns)
+{
+    int64_t end = position + span;
+
+    if (position >= image->hwm) {
+        if (!ps_image_raise_hwm(image, position)) {
+            return false;
+        }
+        write_run(image, position, data, length, rx_ns);
+        image->hwm = end;
+        if (image->ordinal_position == position && image->ordinal >= 0) {
+            image->ordinal_position = end;
+            image->ordinal += messages;
+        }
+        return true;
+    }
+    if (end > image->hwm && !extend_gap(image, end)) {
+        return false;
+    }
+    if (image->gaps.count == 0 || end <= image->gaps.items[0].from) {
+        return false; /* all there already */
+    }
+    return insert_into_gaps(image, data, length, position, rx_ns);
+}
+
+/* ---- message ordinals -------------------------------------------------------------------------- */
+
+static void index_ordinal(ps_image_t *image)
+{
+    int64_t now_ns = image->receiver->now_ns;
+    int64_t moved = image->ordinal_position - image->index_position;
+    uint64_t count;
+    ps_index_entry_t *entry;
+
+    if (moved <= 0 || image->ring == NULL ||
+        (moved < image->log.term_length / 256 && now_ns - image->index_ns < INT64_C(1000000))) {
+        return;
+    }
+    image->index_position = image->ordinal_position;
+    image->index_ns = now_ns;
+    count = atomic_load_explicit(&image->ring->count, memory_order_relaxed);
+    entry = &image->ring->entries[count % PS_INDEX_ENTRIES];
+    atomic_store_explicit(&entry->position, image->ordinal_position, memory_order_relaxed);
+    atomic_store_explicit(&entry->ordinal, image->ordinal, memory_order_relaxed);
+    atomic_store_explicit(&entry->time_ns, now_ns + ps_driver_epoch_offset_ns(image->driver),
+                          memory_order_relaxed);
+    /* Publishes the entry; readers check count again after copying. */
+    atomic_store_explicit(&image->ring->count, count + 1, memory_order_release);
+}
+
+void ps_image_count_messages(ps_image_t *image)
+{
+    int64_t end = ps_image_contiguous(image);
+
+    if (image->ordinal < 0) {
+        return;
+    }
+    for (int32_t i = 0; i < PS_IMAGE_SCAN_FRAMES && image->ordinal_position < end; i++) {
+        const ps_frame_t *frame = ps_frame_at(&image->log, image->ordinal_position);
+        int32_t length = ps_frame_length_acquire(frame);
+        int64_t left = image->log.term_length - (image->ordinal_position & image->log.term_mask);
+
+        if (length <= 0 || ps_align32_64(length) > left) {
+            image->ordinal = -1; /* somebody wrote into our log: stop counting, say unknown */
+            return;
+        }
+        image->ordinal += frame->type == PS_TYPE_DATA && (frame->flags & PS_FLAG_END) != 0;
+        image->ordinal_position += ps_align32_64(length);
+    }
+    atomic_store_explicit(&image->slot->ordinal, image->ordinal, memory_order_relaxed);
+    index_ordinal(image);
+}

@@ -1,0 +1,393 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * ps_image_status.c: once a duty cycle for each hot image: publish how far the stream is complete, see
+ * how far it was consumed, and decide whether the sender must hear of it.
+ *
+ * A status message leaves when consumption advanced by more than a quarter window or into another
+ * term, when the window changed, when something forces it, and otherwise by time.  It states the
+ * current consumption of the slowest gating subscriber (docs/decisions/0013).
+ */
+#include "ps_image.h"
+
+#include <assert.h>
+
+#include "ps_receiver.h"
+
+enum { PS_PPM = 1000000 };
+
+/* ---- consumption ------------------------------------------------------------------------------- */
+
+/* Another process writes the cell: what is outside [join, rcv-pos] or between frames is bent back. */
+static int64_t position_of(const ps_image_t *image, const ps_image_subscriber_t *subscriber)
+{
+    /* Acquire: what the client read lies before its release store; cleaning comes after this. */
+    int64_t position = atomic_load_explicit(subscriber->position, memory_order_acquire);
+    int64_t end = ps_image_contiguous(image);
+
+    position &= ~(int64_t)(PS_FRAME_ALIGNMENT - 1);
+    if (position < image->join_position) {
+        return image->join_position;
+    }
+    return position < end ? position : end;
+}
+
+/* Slowest gating subscriber (-1 none), its index in *who, and the fastest in *fastest. */
+static int64_t slowest_of(const ps_image_t *image, int32_t *who, int64_t *fastest)
+{
+    int64_t slowest = INT64_MAX;
+
+    *who = -1;
+    for (int32_t i = 0; i < image->n_subscribers; i++) {
+        const ps_image_subscriber_t *subscriber = &image->subscribers[i];
+        int64_t position;
+
+        if (!ps_tether_gates(&subscriber->tether)) {
+            continue;
+        }
+        position = position_of(image, subscriber);
+        if (position < slowest) {
+            slowest = position;
+            *who = i;
+        }
+        *fastest = position > *fastest ? position : *fastest;
+    }
+    return *who < 0 ? -1 : slowest;
+}
+
+void ps_image_consumption(ps_image_t *image)
+{
+    int32_t who;
+    int64_t slowest = slowest_of(image, &who, &image->fastest);
+    int64_t unread;
+    int64_t fill = 0;
+    int64_t client = 0;
+
+    image->gating = who >= 0;
+    if (slowest > image->consumption) {
+        image->consumption = slowest; /* a late joiner behind it holds the rest, not this back */
+        atomic_store_explicit(&image->shown_slowest, slowest, memory_order_release);
+    }
+    unread = ps_image_contiguous(image) - image->consumption;
+    if (image->window > 0) {
+        fill = unread >= image->window ? PS_PPM : unread * PS_PPM / image->window;
+    }
+    if (unread > 0 && who >= 0) {
+        int32_t slot = image->subscribers[who].client_slot;
+
+        if (slot >= 0 && slot < image->receiver->shared->n_clients) {
+            client = atomic_load_explicit(&image->receiver->shared->clients[slot].id,
+                                          memory_order_relaxed);
+        }
+    }
+    atomic_store_explicit(&image->slot->fill_ppm, (int32_t)fill, memory_order_relaxed);
+    atomic_store_explicit(&image->slot->limiting_client, client, memory_order_relaxed);
+}
+
+int64_t ps_image_rejoin_position(const ps_image_t *image)
+{
+    int32_t who;
+    int64_t fastest = 0;
+    int64_t slowest = slowest_of(image, &who, &fastest);
+
+    return slowest >= 0 ? slowest : ps_image_contiguous(image);
+}
+
+/* From where on a release makes a status message due. */
+static int64_t due_position(const ps_image_t *image)
+{
+    int64_t quarter = image->sm_position + image->window / 4 + 1;
+    int64_t term_end = (image->sm_position | image->log.term_mask) + 1;
+
+    return quarter < term_end ? quarter : term_end;
+}
+
+bool ps_image_release_due(const ps_image_t *image)
+{
+    int32_t who;
+    int64_t fastest = 0;
+
+    return slowest_of(image, &who, &fastest) >= due_position(image);
+}
+
+/* ---- cleaning and storage ---------------------------------------------------------------------- */
+
+bool ps_image_clean(ps_image_t *image)
+{
+    /* Acquire: pairs with ps_image_join_position. */
+    int64_t hold = atomic_load_explicit(&image->join_hold, memory_order_acquire);
+    int64_t target = image->consumption - image->log.term_length;
+    int64_t budget = PS_IMAGE_CLEAN_BYTES;
+
+    if (hold < target) {
+        target = hold;
+    }
+    while (image->clean_to < target && budget > 0) {
+        int64_t term_end = (image->clean_to | image->log.term_mask) + 1;
+        int64_t to = target < term_end ? target : term_end;
+
+        to = to - image->clean_to > budget ? image->clean_to + budget : to;
+        ps_log_clean(&image->log, image->clean_to, to);
+        budget -= to - image->clean_to;
+        image->clean_to = to;
+    }
+    if (image->ordinal >= 0 && image->ordinal_position < image->clean_to) {
+        image->ordinal = -1; /* could not keep up: unknown, rather than wrong */
+        atomic_store_explicit(&image->slot->ordinal, -1, memory_order_relaxed);
+    }
+    return image->clean_to >= target;
+}
+
+void ps_image_check_storage(ps_image_t *image, int64_t end)
+{
+    ps_event_t event = { .type = PS_EV_TERM_NEEDED, .a = image->reserved_position };
+
+    if (image->reserved_position != INT64_MAX && !image->term_event_taken &&
+        end + image->log.term_length / 2 > image->reserved_position) {
+        image->term_event_taken = ps_image_emit(image, &event);
+    }
+}
+
+/* ---- status messages --------------------------------------------------------------------------- */
+
+/* Messages below the consumed position as far as the index knows: exact at the end, else at least. */
+static int64_t released_ordinal(const ps_image_t *image)
+{
+    uint64_t count = atomic_load_explicit(&image->ring->count, memory_order_relaxed);
+    uint64_t oldest = count > PS_INDEX_ENTRIES ? count - PS_INDEX_ENTRIES : 0;
+
+    if (image->ordinal < 0) {
+        return -1;
+    }
+    if (image->consumption >= image->ordinal_position) {
+        return image->ordinal;
+    }
+    while (oldest < count) { /* newest entry at or below consumption */
+        uint64_t middle = oldest + (count - oldest) / 2;
+        const ps_index_entry_t *entry = &image->ring->entries[middle % PS_INDEX_ENTRIES];
+
+        if (atomic_load_explicit(&((ps_index_entry_t *)(uintptr_t)entry)->position,
+                                 memory_order_relaxed) <= image->consumption) {
+            oldest = middle + 1;
+        } else {
+            count = middle;
+        }
+    }
+    if (oldest == 0) {
+        return -1;
+    }
+    return atomic_load_explicit(&image->ring->entries[(oldest - 1) % PS_INDEX_ENTRIES].ordinal,
+                                memory_order_relaxed);
+}
+
+static void fill_trailer(const ps_image_t *image, ps_trailer_t *trailer)
+{
+    const ps_driver_params_t *params = image->receiver->params;
+    int32_t fill = atomic_load_explicit(&image->slot->fill_ppm, memory_order_relaxed);
+
+    *trailer = (ps_trailer_t){
+        .capabilities = PS_CAP_PENSTOCK | PS_CAP_ORDINALS, .daemon_id = params->daemon_id,
+        .daemon_epoch = params->daemon_epoch, .ordinal = -1, .credit_limit = -1,
+        .released_ordinal = released_ordinal(image), .fill_ppm = (uint32_t)fill
+    };
+    if (fill >= PS_PPM / 2) {
+        trailer->reason = PS_CAUSE_SLOW_SUBSCRIBER;
+        trailer->reason_client =
+            atomic_load_explicit(&image->slot->limiting_client, memory_order_relaxed);
+        trailer->reason_backlog_bytes = ps_image_contiguous(image) - image->consumption;
+    }
+}
+
+static void arm_sm_timer(ps_image_t *image, int64_t now_ns)
+{
+    const ps_driver_params_t *params = image->receiver->params;
+    int64_t interval_ns = params->status_message_timeout_ns;
+
+    if (image->state == PS_IMAGE_ACTIVE && now_ns - image->moved_ns >= params->idle_after_ns &&
+        interval_ns < PS_SM_IDLE_NS) {
+        interval_ns = PS_SM_IDLE_NS;
+    }
+    image->sm_due_ns = now_ns + interval_ns;
+    ps_image_timer(image, image->sm_due_ns);
+}
+
+void ps_image_send_sm(ps_image_t *image, int64_t now_ns)
+{
+    ps_receiver_t *receiver = image->receiver;
+    const ps_log_t *log = &image->log;
+    int64_t position = image->consumption;
+    ps_trailer_t trailer;
+    ps_sm_t sm;
+
+    image->force_sm = 0;
+    image->last_sm_ns = now_ns;
+    arm_sm_timer(image, now_ns);
+    if (image->endpoint == NULL || image->rejected) {
+        return;
+    }
+    sm = (ps_sm_t){
+        .session_id = image->params.session_id, .stream_id = image->params.stream_id,
+        .term_id = ps_term_id_at(position, log->shift, log->initial_term_id),
+        .term_offset = (int32_t)(position & log->term_mask), .window = image->window,
+        .receiver_id = image->endpoint->params.receiver_id,
+        .group_tag = image->endpoint->params.group_tag,
+        .has_group_tag = image->endpoint->params.has_group_tag,
+        .flags = image->state >= PS_IMAGE_DRAINING ? PS_SM_EOS : 0
+    };
+    if (receiver->params->advertise) {
+        fill_trailer(image, &trailer);
+    }
+    for (int32_t i = 0; i < PS_RECV_DESTINATIONS_MAX; i++) {
+        const ps_recv_destination_t *destination = image->endpoint->destinations[i];
+
+        if (destination != NULL && ps_image_connection_live(image, i, now_ns)) {
+            uint8_t *frame =
+                ps_receiver_outbox(receiver, destination, &image->connections[i].control);
+
+            ps_receiver_outbox_commit(
+                receiver,
+                ps_wire_build_sm(frame, &sm, receiver->params->advertise ? &trailer : NULL));
+            receiver->sm_sent++;
+        }
+    }
+    image->sm_position = position;
+}
+
+void ps_image_send_rttm(ps_image_t *image, int64_t now_ns)
+{
+    ps_receiver_t *receiver = image->receiver;
+    ps_rttm_t rttm = { .session_id = image->params.session_id,
+                       .stream_id = image->params.stream_id, .echo_ns = now_ns,
+                       .flags = PS_RTTM_REPLY };
+
+    image->rtt_due_ns = now_ns + PS_RTT_INTERVAL_NS;
+    image->rtt_echo_ns = 0;
+    for (int32_t i = 0; i < PS_RECV_DESTINATIONS_MAX && image->endpoint != NULL; i++) {
+        const ps_recv_destination_t *destination = image->endpoint->destinations[i];
+
+        if (destination != NULL && ps_image_connection_live(image, i, now_ns)) {
+            uint8_t *frame =
+                ps_receiver_outbox(receiver, destination, &image->connections[i].control);
+
+            rttm.receiver_id = image->endpoint->params.receiver_id;
+            ps_receiver_outbox_commit(receiver, ps_wire_build_rttm(frame, &rttm));
+            image->rtt_echo_ns = now_ns;
+            break;
+        }
+    }
+}
+
+/* ---- the cycle --------------------------------------------------------------------------------- */
+
+static void start(ps_image_t *image, int64_t now_ns)
+{
+    image->started = 1;
+    image->packet_ns = now_ns;
+    image->moved_ns = now_ns;
+    for (int32_t i = 0; i < PS_RECV_DESTINATIONS_MAX; i++) {
+        if (image->connections[i].established && image->connections[i].activity_ns == 0) {
+            image->connections[i].activity_ns = now_ns;
+        }
+    }
+    ps_image_timer(image, now_ns + image->receiver->params->image_liveness_timeout_ns);
+}
+
+static bool publish(ps_image_t *image, int64_t now_ns)
+{
+    int64_t contiguous = ps_image_contiguous(image);
+    bool advanced = contiguous != image->position;
+
+    atomic_store_explicit(image->high_water_cell, image->hwm, memory_order_release);
+    atomic_store_explicit(&image->slot->gaps, image->gaps.count, memory_order_relaxed);
+    atomic_store_explicit(&image->shown_gaps, image->gaps.count, memory_order_relaxed);
+    atomic_store_explicit(&image->shown_subscribers, image->n_subscribers, memory_order_relaxed);
+    if (advanced) {
+        assert(contiguous > image->position);
+        image->position = contiguous;
+        atomic_store_explicit(image->position_cell, contiguous, memory_order_release);
+        image->wake = 1;
+        if (now_ns >= image->rtt_due_ns && image->state == PS_IMAGE_ACTIVE) {
+            ps_image_send_rttm(image, now_ns);
+        }
+    }
+    return advanced;
+}
+
+static void note_movement(ps_image_t *image, int64_t now_ns)
+{
+    int64_t sum = image->position + image->consumption;
+    int64_t due_ns = image->last_sm_ns + image->receiver->params->status_message_timeout_ns;
+
+    if (sum != image->moved_position) {
+        image->moved_position = sum;
+        image->moved_ns = now_ns;
+        if (image->sm_due_ns > due_ns) { /* was backed off */
+            image->sm_due_ns = due_ns;
+            ps_image_timer(image, due_ns);
+        }
+    }
+}
+
+static bool decide_sm(ps_image_t *image, int64_t now_ns)
+{
+    ps_congestion_input_t input = {
+        .now_ns = now_ns, .consumption = image->consumption, .scheduled = image->sm_position,
+        .contiguous = image->position, .high_water = image->hwm, .rtt_ns = image->rtt_ns,
+        .new_loss = image->new_loss != 0
+    };
+    bool forced = false;
+    int32_t window = image->congestion.ops->on_rebuild(&image->congestion, &input, &forced);
+
+    image->new_loss = 0;
+    if (window != image->window) {
+        image->window = window;
+        atomic_store_explicit(&image->slot->window_bytes, window, memory_order_relaxed);
+        forced = true;
+    }
+    if (forced || image->force_sm || image->consumption >= due_position(image)) {
+        ps_image_send_sm(image, now_ns);
+        return true;
+    }
+    return false;
+}
+
+int32_t ps_image_cycle(ps_image_t *image, int64_t now_ns, bool *stay)
+{
+    int32_t work = 0;
+    bool clean;
+    int64_t wake_position;
+
+    if (!image->started) {
+        start(image, now_ns);
+    }
+    if (image->state == PS_IMAGE_DRAINING && image->drain_ns == 0) {
+        image->drain_ns = now_ns;
+    }
+    if (image->gaps.count == 0) {
+        image->nak_due_ns = INT64_MAX;
+    } else if (now_ns >= image->nak_due_ns || image->nak_due_ns == INT64_MAX) {
+        work += ps_image_ask(image, now_ns);
+    }
+    work += publish(image, now_ns);
+    ps_image_consumption(image);
+    note_movement(image, now_ns);
+    ps_image_count_messages(image);
+    if (image->state < PS_IMAGE_DRAINED) {
+        work += decide_sm(image, now_ns);
+    }
+    clean = ps_image_clean(image);
+    ps_image_check_storage(image, image->hwm);
+    if (image->lost_bytes > 0) {
+        ps_image_report_loss(image, now_ns);
+    }
+    if (image->end_position != INT64_MAX && image->state == PS_IMAGE_ACTIVE) {
+        ps_image_check_end(image);
+    }
+    wake_position = image->gating && image->consumption < image->position ? due_position(image)
+                                                                          : INT64_MAX;
+    /* Pairs with a subscriber that stores its position, then reads this after a full fence. */
+    atomic_store_explicit(&image->slot->wake_position, wake_position, memory_order_release);
+    *stay = (image->gaps.count > 0 && image->state == PS_IMAGE_ACTIVE) ||
+            wake_position != INT64_MAX || !clean ||
+            (image->ordinal >= 0 && image->ordinal_position < image->position);
+    return work;
+}
