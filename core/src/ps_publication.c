@@ -1,0 +1,252 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * ps_publication.c: making and unmaking publications; the conductor's calls.
+ */
+#include "ps_publication.h"
+
+#include <assert.h>
+#include <stdlib.h>
+
+#include "ps_sender.h"
+
+#define NEVER_NS (INT64_MIN / 2)
+
+static _Atomic int64_t *cell_or_unused(ps_publication_t *pub, int32_t counter_id)
+{
+    return counter_id < 0 ? &pub->unused_cell
+                          : ps_counter_cell(ps_driver_cnc(pub->driver), counter_id);
+}
+
+static void bind_cells(ps_publication_t *pub)
+{
+    const ps_publication_params_t *params = &pub->params;
+    pub->limit_cell = cell_or_unused(pub, params->publisher_limit_counter_id);
+    pub->position_cell = cell_or_unused(pub, params->publisher_position_counter_id);
+    pub->sender_position_cell = cell_or_unused(pub, params->sender_position_counter_id);
+    pub->sender_limit_cell = cell_or_unused(pub, params->sender_limit_counter_id);
+    pub->back_pressure_cell = cell_or_unused(pub, params->back_pressure_counter_id);
+    pub->naks_cell = cell_or_unused(pub, params->naks_counter_id);
+    pub->receivers_cell = cell_or_unused(pub, params->receivers_counter_id);
+}
+
+/* A successor of a dead daemon goes on where that one stood: the counter is believed when a complete
+ * frame of the stream lies there.  Otherwise the stream starts at the producer position. */
+static int64_t start_position(const ps_publication_t *pub, int64_t producer)
+{
+    const int64_t kept = pub->params.sender_position_counter_id < 0
+        ? producer : atomic_load_explicit(pub->sender_position_cell, memory_order_acquire);
+    if (kept < 0 || kept >= producer || producer - kept > ps_pub_term(pub) || (kept & 31) != 0) {
+        return producer;
+    }
+    const ps_frame_t *frame = ps_frame_at(&pub->log, kept);
+    const bool ours = ps_frame_length_acquire(frame) >= PS_HEADER_BYTES &&
+        frame->term_offset == (int32_t)(kept & pub->log.term_mask) &&
+        frame->term_id == ps_term_id_at(kept, pub->log.shift, pub->log.initial_term_id);
+    return ours ? kept : producer;
+}
+
+static void set_start(ps_publication_t *pub)
+{
+    const int64_t producer = ps_log_producer_position(&pub->log);
+    const int64_t start = start_position(pub, producer);
+    pub->sender_position = start;
+    pub->sender_limit = start;
+    pub->publisher_limit = start;
+    pub->producer_position = producer;
+    pub->clean_position = start;
+    pub->consumer_position = start;
+    pub->blocked_position = start;
+    pub->index_position = start;
+    pub->sent_ordinal = atomic_load_explicit(&pub->slot->sent_ordinal, memory_order_relaxed);
+    pub->sent_ordinal = pub->sent_ordinal < 0 ? 0 : pub->sent_ordinal;
+    pub->reserved_position = pub->params.reserved_position;
+    pub->setup_sent_ns = NEVER_NS;
+    pub->data_sent_ns = NEVER_NS;
+    pub->heartbeat_sent_ns = NEVER_NS;
+    pub->term_needed_ns = NEVER_NS;
+    atomic_store_explicit(pub->sender_position_cell, start, memory_order_release);
+    atomic_store_explicit(pub->sender_limit_cell, start, memory_order_release);
+    atomic_store_explicit(pub->position_cell, producer, memory_order_release);
+    atomic_store_explicit(pub->limit_cell, start, memory_order_release);
+    atomic_store_explicit(&pub->status_consumer, start, memory_order_relaxed);
+    atomic_store_explicit(&pub->slot->wake_position, INT64_MAX, memory_order_relaxed);
+}
+
+static int set_up_network(ps_publication_t *pub)
+{
+    const ps_driver_params_t *defaults = ps_driver_params(pub->driver);
+    const ps_publication_params_t *params = &pub->params;
+    const int result = ps_fc_init(&pub->fc, params->flow_control);
+    if (result != PS_OK) {
+        return result;
+    }
+    pub->receiver_capacity = params->group ? PS_PUB_RECEIVERS_GROUP : PS_PUB_RECEIVERS_UNICAST;
+    pub->receivers = calloc((size_t)pub->receiver_capacity, sizeof(*pub->receivers));
+    pub->retransmit.capacity = !params->group ? 1 : params->max_resend <= 0 ? 16
+        : params->max_resend > PS_RESEND_MAX ? PS_RESEND_MAX : params->max_resend;
+    pub->retransmit.delay_ns = defaults->retransmit_delay_ns;
+    pub->retransmit.linger_ns = defaults->retransmit_linger_ns;
+    pub->retransmit.actions =
+        calloc((size_t)pub->retransmit.capacity, sizeof(*pub->retransmit.actions));
+    if (pub->receivers == NULL || pub->retransmit.actions == NULL) {
+        return ps_fail(PS_E_NO_MEMORY, "no memory for a publication's receivers");
+    }
+    return PS_OK;
+}
+
+static int check(const ps_driver_t *driver, const ps_publication_params_t *params)
+{
+    const ps_shared_t *shared = ps_driver_shared(driver);
+    if (shared == NULL || params->slot < 0 || params->slot >= shared->n_publications) {
+        return ps_fail(PS_E_INVALID, "publication slot %d is out of range", (int)params->slot);
+    }
+    return PS_OK;
+}
+
+int ps_publication_add(ps_driver_t *driver, const ps_publication_params_t *params,
+                       ps_publication_t **out)
+{
+    int result = check(driver, params);
+    if (result != PS_OK) {
+        return result;
+    }
+    ps_publication_t *pub = calloc(1, sizeof(*pub));
+    if (pub == NULL) {
+        return ps_fail(PS_E_NO_MEMORY, "no memory for a publication");
+    }
+    pub->id = params->id;
+    pub->driver = driver;
+    pub->endpoint = params->endpoint;
+    pub->params = *params;
+    result = ps_log_map(params->log_path, 0, &pub->log);
+    if (result != PS_OK) {
+        free(pub);
+        return result;
+    }
+    pub->params.log_path = NULL; /* the caller's */
+    pub->slot = &ps_driver_shared(driver)->publications[params->slot];
+    pub->ring = &ps_driver_shared(driver)->publication_rings[params->slot];
+    pub->window_bytes = params->window_bytes;
+    if (pub->window_bytes <= 0 || pub->window_bytes > pub->log.term_length) {
+        pub->window_bytes = pub->log.term_length / 2;
+    }
+    bind_cells(pub);
+    set_start(pub);
+    if (pub->endpoint != NULL) {
+        result = set_up_network(pub);
+    }
+    if (result == PS_OK) {
+        const ps_command_t command = { .type = PS_SC_ADD_PUBLICATION, .object = pub };
+        result = ps_driver_command(driver, PS_AGENT_SENDER, &command);
+    }
+    if (result != PS_OK) {
+        ps_publication_free(pub);
+        return result;
+    }
+    *out = pub;
+    return PS_OK;
+}
+
+void ps_publication_free(ps_publication_t *pub)
+{
+    ps_log_unmap(&pub->log);
+    free(pub->receivers);
+    free(pub->retransmit.actions);
+    free(pub);
+}
+
+void ps_publication_destroy(ps_driver_t *driver, ps_publication_t *publication)
+{
+    (void)driver;
+    assert(publication->removed);
+    ps_publication_free(publication);
+}
+
+static int tell(ps_driver_t *driver, ps_publication_t *publication, int32_t type, int32_t i,
+                int64_t a)
+{
+    const ps_command_t command = { .type = type, .object = publication, .i = i, .a = a };
+    return ps_driver_command(driver, PS_AGENT_SENDER, &command);
+}
+
+int ps_publication_add_subscriber(ps_driver_t *driver, ps_publication_t *publication,
+                                  const ps_subscriber_params_t *params)
+{
+    ps_command_t command = { .type = PS_SC_ADD_SUBSCRIBER, .object = publication };
+    command.u.subscriber = *params;
+    if (params->position_counter_id < 0) {
+        return ps_fail(PS_E_INVALID, "a subscriber needs a position counter");
+    }
+    if (publication->subscribers_asked >= PS_PUB_SUBSCRIBERS) {
+        return ps_fail(PS_E_NO_SPACE, "a publication has at most %d local subscribers",
+                       (int)PS_PUB_SUBSCRIBERS);
+    }
+    const int result = ps_driver_command(driver, PS_AGENT_SENDER, &command);
+    publication->subscribers_asked += result == PS_OK;
+    return result;
+}
+
+int ps_publication_remove_subscriber(ps_driver_t *driver, ps_publication_t *publication,
+                                     int32_t position_counter_id)
+{
+    const int result = tell(driver, publication, PS_SC_REMOVE_SUBSCRIBER, position_counter_id, 0);
+    publication->subscribers_asked -= result == PS_OK && publication->subscribers_asked > 0;
+    return result;
+}
+
+int ps_publication_add_client(ps_driver_t *driver, ps_publication_t *publication, int32_t client_slot)
+{
+    if (client_slot < 0 || client_slot >= ps_driver_shared(driver)->n_clients) {
+        return ps_fail(PS_E_INVALID, "client slot %d is out of range", (int)client_slot);
+    }
+    if (publication->clients_asked >= PS_PUB_CLIENTS) {
+        return ps_fail(PS_E_NO_SPACE, "a publication is shared by at most %d clients",
+                       (int)PS_PUB_CLIENTS);
+    }
+    const int result = tell(driver, publication, PS_SC_ADD_CLIENT, client_slot, 0);
+    publication->clients_asked += result == PS_OK;
+    return result;
+}
+
+int ps_publication_remove_client(ps_driver_t *driver, ps_publication_t *publication,
+                                 int32_t client_slot)
+{
+    const int result = tell(driver, publication, PS_SC_REMOVE_CLIENT, client_slot, 0);
+    publication->clients_asked -= result == PS_OK && publication->clients_asked > 0;
+    return result;
+}
+
+int ps_publication_drain(ps_driver_t *driver, ps_publication_t *publication)
+{
+    return tell(driver, publication, PS_SC_DRAIN, 0, 0);
+}
+
+int ps_publication_revoke(ps_driver_t *driver, ps_publication_t *publication)
+{
+    return tell(driver, publication, PS_SC_REVOKE, 0, 0);
+}
+
+int ps_publication_unblock(ps_driver_t *driver, ps_publication_t *publication, int32_t client_slot)
+{
+    return tell(driver, publication, PS_SC_UNBLOCK, client_slot, 0);
+}
+
+int ps_publication_reserved(ps_driver_t *driver, ps_publication_t *publication, int64_t position)
+{
+    return tell(driver, publication, PS_SC_RESERVED, 0, position);
+}
+
+int ps_publication_remove(ps_driver_t *driver, ps_publication_t *publication)
+{
+    return tell(driver, publication, PS_SC_REMOVE_PUBLICATION, 0, 0);
+}
+
+void ps_publication_get_status(const ps_publication_t *publication, ps_publication_status_t *out)
+{
+    ps_publication_t *pub = (ps_publication_t *)(uintptr_t)publication;
+    out->producer_position = ps_log_producer_position(&pub->log);
+    out->consumer_position = atomic_load_explicit(&pub->status_consumer, memory_order_acquire);
+    out->publisher_limit = atomic_load_explicit(pub->limit_cell, memory_order_acquire);
+    out->is_connected = atomic_load_explicit(&pub->status_connected, memory_order_acquire);
+    out->receivers = atomic_load_explicit(&pub->status_receivers, memory_order_acquire);
+}

@@ -1,0 +1,205 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * ps_publication.h: a publication as the sender sees it: a log, where it was sent to, who reads it
+ * here, who receives it there.  Network publication: endpoint set.  IPC: endpoint NULL.
+ *
+ *   clean     snd-pos          pub-pos   pub-lmt
+ *     |----------|----------------|---------|            (all positions; snd-lmt anywhere >= snd-pos)
+ *      history    to be sent       room
+ *
+ * Everything belongs to the sender thread, save what is marked.
+ */
+#ifndef PS_PUBLICATION_H
+#define PS_PUBLICATION_H
+
+#include "ps_driver_internal.h"
+#include "ps_flow_control.h"
+#include "ps_log.h"
+#include "ps_retransmit.h"
+#include "ps_tether.h"
+
+enum { PS_PUB_SUBSCRIBERS = 64, PS_PUB_CLIENTS = 64, PS_PUB_QUARANTINE = 16,
+       PS_PUB_RECEIVERS_UNICAST = 64, PS_PUB_RECEIVERS_GROUP = 1024 };
+
+enum ps_pub_state { PS_PUB_ACTIVE = 0, PS_PUB_DRAINING = 1, PS_PUB_DRAINED = 2 };
+
+/* Events that the ring did not take yet. */
+enum ps_pub_pending { PS_PEND_CONNECTED = 1, PS_PEND_DRAINED = 2, PS_PEND_EOS_ACK = 4,
+                      PS_PEND_TERM = 8, PS_PEND_UNBLOCKED = 16, PS_PEND_CORRUPT = 32,
+                      PS_PEND_TETHER = 64 };
+
+typedef struct ps_pub_receiver {
+    int64_t id;
+    int64_t heard_ns;
+    int64_t edge;                 /* position + window of its last status message */
+    uint32_t capabilities;        /* of its trailer; 0 a plain Aeron peer */
+    uint32_t reason;              /* ps_cause it states for itself */
+    int64_t reason_client;
+} ps_pub_receiver_t;
+
+typedef struct ps_pub_subscriber {
+    int32_t counter_id;
+    int32_t client_slot;
+    _Atomic int64_t *cell;        /* sub-pos, written by the client */
+    int64_t position;             /* last value that made sense */
+    ps_tether_t tether;
+    bool tether_pending;          /* its state change is still to be reported */
+} ps_pub_subscriber_t;
+
+/* A claim that was padded over while its owner may come back. */
+typedef struct ps_pub_quarantine {
+    int32_t client_slot;
+    int64_t client_id;
+    uint64_t claims_lost;         /* released when the client counted up to this */
+    int64_t from;
+    int64_t to;
+} ps_pub_quarantine_t;
+
+struct ps_publication {
+    /* constants */
+    int64_t id;
+    ps_driver_t *driver;
+    ps_send_endpoint_t *endpoint;      /* NULL: IPC */
+    ps_publication_params_t params;
+    ps_log_t log;
+    ps_publication_slot_t *slot;
+    ps_index_ring_t *ring;
+    int64_t window_bytes;
+    _Atomic int64_t *limit_cell, *position_cell, *sender_position_cell, *sender_limit_cell,
+        *back_pressure_cell, *naks_cell, *receivers_cell;
+    _Atomic int64_t unused_cell;       /* stands in for counters that are not there */
+    /* conductor */
+    int32_t subscribers_asked, clients_asked;
+    /* snapshot for ps_publication_get_status; written by the sender */
+    _Atomic int64_t status_consumer;
+    _Atomic int32_t status_connected;
+    _Atomic int32_t status_receivers;
+    /* sender: positions */
+    int64_t sender_position;
+    int64_t sender_limit;
+    int64_t publisher_limit;
+    int64_t producer_position;         /* as last read */
+    int64_t clean_position;            /* zero below, as far as the history goes */
+    int64_t consumer_position;         /* IPC: furthest reader so far */
+    int64_t reserved_position;         /* storage */
+    int64_t end_position;              /* draining: final producer position */
+    int64_t sent_ordinal;
+    int64_t index_position, index_ns;
+    /* sender: state */
+    int32_t state;                     /* ps_pub_state */
+    uint32_t pending;                  /* ps_pub_pending */
+    bool connected, has_initial_connection, has_receivers, setup_elicited, end_of_stream, revoked,
+        corrupt, eos_acked, back_pressured, short_send, window_shut, cleaning_behind,
+        storage_clamped, quarantine_clamped, removed;
+    bool in_ready, in_watch;
+    /* sender: timers */
+    int64_t next_due_ns;
+    int64_t setup_sent_ns;             /* INT64_MIN/2: never */
+    int64_t data_sent_ns;
+    int64_t heartbeat_sent_ns;         /* data or heartbeat, whichever later */
+    int64_t receivers_check_ns;
+    int64_t blocked_position;          /* where the consumer stands */
+    int64_t blocked_since_ns;
+    int64_t blocked_reported;          /* position + 1 of the last PS_EV_PUB_BLOCKED */
+    int64_t term_needed_ns;            /* last PS_EV_TERM_NEEDED */
+    int64_t term_needed_for;
+    int64_t unblocked_at, unblocked_bytes;
+    int64_t tether_check_ns;
+    bool timers_started;
+    /* sender: who */
+    ps_fc_t fc;
+    ps_retransmit_t retransmit;
+    ps_pub_receiver_t *receivers;
+    int32_t receiver_count, receiver_capacity;
+    ps_pub_subscriber_t subscribers[PS_PUB_SUBSCRIBERS];
+    int32_t subscriber_count;
+    int32_t gating_count;              /* as of the last look */
+    int64_t slowest_position, fastest_position;
+    int32_t slowest_client_slot;
+    int32_t clients[PS_PUB_CLIENTS];
+    int32_t client_count;
+    ps_pub_quarantine_t quarantine[PS_PUB_QUARANTINE];
+    int32_t quarantine_count;
+    /* sender: lists */
+    ps_publication_t *next_ready, *next_watch, *prev_watch, *next_bucket, *next_released;
+    int32_t index;                     /* in the sender's dense array */
+};
+
+static inline ps_sender_t *ps_pub_sender(const ps_publication_t *pub)
+{
+    return ps_driver_sender(pub->driver);
+}
+static inline int64_t ps_pub_term(const ps_publication_t *pub) { return pub->log.term_length; }
+
+/* ---- ps_publication_send.c -------------------------------------------------------------------- */
+
+/* One turn: a slice of retransmission, then of new data (network), then the limit.  *more: there is
+ * work left that can be done now.  Returns bytes sent.  Bound: PS_TURN_*. */
+int32_t ps_publication_turn(ps_publication_t *pub, int64_t now_ns, bool *more);
+/* SETUP / heartbeat, if due.  False: could not be sent. */
+bool ps_publication_send_setup(ps_publication_t *pub, int64_t now_ns);
+bool ps_publication_send_heartbeat(ps_publication_t *pub, int64_t now_ns);
+/* Counts messages in [sender position, to) and moves there (spies stand for receivers).  Bound: 4096
+ * frames; false: not there yet. */
+bool ps_publication_skip_to(ps_publication_t *pub, int64_t to);
+/* Appends to the index ring when position moved far or long enough.  ordinal -1: not known. */
+void ps_publication_add_index(ps_publication_t *pub, int64_t position, int64_t ordinal,
+                              int64_t now_ns);
+void ps_publication_move_sender(ps_publication_t *pub, int64_t position, int64_t messages,
+                                int64_t now_ns);
+
+/* ---- ps_publication_limit.c ------------------------------------------------------------------- */
+
+/* Reads producer and local readers, moves pub-lmt, binds the cause, sets wake_position, wakes those
+ * who wait for room.  True: cleaning is behind, call again soon. */
+bool ps_publication_update(ps_publication_t *pub, int64_t now_ns);
+/* Recomputes is_connected and tells. */
+void ps_publication_update_connected(ps_publication_t *pub, int64_t now_ns);
+void ps_publication_release_quarantine(ps_publication_t *pub);
+
+/* ---- ps_publication_local.c ------------------------------------------------------------------- */
+
+/* New data may be there: wakes parked local readers (fences once). */
+void ps_publication_wake_subscribers(ps_publication_t *pub);
+void ps_publication_wake_clients(ps_publication_t *pub);
+/* Reads the local readers' positions into slowest/fastest.  True when any moved. */
+bool ps_publication_read_subscribers(ps_publication_t *pub);
+void ps_publication_step_tethers(ps_publication_t *pub, int64_t now_ns);
+bool ps_publication_add_reader(ps_publication_t *pub, const ps_subscriber_params_t *params,
+                               int64_t now_ns);
+void ps_publication_remove_reader(ps_publication_t *pub, int32_t counter_id);
+/* Somebody reads locally or gates: true when a parked sender must be up for a reader's progress. */
+bool ps_publication_wants_sender(const ps_publication_t *pub);
+
+/* ---- ps_publication_timer.c ------------------------------------------------------------------- */
+
+/* All timers; sets next_due_ns. */
+void ps_publication_on_timer(ps_publication_t *pub, int64_t now_ns);
+/* Draining: is everything sent and read? */
+void ps_publication_check_drained(ps_publication_t *pub);
+void ps_publication_start_drain(ps_publication_t *pub, int64_t now_ns);
+void ps_publication_start_revoke(ps_publication_t *pub, int64_t now_ns);
+/* Emits what is pending. */
+void ps_publication_flush_events(ps_publication_t *pub, int64_t now_ns);
+
+/* ---- ps_publication_unblock.c ----------------------------------------------------------------- */
+
+/* Explicit: the client in client_slot is dead (-1: whoever blocks). */
+void ps_publication_unblock_client(ps_publication_t *pub, int32_t client_slot, int64_t now_ns);
+/* Timer: pads over what stands still too long.  Returns when to look again. */
+int64_t ps_publication_check_blocked(ps_publication_t *pub, int64_t now_ns);
+/* True when the producer is ahead of the consumer with nothing readable there. */
+bool ps_publication_is_blocked(const ps_publication_t *pub, int64_t *position);
+
+/* ---- ps_publication_control.c ----------------------------------------------------------------- */
+
+void ps_publication_on_sm(ps_publication_t *pub, const ps_sm_t *sm, int64_t position,
+                          int64_t now_ns);
+void ps_publication_on_nak(ps_publication_t *pub, const ps_nak_t *nak, int64_t now_ns);
+void ps_publication_on_error(ps_publication_t *pub, const ps_err_t *err, int64_t now_ns);
+/* Forgets receivers not heard for the connection timeout.  Returns when to look again. */
+int64_t ps_publication_expire_receivers(ps_publication_t *pub, int64_t now_ns);
+
+void ps_publication_free(ps_publication_t *pub);
+
+#endif

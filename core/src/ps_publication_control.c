@@ -1,0 +1,163 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * ps_publication_control.c: what receivers say to a publication: status messages, NAKs, errors
+ * (aeron-interop.md sections 4.3 and 4.5).
+ */
+#include <string.h>
+
+#include "ps_sender.h"
+
+enum { RESEND_WINDOW = 128 * 1024, UNICAST_MULTIPLE = 16 };
+
+static ps_pub_receiver_t *find_receiver(ps_publication_t *pub, int64_t receiver_id)
+{
+    for (int32_t i = 0; i < pub->receiver_count; i++) {
+        if (pub->receivers[i].id == receiver_id) {
+            return &pub->receivers[i];
+        }
+    }
+    return NULL;
+}
+
+static void forget_receiver(ps_publication_t *pub, ps_pub_receiver_t *receiver)
+{
+    *receiver = pub->receivers[--pub->receiver_count];
+    pub->has_receivers = pub->receiver_count > 0;
+}
+
+/* A group may have more members than the table: those beyond it steer the flow but are not counted. */
+static void refresh_receiver(ps_publication_t *pub, const ps_sm_t *sm, int64_t position,
+                             int64_t now_ns)
+{
+    ps_pub_receiver_t *receiver = find_receiver(pub, sm->receiver_id);
+    if (receiver == NULL) {
+        if (pub->receiver_count == pub->receiver_capacity) {
+            return;
+        }
+        receiver = &pub->receivers[pub->receiver_count++];
+        receiver->id = sm->receiver_id;
+    }
+    receiver->heard_ns = now_ns;
+    receiver->edge = position + sm->window;
+    receiver->capabilities = sm->trailer.capabilities;
+    receiver->reason = sm->trailer.capabilities != 0 ? sm->trailer.reason : 0;
+    receiver->reason_client = sm->trailer.capabilities != 0 ? sm->trailer.reason_client : 0;
+    pub->has_receivers = true;
+    pub->has_initial_connection = true;
+}
+
+static void on_receiver_leaving(ps_publication_t *pub, const ps_sm_t *sm)
+{
+    ps_pub_receiver_t *receiver = find_receiver(pub, sm->receiver_id);
+    if (receiver != NULL) {
+        forget_receiver(pub, receiver);
+    }
+    if (!pub->params.group && !pub->eos_acked) {
+        pub->eos_acked = true;
+        pub->pending |= PS_PEND_EOS_ACK;
+    }
+}
+
+void ps_publication_on_sm(ps_publication_t *pub, const ps_sm_t *sm, int64_t position,
+                          int64_t now_ns)
+{
+    ps_sender_t *sender = ps_pub_sender(pub);
+    if ((sm->flags & PS_SM_SETUP) != 0) {
+        if (!pub->end_of_stream) {
+            pub->setup_elicited = true;
+            pub->fc.ops->on_setup_asked(&pub->fc, sm, now_ns);
+            pub->next_due_ns = now_ns;
+            ps_sender_due(sender, now_ns);
+            sender->urgent = true;
+        }
+        return;
+    }
+    if ((sm->flags & PS_SM_EOS) != 0) {
+        on_receiver_leaving(pub, sm);
+    } else {
+        const bool first = !pub->has_initial_connection;
+        refresh_receiver(pub, sm, position, now_ns);
+        if (first) { /* timers of a connected publication begin */
+            pub->heartbeat_sent_ns = now_ns;
+            pub->next_due_ns = now_ns;
+            ps_sender_due(sender, now_ns);
+        }
+    }
+    const int64_t limit = pub->fc.ops->on_sm(&pub->fc, sm, position, pub->sender_limit, now_ns);
+    if (limit != pub->sender_limit) {
+        pub->sender_limit = limit;
+        atomic_store_explicit(pub->sender_limit_cell, limit, memory_order_release);
+    }
+    ps_publication_update_connected(pub, now_ns);
+    ps_sender_ready(sender, pub);
+}
+
+void ps_publication_on_nak(ps_publication_t *pub, const ps_nak_t *nak, int64_t now_ns)
+{
+    const ps_log_t *log = &pub->log;
+    const int32_t term = log->term_length;
+    if (nak->term_offset < 0 || nak->term_offset >= term || (nak->term_offset & 31) != 0 ||
+        nak->length < 0 || nak->length > term - nak->term_offset) {
+        ps_system_add(pub->driver, PS_SYS_INVALID_PACKETS, 1);
+        return;
+    }
+    atomic_fetch_add_explicit(pub->naks_cell, 1, memory_order_relaxed);
+    ps_system_add(pub->driver, PS_SYS_NAKS_RECEIVED, 1);
+    const int64_t from = ps_position(nak->term_id, nak->term_offset, log->shift, log->initial_term_id);
+    int64_t multiple = pub->params.retransmit_window_multiple;
+    multiple = multiple <= 0 ? (pub->params.group ? pub->fc.ops->retransmit_window_multiple
+                                                  : UNICAST_MULTIPLE) : multiple;
+    const int64_t most = multiple * (term / 2 < RESEND_WINDOW ? term / 2 : RESEND_WINDOW);
+    const int64_t length = nak->length < most ? nak->length : most;
+    const int64_t floor = pub->sender_position - (int64_t)term / 2 - term / 8;
+    if (length == 0 || from < 0 || from < floor || from >= pub->sender_position) {
+        return;
+    }
+    const int verdict = ps_retransmit_on_nak(&pub->retransmit, from, from + length, now_ns);
+    if (verdict == PS_RESEND_OVERFLOW) {
+        ps_system_add(pub->driver, PS_SYS_RETRANSMIT_OVERFLOW, 1);
+    } else if (verdict == PS_RESEND_ADDED && pub->retransmit.delay_ns == 0) {
+        ps_sender_ready(ps_pub_sender(pub), pub);
+    } else if (verdict == PS_RESEND_ADDED) {
+        const int64_t due_ns = now_ns + pub->retransmit.delay_ns;
+        pub->next_due_ns = due_ns < pub->next_due_ns ? due_ns : pub->next_due_ns;
+        ps_sender_due(ps_pub_sender(pub), due_ns);
+    }
+}
+
+void ps_publication_on_error(ps_publication_t *pub, const ps_err_t *err, int64_t now_ns)
+{
+    ps_event_t event = { .type = PS_EV_REMOTE_ERROR, .kind = PS_KIND_PUBLICATION, .id = pub->id,
+                         .now_ns = now_ns, .a = err->receiver_id, .reason = err->code,
+                         .session_id = err->session_id, .stream_id = err->stream_id };
+    const size_t room = sizeof(event.text) - 1;
+    const size_t length = (size_t)err->text_length < room ? (size_t)err->text_length : room;
+    memcpy(event.text, err->text, length);
+    (void)ps_driver_emit(pub->driver, PS_AGENT_SENDER, &event); /* it is repeated by its sender */
+    pub->fc.ops->on_error(&pub->fc, err->receiver_id, now_ns);
+}
+
+int64_t ps_publication_expire_receivers(ps_publication_t *pub, int64_t now_ns)
+{
+    const int64_t timeout_ns = ps_driver_params(pub->driver)->connection_timeout_ns;
+    if (now_ns < pub->receivers_check_ns) {
+        return pub->receivers_check_ns;
+    }
+    int64_t next_ns = INT64_MAX;
+    const int32_t before = pub->receiver_count;
+    for (int32_t i = 0; i < pub->receiver_count;) {
+        const int64_t end_ns = pub->receivers[i].heard_ns + timeout_ns;
+        if (end_ns <= now_ns) {
+            forget_receiver(pub, &pub->receivers[i]);
+        } else {
+            next_ns = end_ns < next_ns ? end_ns : next_ns;
+            i++;
+        }
+    }
+    if (pub->receiver_count != before && ps_publication_update(pub, now_ns)) {
+        ps_sender_ready(ps_pub_sender(pub), pub);
+    }
+    /* With nobody there, the first status message starts the timer again. */
+    pub->receivers_check_ns = next_ns == INT64_MAX ? 0 : next_ns;
+    return next_ns;
+}

@@ -1,0 +1,328 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * ps_publication_limit.c: how far producers may go (aeron-interop.md sections 2.7, 2.9, 4.4): the
+ * slowest of sender and local readers plus a window, never into memory that is not zeroed, not
+ * backed by storage, or that a stopped claimer may still write.  And, when producers are at the
+ * limit, why.
+ */
+#include "ps_account.h"
+#include "ps_sender.h"
+
+enum { CLEAN_BYTES = 256 * 1024, WAKE_PARTS = 8 };
+#define TERM_EVENT_INTERVAL_NS INT64_C(1000000000)
+
+/* ---- connection ------------------------------------------------------------------------------- */
+
+static bool is_connected(const ps_publication_t *pub)
+{
+    if (pub->revoked) {
+        return false;
+    }
+    if (pub->endpoint == NULL) {
+        return pub->gating_count > 0;
+    }
+    return (pub->has_receivers && pub->fc.ops->has_required(&pub->fc)) ||
+           (pub->params.spies_simulate_connection && pub->gating_count > 0);
+}
+
+void ps_publication_update_connected(ps_publication_t *pub, int64_t now_ns)
+{
+    const int32_t receivers = pub->endpoint != NULL ? pub->receiver_count : pub->gating_count;
+    const bool connected = is_connected(pub);
+    (void)now_ns;
+    if (atomic_load_explicit(&pub->status_receivers, memory_order_relaxed) != receivers) {
+        atomic_store_explicit(&pub->status_receivers, receivers, memory_order_release);
+        atomic_store_explicit(pub->receivers_cell, receivers, memory_order_release);
+    }
+    if (connected == pub->connected) {
+        return;
+    }
+    pub->connected = connected;
+    atomic_store_explicit(&pub->log.meta->is_connected, connected, memory_order_release);
+    atomic_store_explicit(&pub->status_connected, connected, memory_order_release);
+    pub->pending |= PS_PEND_CONNECTED;
+    ps_publication_wake_clients(pub);
+}
+
+/* ---- cleaning and quarantine ------------------------------------------------------------------ */
+
+/* Zeroes behind the consumers.  Bound: CLEAN_BYTES a call.  True when it got to `to`. */
+static bool clean(ps_publication_t *pub, int64_t to)
+{
+    int64_t left = CLEAN_BYTES;
+    while (pub->clean_position < to && left > 0) {
+        const int64_t term_end = (pub->clean_position | pub->log.term_mask) + 1;
+        int64_t end = to < term_end ? to : term_end;
+        end = end - pub->clean_position > left ? pub->clean_position + left : end;
+        ps_log_clean(&pub->log, pub->clean_position, end);
+        left -= end - pub->clean_position;
+        pub->clean_position = end;
+    }
+    return pub->clean_position >= to;
+}
+
+/* The term of `limit` is one that producers may write: its partition is zero. */
+static bool is_clean_for(const ps_publication_t *pub, int64_t limit)
+{
+    const int64_t ahead = (limit >> pub->log.shift) - (pub->clean_position >> pub->log.shift);
+    return ahead < 2 || (ahead == 2 && (pub->clean_position & pub->log.term_mask) != 0);
+}
+
+static bool has_answered(const ps_publication_t *pub, const ps_pub_quarantine_t *entry)
+{
+    const ps_client_slot_t *client = &ps_driver_shared(pub->driver)->clients[entry->client_slot];
+    return atomic_load_explicit(&client->id, memory_order_acquire) != entry->client_id ||
+           (int64_t)(atomic_load_explicit(&client->claims_lost, memory_order_acquire) -
+                     entry->claims_lost) >= 0;
+}
+
+void ps_publication_release_quarantine(ps_publication_t *pub)
+{
+    for (int32_t i = 0; i < pub->quarantine_count;) {
+        const ps_pub_quarantine_t entry = pub->quarantine[i];
+        if (!has_answered(pub, &entry)) {
+            i++;
+            continue;
+        }
+        if (entry.from < pub->clean_position) { /* it may have scribbled on what was zeroed */
+            const int64_t to = entry.to < pub->clean_position ? entry.to : pub->clean_position;
+            ps_log_clean(&pub->log, entry.from, to);
+        }
+        pub->quarantine[i] = pub->quarantine[--pub->quarantine_count];
+    }
+}
+
+/* Start of the term that would reuse the partition of the oldest quarantined claim. */
+static int64_t quarantine_limit(const ps_publication_t *pub)
+{
+    int64_t limit = INT64_MAX;
+    for (int32_t i = 0; i < pub->quarantine_count; i++) {
+        const int64_t reuse =
+            ((pub->quarantine[i].from >> pub->log.shift) + PS_PARTITIONS) << pub->log.shift;
+        limit = reuse < limit ? reuse : limit;
+    }
+    return limit;
+}
+
+/* ---- the limit -------------------------------------------------------------------------------- */
+
+static void store_limit(ps_publication_t *pub, int64_t limit)
+{
+    const bool raised = limit > pub->publisher_limit;
+    pub->publisher_limit = limit;
+    /* release: cleaning happened before */
+    atomic_store_explicit(pub->limit_cell, limit, memory_order_release);
+    if (!raised) {
+        return;
+    }
+    /* Pairs with a client that sets want_room, then looks at the limit once more. */
+    atomic_thread_fence(memory_order_seq_cst);
+    if (atomic_load_explicit(&pub->slot->want_room, memory_order_relaxed) != 0) {
+        atomic_store_explicit(&pub->slot->want_room, 0, memory_order_seq_cst);
+        ps_publication_wake_clients(pub);
+    }
+}
+
+/* Storage ends at a term's end: a message started below it never leaves its term. */
+static int64_t storage_limit(const ps_publication_t *pub)
+{
+    if (pub->reserved_position == INT64_MAX) {
+        return INT64_MAX;
+    }
+    return pub->reserved_position & ~(int64_t)pub->log.term_mask;
+}
+
+static void ask_for_storage(ps_publication_t *pub, int64_t want, int64_t storage, int64_t now_ns)
+{
+    const bool short_of = storage != INT64_MAX && want > storage - ps_pub_term(pub) / 2;
+    if (!short_of || (pub->term_needed_for == pub->reserved_position + 1 &&
+                      now_ns - pub->term_needed_ns < TERM_EVENT_INTERVAL_NS)) {
+        return;
+    }
+    pub->term_needed_for = pub->reserved_position + 1; /* 0 is "never" */
+    pub->term_needed_ns = now_ns;
+    pub->pending |= PS_PEND_TERM;
+}
+
+static bool raise_limit(ps_publication_t *pub, int64_t now_ns)
+{
+    int64_t consumer = pub->endpoint != NULL ? pub->sender_position : pub->slowest_position;
+    if (pub->gating_count > 0 && pub->slowest_position < consumer) {
+        consumer = pub->slowest_position;
+    }
+    int64_t want = consumer + pub->window_bytes;
+    const int64_t storage = storage_limit(pub);
+    const int64_t quarantine = quarantine_limit(pub);
+    pub->quarantine_clamped = want > quarantine;
+    want = want > quarantine ? quarantine : want;
+    ask_for_storage(pub, want, storage, now_ns);
+    pub->storage_clamped = want > storage;
+    want = want > storage ? storage : want;
+    pub->cleaning_behind = false;
+    if (want <= pub->publisher_limit) {
+        return false;
+    }
+    const bool cleaned = clean(pub, consumer - ps_pub_term(pub));
+    pub->cleaning_behind = !is_clean_for(pub, want);
+    if (!pub->cleaning_behind) {
+        store_limit(pub, want);
+    }
+    return !cleaned;
+}
+
+static void pull_back(ps_publication_t *pub)
+{
+    const int64_t consumer = pub->endpoint != NULL ? pub->sender_position : pub->consumer_position;
+    if (pub->publisher_limit > consumer) {
+        store_limit(pub, consumer);
+    }
+}
+
+/* ---- cause ------------------------------------------------------------------------------------ */
+
+static int64_t client_id_at(const ps_publication_t *pub, int32_t client_slot)
+{
+    const ps_shared_t *shared = ps_driver_shared(pub->driver);
+    if (client_slot < 0 || client_slot >= shared->n_clients) {
+        return 0;
+    }
+    return atomic_load_explicit(&shared->clients[client_slot].id, memory_order_relaxed);
+}
+
+static int64_t claimer_at(const ps_publication_t *pub, int64_t position)
+{
+    const uint64_t word = atomic_load_explicit(ps_frame_word(ps_frame_at(&pub->log, position)),
+                                               memory_order_acquire);
+    const bool shared_claim = (int32_t)(uint32_t)word < 0 && !pub->params.exclusive;
+    return shared_claim ? client_id_at(pub, (int32_t)(uint32_t)(word >> 32)) : 0;
+}
+
+/* Producers are at the limit: what holds it? */
+static int32_t find_cause(const ps_publication_t *pub, int64_t *culprit)
+{
+    int64_t blocked_at;
+    *culprit = 0;
+    if (!pub->connected) {
+        return PS_CAUSE_NO_RECEIVER;
+    }
+    if (pub->endpoint != NULL && pub->window_shut) {
+        *culprit = pub->fc.limiting_receiver;
+        return PS_CAUSE_RECEIVER_WINDOW;
+    }
+    if (pub->cleaning_behind) {
+        return PS_CAUSE_TERM_ROTATION;
+    }
+    if (ps_publication_is_blocked(pub, &blocked_at)) {
+        *culprit = claimer_at(pub, blocked_at);
+        return PS_CAUSE_BLOCKED_CLAIM;
+    }
+    if (pub->short_send) {
+        return PS_CAUSE_SOCKET;
+    }
+    if (pub->quarantine_clamped) {
+        *culprit = pub->quarantine[0].client_id;
+        return PS_CAUSE_BLOCKED_CLAIM;
+    }
+    if (pub->storage_clamped) {
+        return PS_CAUSE_STORAGE;
+    }
+    if (pub->endpoint == NULL) {
+        *culprit = client_id_at(pub, pub->slowest_client_slot);
+        return PS_CAUSE_SLOW_SUBSCRIBER;
+    }
+    if (pub->gating_count > 0 && pub->slowest_position < pub->sender_position) {
+        *culprit = client_id_at(pub, pub->slowest_client_slot);
+        return PS_CAUSE_SPY;
+    }
+    return PS_CAUSE_SCHEDULER;
+}
+
+static void bind_cause(ps_publication_t *pub, int64_t now_ns)
+{
+    int64_t culprit = 0;
+    int32_t cause = PS_CAUSE_NONE;
+    if (pub->state == PS_PUB_ACTIVE && !pub->revoked &&
+        pub->producer_position >= pub->publisher_limit) {
+        cause = find_cause(pub, &culprit);
+    }
+    ps_account_bind(pub->slot, cause, culprit, now_ns);
+}
+
+/* Where a local reader's progress must wake a parked sender. */
+static void set_wake_position(ps_publication_t *pub)
+{
+    int64_t wake = INT64_MAX;
+    if (pub->gating_count > 0 && pub->slowest_position < pub->producer_position) {
+        const bool waited_for =
+            pub->producer_position >= pub->publisher_limit ||
+            atomic_load_explicit(&pub->slot->want_room, memory_order_relaxed) != 0;
+        if (pub->state != PS_PUB_ACTIVE) {
+            wake = pub->producer_position;
+        } else if (waited_for) {
+            wake = pub->slowest_position + PS_FRAME_ALIGNMENT;
+        } else {
+            wake = pub->slowest_position + pub->window_bytes / WAKE_PARTS;
+        }
+    }
+    /* seq_cst: before the sender announces that it sleeps; pairs with the reader's release */
+    if (atomic_load_explicit(&pub->slot->wake_position, memory_order_relaxed) != wake) {
+        atomic_store_explicit(&pub->slot->wake_position, wake, memory_order_seq_cst);
+    }
+}
+
+/* With nobody on the network, spies stand for receivers (ssc). */
+static bool follow_spies(ps_publication_t *pub)
+{
+    if (!pub->params.spies_simulate_connection || pub->has_receivers || pub->gating_count == 0 ||
+        pub->fastest_position <= pub->sender_position) {
+        return false;
+    }
+    const int64_t before = pub->sender_position;
+    const bool there = ps_publication_skip_to(pub, pub->fastest_position);
+    if (pub->sender_limit < pub->sender_position) {
+        pub->sender_limit = pub->sender_position;
+        atomic_store_explicit(pub->sender_limit_cell, pub->sender_limit, memory_order_release);
+    }
+    return !there && pub->sender_position > before;
+}
+
+bool ps_publication_update(ps_publication_t *pub, int64_t now_ns)
+{
+    bool more = false;
+    const int64_t producer = ps_log_producer_position(&pub->log);
+    if (producer > pub->producer_position) {
+        pub->producer_position = producer;
+        atomic_store_explicit(pub->position_cell, producer, memory_order_release);
+    }
+    if (ps_publication_read_subscribers(pub) && pub->endpoint == NULL) {
+        atomic_store_explicit(&pub->slot->last_consumed_ns, now_ns, memory_order_relaxed);
+    }
+    if (pub->endpoint != NULL) {
+        more = follow_spies(pub);
+    } else {
+        ps_publication_add_index(pub, producer, -1, now_ns);
+        atomic_store_explicit(&pub->status_consumer,
+                              pub->gating_count > 0 ? pub->slowest_position
+                                                    : pub->consumer_position,
+                              memory_order_release);
+    }
+    ps_publication_update_connected(pub, now_ns);
+    if (pub->quarantine_count > 0) {
+        ps_publication_release_quarantine(pub);
+    }
+    if (pub->state == PS_PUB_ACTIVE && !pub->revoked) {
+        if (pub->connected || (pub->endpoint != NULL && pub->has_receivers)) {
+            more = raise_limit(pub, now_ns) || more;
+        } else {
+            pull_back(pub);
+        }
+    } else {
+        ps_publication_check_drained(pub);
+    }
+    bind_cause(pub, now_ns);
+    set_wake_position(pub);
+    if (pub->pending != 0) {
+        ps_publication_flush_events(pub, now_ns);
+    }
+    return more;
+}

@@ -1,0 +1,134 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * ps_publication_local.c: readers of the publication's own log on this host (IPC subscribers, spies)
+ * and the clients that publish into it.
+ */
+#include "ps_sender.h"
+
+void ps_publication_wake_subscribers(ps_publication_t *pub)
+{
+    if (pub->subscriber_count == 0) {
+        return;
+    }
+    /* Pairs with a reader that announces it sleeps, then looks at the log once more. */
+    atomic_thread_fence(memory_order_seq_cst);
+    for (int32_t i = 0; i < pub->subscriber_count; i++) {
+        if (pub->subscribers[i].client_slot >= 0) {
+            ps_wake_client_fenced(ps_driver_shared(pub->driver), pub->subscribers[i].client_slot);
+        }
+    }
+}
+
+void ps_publication_wake_clients(ps_publication_t *pub)
+{
+    atomic_thread_fence(memory_order_seq_cst);
+    for (int32_t i = 0; i < pub->client_count; i++) {
+        ps_wake_client_fenced(ps_driver_shared(pub->driver), pub->clients[i]);
+    }
+}
+
+bool ps_publication_read_subscribers(ps_publication_t *pub)
+{
+    bool moved = false;
+    int64_t slowest = INT64_MAX, fastest = INT64_MIN;
+    pub->gating_count = 0;
+    for (int32_t i = 0; i < pub->subscriber_count; i++) {
+        ps_pub_subscriber_t *subscriber = &pub->subscribers[i];
+        /* acquire: what the reader released may be overwritten after this */
+        int64_t position = atomic_load_explicit(subscriber->cell, memory_order_acquire);
+        /* A client wrote it: believed only forward and only up to what was published. */
+        position = position > pub->producer_position ? pub->producer_position : position;
+        if (position > subscriber->position) {
+            subscriber->position = position;
+            moved = true;
+        }
+        if (!ps_tether_gates(&subscriber->tether)) {
+            continue;
+        }
+        pub->gating_count++;
+        if (subscriber->position < slowest) {
+            slowest = subscriber->position;
+            pub->slowest_client_slot = subscriber->client_slot;
+        }
+        fastest = subscriber->position > fastest ? subscriber->position : fastest;
+    }
+    if (pub->gating_count > 0) {
+        pub->slowest_position = slowest;
+        pub->fastest_position = fastest;
+        pub->consumer_position = fastest > pub->consumer_position ? fastest : pub->consumer_position;
+    }
+    return moved;
+}
+
+void ps_publication_step_tethers(ps_publication_t *pub, int64_t now_ns)
+{
+    const ps_tether_timeouts_t timeouts = {
+        .window_limit_ns = pub->params.untethered_window_limit_timeout_ns,
+        .linger_ns = pub->params.untethered_linger_timeout_ns,
+        .resting_ns = pub->params.untethered_resting_timeout_ns,
+    };
+    const int64_t leader =
+        pub->endpoint != NULL ? pub->sender_position : pub->consumer_position;
+    for (int32_t i = 0; i < pub->subscriber_count; i++) {
+        ps_pub_subscriber_t *subscriber = &pub->subscribers[i];
+        if (!ps_tether_step(&subscriber->tether, subscriber->position, leader, pub->window_bytes,
+                            &timeouts, now_ns)) {
+            continue;
+        }
+        if (subscriber->tether.state == PS_TETHER_ACTIVE) { /* it rejoins where the others are */
+            subscriber->position = leader;
+            atomic_store_explicit(subscriber->cell, leader, memory_order_release);
+        }
+        subscriber->tether_pending = true;
+        pub->pending |= PS_PEND_TETHER;
+    }
+}
+
+bool ps_publication_add_reader(ps_publication_t *pub, const ps_subscriber_params_t *params,
+                               int64_t now_ns)
+{
+    if (pub->subscriber_count == PS_PUB_SUBSCRIBERS) {
+        return false;
+    }
+    ps_pub_subscriber_t *subscriber = &pub->subscribers[pub->subscriber_count++];
+    *subscriber = (ps_pub_subscriber_t){ .counter_id = params->position_counter_id,
+                                         .client_slot = params->client_slot };
+    if (params->client_slot >= ps_driver_shared(pub->driver)->n_clients) {
+        subscriber->client_slot = -1;
+    }
+    subscriber->cell = ps_counter_cell(ps_driver_cnc(pub->driver), params->position_counter_id);
+    ps_tether_init(&subscriber->tether, params->tether != 0, params->rejoin != 0, now_ns);
+    int64_t position = atomic_load_explicit(subscriber->cell, memory_order_acquire);
+    if (position < pub->clean_position) { /* its history went while the command was under way */
+        position = pub->endpoint != NULL ? pub->sender_position : pub->consumer_position;
+        atomic_store_explicit(subscriber->cell, position, memory_order_release);
+    }
+    subscriber->position = position;
+    return true;
+}
+
+void ps_publication_remove_reader(ps_publication_t *pub, int32_t counter_id)
+{
+    for (int32_t i = 0; i < pub->subscriber_count; i++) {
+        if (pub->subscribers[i].counter_id == counter_id) {
+            pub->subscribers[i] = pub->subscribers[--pub->subscriber_count];
+            return;
+        }
+    }
+}
+
+bool ps_publication_wants_sender(const ps_publication_t *pub)
+{
+    const int64_t wake = atomic_load_explicit(&pub->slot->wake_position, memory_order_relaxed);
+    if (wake == INT64_MAX || pub->gating_count == 0) {
+        return false;
+    }
+    for (int32_t i = 0; i < pub->subscriber_count; i++) {
+        const ps_pub_subscriber_t *subscriber = &pub->subscribers[i];
+        if (ps_tether_gates(&subscriber->tether) &&
+            atomic_load_explicit(subscriber->cell, memory_order_acquire) < wake) {
+            return false;
+        }
+    }
+    return true;
+}

@@ -1,0 +1,382 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * ps_publication_send.c: what leaves: data, retransmissions, SETUP, heartbeats
+ * (aeron-interop.md sections 4.2 and 4.5).  A datagram is a run of whole frames up to the MTU; a PAD
+ * ends it, as its header only.
+ */
+#include <assert.h>
+#include <string.h>
+
+#include "ps_sender.h"
+
+enum { SKIP_FRAMES = 4096, INDEX_PARTS = 256 };
+
+/* One datagram found in the log. */
+typedef struct scan {
+    int32_t wire_bytes;   /* on the wire; 0 none */
+    int32_t span_bytes;   /* of stream (a PAD counts whole) */
+    int32_t messages;     /* DATA frames with the END flag */
+    bool shut;            /* a complete frame is there, but max_bytes is too small for it */
+    bool corrupt;         /* what is there is no frame */
+} scan_t;
+
+/* A frame's aligned length if it may lie at offset, else -1.  Lengths come from other processes. */
+static int32_t checked_span(const ps_publication_t *pub, const ps_frame_t *frame, int32_t length,
+                            int32_t offset)
+{
+    const int32_t rest = pub->log.term_length - offset;
+    if (length < PS_HEADER_BYTES || length > rest) {
+        return -1;
+    }
+    const int32_t span = ps_align32(length);
+    const bool fits = frame->type == PS_TYPE_PAD ||
+                      (frame->type == PS_TYPE_DATA && span <= pub->log.mtu);
+    return span <= rest && fits ? span : -1;
+}
+
+/* Whole frames from position on, at most max_bytes, within one term.  Bound: max_bytes / 32. */
+static void scan_datagram(const ps_publication_t *pub, int64_t position, int32_t max_bytes,
+                          scan_t *out)
+{
+    int32_t offset = (int32_t)(position & pub->log.term_mask);
+    const uint8_t *at = ps_log_at(&pub->log, position);
+    *out = (scan_t){ 0 };
+    while (out->wire_bytes < max_bytes) {
+        const ps_frame_t *frame = (const ps_frame_t *)(const void *)at;
+        const int32_t length = ps_frame_length_acquire(frame);
+        if (length <= 0) {
+            return; /* nothing yet, or claimed */
+        }
+        const int32_t span = checked_span(pub, frame, length, offset);
+        if (span < 0) {
+            out->corrupt = out->wire_bytes == 0;
+            return;
+        }
+        const bool pad = frame->type == PS_TYPE_PAD;
+        const int32_t wire = pad ? PS_HEADER_BYTES : span;
+        if (out->wire_bytes + wire > max_bytes) {
+            out->shut = out->wire_bytes == 0;
+            return;
+        }
+        out->wire_bytes += wire;
+        out->span_bytes += span;
+        out->messages += !pad && (frame->flags & PS_FLAG_END) != 0;
+        offset += span;
+        if (pad || offset >= pub->log.term_length) {
+            return;
+        }
+        at += span;
+        __builtin_prefetch(at);
+    }
+}
+
+/* Writes the send time into the frames of a datagram, where the channel asks for it. */
+static void stamp(const ps_publication_t *pub, int64_t position, int32_t wire_bytes, int64_t now_ns)
+{
+    const int64_t epoch_ns = now_ns + ps_driver_epoch_offset_ns(pub->driver);
+    const int32_t place = pub->params.channel_timestamp_offset;
+    uint8_t *at = ps_log_at(&pub->log, position);
+    for (int32_t done = 0; done + PS_HEADER_BYTES <= wire_bytes;) {
+        ps_frame_t *frame = (ps_frame_t *)(void *)(at + done);
+        const int32_t length = ps_frame_length_acquire(frame);
+        const int32_t room = wire_bytes - done;
+        if (length < PS_HEADER_BYTES || length > room || frame->type != PS_TYPE_DATA) {
+            return;
+        }
+        if (place < 0) {
+            frame->reserved_value = epoch_ns;
+        } else if ((frame->flags & PS_FLAG_BEGIN) != 0 && place <= length - PS_HEADER_BYTES - 8) {
+            memcpy(at + done + PS_HEADER_BYTES + place, &epoch_ns, sizeof(epoch_ns));
+        }
+        done += ps_align32(length);
+    }
+}
+
+void ps_publication_add_index(ps_publication_t *pub, int64_t position, int64_t ordinal,
+                              int64_t now_ns)
+{
+    const int64_t step = ps_pub_term(pub) / INDEX_PARTS;
+    const int64_t advanced = position - pub->index_position;
+    if (advanced <= 0 || (advanced < step && now_ns - pub->index_ns < PS_TICK_NS)) {
+        return;
+    }
+    /* relaxed: we are the only writer */
+    const uint64_t count = atomic_load_explicit(&pub->ring->count, memory_order_relaxed);
+    ps_index_entry_t *entry = &pub->ring->entries[count % PS_INDEX_ENTRIES];
+    atomic_store_explicit(&entry->position, position, memory_order_relaxed);
+    atomic_store_explicit(&entry->ordinal, ordinal, memory_order_relaxed);
+    atomic_store_explicit(&entry->time_ns, now_ns + ps_driver_epoch_offset_ns(pub->driver),
+                          memory_order_relaxed);
+    /* release: pairs with the reader's acquire of count */
+    atomic_store_explicit(&pub->ring->count, count + 1, memory_order_release);
+    pub->index_position = position;
+    pub->index_ns = now_ns;
+}
+
+void ps_publication_move_sender(ps_publication_t *pub, int64_t position, int64_t messages,
+                                int64_t now_ns)
+{
+    assert(position >= pub->sender_position);
+    pub->sender_position = position;
+    pub->sent_ordinal += messages;
+    /* release: who sees the position may read what lies below it */
+    atomic_store_explicit(pub->sender_position_cell, position, memory_order_release);
+    atomic_store_explicit(&pub->slot->sent_ordinal, pub->sent_ordinal, memory_order_release);
+    atomic_store_explicit(&pub->slot->last_consumed_ns, now_ns, memory_order_relaxed);
+    atomic_store_explicit(&pub->status_consumer, position, memory_order_release);
+    ps_publication_add_index(pub, position, pub->sent_ordinal, now_ns);
+}
+
+bool ps_publication_skip_to(ps_publication_t *pub, int64_t to)
+{
+    int64_t position = pub->sender_position;
+    int64_t messages = 0;
+    for (int32_t i = 0; i < SKIP_FRAMES && position < to; i++) {
+        const ps_frame_t *frame = ps_frame_at(&pub->log, position);
+        const int32_t length = ps_frame_length_acquire(frame);
+        const int32_t span =
+            checked_span(pub, frame, length, (int32_t)(position & pub->log.term_mask));
+        if (span < 0) {
+            break;
+        }
+        messages += frame->type == PS_TYPE_DATA && (frame->flags & PS_FLAG_END) != 0;
+        position += span;
+    }
+    if (position > pub->sender_position) {
+        ps_publication_move_sender(pub, position, messages, ps_pub_sender(pub)->now_ns);
+    }
+    return position >= to;
+}
+
+static void count_back_pressure(ps_publication_t *pub)
+{
+    if (!pub->back_pressured) {
+        pub->back_pressured = true;
+        atomic_fetch_add_explicit(pub->back_pressure_cell, 1, memory_order_relaxed);
+        ps_system_add(pub->driver, PS_SYS_BACK_PRESSURE, 1);
+    }
+}
+
+static int32_t datagram_limit(const ps_publication_t *pub, int64_t position, int64_t left)
+{
+    const int64_t rest = ps_pub_term(pub) - (position & pub->log.term_mask);
+    int64_t max_bytes = pub->log.mtu < rest ? pub->log.mtu : rest;
+    max_bytes = left < max_bytes ? left : max_bytes;
+    return (int32_t)max_bytes;
+}
+
+static bool frame_is_there(const ps_publication_t *pub)
+{
+    return ps_frame_length_acquire(ps_frame_at(&pub->log, pub->sender_position)) > 0;
+}
+
+/* Collects datagrams of new data.  Returns how many; *more: the turn's bound ended it. */
+static int32_t collect(ps_publication_t *pub, ps_dgram_t *dgrams, scan_t *scans, int64_t now_ns,
+                       bool *more)
+{
+    int64_t position = pub->sender_position;
+    int64_t bytes = 0;
+    int32_t count = 0;
+    pub->window_shut = false;
+    while (count < PS_TURN_DATAGRAMS && bytes < PS_TURN_BYTES) {
+        const int64_t window = pub->sender_limit - position;
+        if (window <= 0) {
+            pub->window_shut = count > 0 || frame_is_there(pub);
+            return count;
+        }
+        scan_t *scan = &scans[count];
+        scan_datagram(pub, position, datagram_limit(pub, position, window), scan);
+        if (scan->corrupt && !pub->corrupt) {
+            pub->corrupt = true;
+            pub->pending |= PS_PEND_CORRUPT;
+            ps_system_add(pub->driver, PS_SYS_ERRORS, 1);
+        }
+        if (scan->wire_bytes == 0) {
+            pub->window_shut = scan->shut;
+            return count;
+        }
+        if (pub->params.channel_timestamp) {
+            stamp(pub, position, scan->wire_bytes, now_ns);
+        }
+        dgrams[count++] = (ps_dgram_t){ ps_log_at(&pub->log, position), (uint32_t)scan->wire_bytes };
+        bytes += scan->wire_bytes;
+        position += scan->span_bytes;
+    }
+    *more = true;
+    return count;
+}
+
+static int32_t send_data(ps_publication_t *pub, int64_t now_ns, bool *more)
+{
+    ps_dgram_t dgrams[PS_TURN_DATAGRAMS];
+    scan_t scans[PS_TURN_DATAGRAMS];
+    bool left = false;
+    int32_t bytes = 0;
+    int64_t span = 0, messages = 0;
+    if (pub->revoked || pub->corrupt || !ps_send_endpoint_reachable(pub->endpoint)) {
+        return 0;
+    }
+    const int32_t count = collect(pub, dgrams, scans, now_ns, &left);
+    if (count == 0) {
+        pub->short_send = false;
+        if (pub->window_shut) {
+            count_back_pressure(pub);
+        }
+        return 0;
+    }
+    const int32_t taken = ps_send_endpoint_send(pub->endpoint, dgrams, count, now_ns);
+    for (int32_t i = 0; i < taken; i++) {
+        bytes += scans[i].wire_bytes;
+        span += scans[i].span_bytes;
+        messages += scans[i].messages;
+    }
+    if (taken > 0) {
+        pub->back_pressured = false;
+        pub->data_sent_ns = now_ns;
+        pub->heartbeat_sent_ns = now_ns;
+        ps_publication_move_sender(pub, pub->sender_position + span, messages, now_ns);
+    }
+    pub->short_send = taken < count;
+    *more = *more || left || pub->short_send;
+    return bytes;
+}
+
+/* The frame at position says it is the one that was asked for. */
+static bool is_frame_of(const ps_publication_t *pub, int64_t position)
+{
+    const ps_frame_t *frame = ps_frame_at(&pub->log, position);
+    return ps_frame_length_acquire(frame) > 0 && frame->session_id == pub->log.session_id &&
+           frame->term_offset == (int32_t)(position & pub->log.term_mask) &&
+           frame->term_id == ps_term_id_at(position, pub->log.shift, pub->log.initial_term_id);
+}
+
+static int64_t resend_floor(const ps_publication_t *pub)
+{
+    int64_t longest = ps_pub_term(pub) / 8;
+    longest = longest > PS_MESSAGE_MAX ? PS_MESSAGE_MAX : longest;
+    const int64_t floor = pub->sender_position - ps_pub_term(pub) / 2 - longest;
+    return floor > 0 ? floor : 0;
+}
+
+/* One slice of one due action: at most one send call, so that repair never starves new data. */
+static int32_t resend_slice(ps_publication_t *pub, int64_t now_ns, bool *more)
+{
+    ps_dgram_t dgrams[PS_TURN_DATAGRAMS];
+    int32_t spans[PS_TURN_DATAGRAMS];
+    int32_t count = 0, bytes = 0;
+    ps_resend_t *action = ps_retransmit_due(&pub->retransmit, now_ns);
+    if (action == NULL) {
+        return 0;
+    }
+    const int64_t to = action->to < pub->sender_position ? action->to : pub->sender_position;
+    int64_t position = action->cursor;
+    while (position >= resend_floor(pub) && position < to && count < PS_TURN_DATAGRAMS &&
+           is_frame_of(pub, position)) {
+        scan_t scan;
+        scan_datagram(pub, position, datagram_limit(pub, position, to - position), &scan);
+        if (scan.wire_bytes == 0) {
+            break;
+        }
+        dgrams[count] = (ps_dgram_t){ ps_log_at(&pub->log, position), (uint32_t)scan.wire_bytes };
+        spans[count++] = scan.span_bytes;
+        position += scan.span_bytes;
+    }
+    if (count == 0) {
+        ps_retransmit_done(&pub->retransmit, action, now_ns);
+        *more = *more || pub->retransmit.pending > 0;
+        return 0;
+    }
+    const int32_t taken = ps_send_endpoint_send(pub->endpoint, dgrams, count, now_ns);
+    for (int32_t i = 0; i < taken; i++) {
+        action->cursor += spans[i];
+        bytes += (int32_t)dgrams[i].length;
+    }
+    if (taken > 0 && !action->started) {
+        action->started = true;
+        ps_system_add(pub->driver, PS_SYS_RETRANSMITS_SENT, 1);
+    }
+    ps_system_add(pub->driver, PS_SYS_RETRANSMITTED_BYTES, bytes);
+    if (taken == count && (action->cursor >= to || count < PS_TURN_DATAGRAMS)) {
+        ps_retransmit_done(&pub->retransmit, action, now_ns);
+    }
+    *more = *more || ps_retransmit_due(&pub->retransmit, now_ns) != NULL;
+    return bytes;
+}
+
+int32_t ps_publication_turn(ps_publication_t *pub, int64_t now_ns, bool *more)
+{
+    int32_t bytes = 0;
+    *more = false;
+    if (pub->endpoint != NULL) {
+        bytes += resend_slice(pub, now_ns, more);
+        bytes += send_data(pub, now_ns, more);
+    }
+    if (ps_publication_update(pub, now_ns)) {
+        *more = true;
+    }
+    return bytes;
+}
+
+static bool send_one(ps_publication_t *pub, const uint8_t *data, uint32_t length, int64_t now_ns)
+{
+    const ps_dgram_t dgram = { data, length };
+    return ps_send_endpoint_reachable(pub->endpoint) &&
+           ps_send_endpoint_send(pub->endpoint, &dgram, 1, now_ns) == 1;
+}
+
+bool ps_publication_send_setup(ps_publication_t *pub, int64_t now_ns)
+{
+    const ps_driver_params_t *params = ps_driver_params(pub->driver);
+    uint8_t out[PS_CONTROL_MAX];
+    const ps_setup_t setup = {
+        .term_offset = (int32_t)(pub->sender_position & pub->log.term_mask),
+        .session_id = pub->log.session_id,
+        .stream_id = pub->log.stream_id,
+        .initial_term_id = pub->log.initial_term_id,
+        .active_term_id =
+            ps_term_id_at(pub->sender_position, pub->log.shift, pub->log.initial_term_id),
+        .term_length = pub->log.term_length,
+        .mtu = pub->log.mtu,
+        .ttl = pub->params.ttl,
+        .flags = pub->params.group ? PS_SETUP_GROUP : 0,
+    };
+    const ps_trailer_t trailer = {
+        .capabilities = PS_CAP_PENSTOCK | PS_CAP_ORDINALS,
+        .daemon_id = params->daemon_id,
+        .daemon_epoch = params->daemon_epoch,
+        .ordinal = pub->sent_ordinal,
+        .credit_limit = -1,
+        .released_ordinal = -1,
+    };
+    const uint32_t length = ps_wire_build_setup(out, &setup, params->advertise ? &trailer : NULL);
+    if (!send_one(pub, out, length, now_ns)) {
+        return false;
+    }
+    pub->setup_sent_ns = now_ns;
+    if (pub->has_receivers) {
+        pub->setup_elicited = false;
+    }
+    pub->fc.ops->on_setup_sent(&pub->fc, pub->sender_limit, now_ns);
+    return true;
+}
+
+bool ps_publication_send_heartbeat(ps_publication_t *pub, int64_t now_ns)
+{
+    uint8_t out[PS_CONTROL_MAX];
+    uint8_t flags = PS_FLAG_UNFRAGMENTED;
+    if (pub->revoked) {
+        flags |= PS_FLAG_EOS | PS_FLAG_REVOKED;
+    } else if (pub->end_of_stream && pub->params.signal_eos) {
+        flags |= PS_FLAG_EOS;
+    }
+    const uint32_t length = ps_wire_build_heartbeat(
+        out, pub->log.session_id, pub->log.stream_id,
+        ps_term_id_at(pub->sender_position, pub->log.shift, pub->log.initial_term_id),
+        (int32_t)(pub->sender_position & pub->log.term_mask), flags);
+    if (!send_one(pub, out, length, now_ns)) {
+        return false;
+    }
+    pub->heartbeat_sent_ns = now_ns;
+    ps_system_add(pub->driver, PS_SYS_HEARTBEATS_SENT, 1);
+    return true;
+}

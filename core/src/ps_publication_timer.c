@@ -1,0 +1,224 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * ps_publication_timer.c: what a publication does because time passed, how it ends
+ * (aeron-interop.md sections 4.2 and 4.6), and events that wait for room in the ring.
+ */
+#include "ps_sender.h"
+
+enum { TETHER_PARTS = 16 };
+#define TETHER_LOOK_MAX_NS INT64_C(100000000)
+
+/* ---- events ----------------------------------------------------------------------------------- */
+
+static bool emit(ps_publication_t *pub, int32_t type, int64_t a, int64_t b, int32_t reason)
+{
+    return ps_sender_emit(ps_pub_sender(pub), type, PS_KIND_PUBLICATION, pub->id, a, b, reason);
+}
+
+static bool emit_tethers(ps_publication_t *pub)
+{
+    for (int32_t i = 0; i < pub->subscriber_count; i++) {
+        ps_pub_subscriber_t *subscriber = &pub->subscribers[i];
+        if (subscriber->tether_pending &&
+            !emit(pub, PS_EV_SUBSCRIBER, subscriber->counter_id, 0, subscriber->tether.state)) {
+            return false;
+        }
+        subscriber->tether_pending = false;
+    }
+    return true;
+}
+
+static bool emit_one(ps_publication_t *pub, uint32_t bit)
+{
+    switch (bit) {
+    case PS_PEND_CONNECTED:
+        return emit(pub, PS_EV_PUB_CONNECTED, pub->connected, 0, 0);
+    case PS_PEND_DRAINED:
+        return emit(pub, PS_EV_PUB_DRAINED, pub->sender_position,
+                    pub->end_position - pub->sender_position, 0);
+    case PS_PEND_EOS_ACK:
+        return emit(pub, PS_EV_PUB_EOS_ACK, 0, 0, 0);
+    case PS_PEND_TERM:
+        return emit(pub, PS_EV_TERM_NEEDED, pub->reserved_position, 0, 0);
+    case PS_PEND_UNBLOCKED:
+        return emit(pub, PS_EV_PUB_UNBLOCKED, pub->unblocked_at, pub->unblocked_bytes, 0);
+    case PS_PEND_CORRUPT:
+        return emit(pub, PS_EV_ENDPOINT_ERROR, pub->sender_position, 0, PS_E_CORRUPT);
+    default:
+        return emit_tethers(pub);
+    }
+}
+
+void ps_publication_flush_events(ps_publication_t *pub, int64_t now_ns)
+{
+    for (uint32_t bit = 1; bit <= PS_PEND_TETHER; bit <<= 1) {
+        if ((pub->pending & bit) != 0) {
+            if (!emit_one(pub, bit)) { /* ring full: again at the next tick */
+                pub->next_due_ns = now_ns + PS_TICK_NS;
+                ps_sender_due(ps_pub_sender(pub), pub->next_due_ns);
+                return;
+            }
+            pub->pending &= ~bit;
+        }
+    }
+}
+
+/* ---- ending ----------------------------------------------------------------------------------- */
+
+void ps_publication_check_drained(ps_publication_t *pub)
+{
+    if (pub->state != PS_PUB_DRAINING) {
+        return;
+    }
+    const bool network = pub->endpoint != NULL;
+    const bool sent = !network || pub->sender_position >= pub->end_position;
+    pub->end_of_stream = pub->end_of_stream || sent;
+    const bool read = pub->gating_count == 0 || pub->slowest_position >= pub->end_position;
+    if ((sent || !pub->has_receivers || pub->corrupt) && read) {
+        pub->state = PS_PUB_DRAINED;
+        pub->pending |= PS_PEND_DRAINED;
+    }
+}
+
+/* Producers stop at the limit; the end is told once they cannot move it any more. */
+static void close_producers(ps_publication_t *pub)
+{
+    const int64_t producer = ps_log_producer_position(&pub->log);
+    pub->producer_position = producer > pub->producer_position ? producer : pub->producer_position;
+    pub->publisher_limit = pub->producer_position;
+    pub->end_position = pub->producer_position;
+    atomic_store_explicit(pub->position_cell, pub->producer_position, memory_order_release);
+    atomic_store_explicit(pub->limit_cell, pub->publisher_limit, memory_order_release);
+    atomic_store_explicit(&pub->log.meta->end_of_stream, pub->end_position, memory_order_release);
+}
+
+static void after_close(ps_publication_t *pub, int64_t now_ns)
+{
+    ps_publication_wake_clients(pub);
+    ps_publication_wake_subscribers(pub);
+    pub->next_due_ns = now_ns;
+    ps_sender_due(ps_pub_sender(pub), now_ns);
+    ps_sender_ready(ps_pub_sender(pub), pub);
+}
+
+void ps_publication_start_drain(ps_publication_t *pub, int64_t now_ns)
+{
+    if (pub->state != PS_PUB_ACTIVE) {
+        return;
+    }
+    pub->state = PS_PUB_DRAINING;
+    close_producers(pub);
+    after_close(pub, now_ns);
+}
+
+void ps_publication_start_revoke(ps_publication_t *pub, int64_t now_ns)
+{
+    if (pub->revoked) {
+        return;
+    }
+    pub->revoked = true;
+    pub->state = PS_PUB_DRAINED; /* what is not sent stays unsent: that is what revoke means */
+    pub->end_of_stream = true;
+    close_producers(pub);
+    atomic_store_explicit(&pub->log.meta->is_revoked, 1, memory_order_release);
+    pub->pending |= PS_PEND_DRAINED;
+    pub->heartbeat_sent_ns = INT64_MIN / 2; /* tell at once */
+    ps_system_add(pub->driver, PS_SYS_PUBLICATIONS_REVOKED, 1);
+    after_close(pub, now_ns);
+}
+
+/* ---- timers ----------------------------------------------------------------------------------- */
+
+static int64_t earlier(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
+static int64_t setup_timer(ps_publication_t *pub, int64_t now_ns)
+{
+    const int64_t interval_ns = ps_driver_params(pub->driver)->setup_interval_ns;
+    if ((pub->has_initial_connection && !pub->setup_elicited) || pub->revoked) {
+        return INT64_MAX;
+    }
+    if (now_ns - pub->setup_sent_ns >= interval_ns && !ps_publication_send_setup(pub, now_ns)) {
+        return now_ns + interval_ns; /* nobody to send to, or no room in the socket */
+    }
+    return pub->has_initial_connection && !pub->setup_elicited ? INT64_MAX
+                                                               : pub->setup_sent_ns + interval_ns;
+}
+
+static int64_t heartbeat_timer(ps_publication_t *pub, int64_t now_ns)
+{
+    const ps_driver_params_t *params = ps_driver_params(pub->driver);
+    if (!pub->has_initial_connection) {
+        return INT64_MAX;
+    }
+    const bool quiet = now_ns - pub->data_sent_ns >= params->idle_after_ns && !pub->end_of_stream;
+    const int64_t interval_ns =
+        quiet ? params->idle_heartbeat_interval_ns : params->heartbeat_interval_ns;
+    if (now_ns - pub->heartbeat_sent_ns >= interval_ns) {
+        if (!ps_publication_send_heartbeat(pub, now_ns)) {
+            return now_ns + params->heartbeat_interval_ns;
+        }
+    }
+    return pub->heartbeat_sent_ns + interval_ns;
+}
+
+static int64_t tether_timer(ps_publication_t *pub, int64_t now_ns)
+{
+    bool loose = false;
+    for (int32_t i = 0; i < pub->subscriber_count; i++) {
+        loose = loose || !pub->subscribers[i].tether.tethered;
+    }
+    if (!loose) {
+        return INT64_MAX;
+    }
+    ps_publication_step_tethers(pub, now_ns);
+    const int64_t look_ns = pub->params.untethered_window_limit_timeout_ns / TETHER_PARTS;
+    return now_ns + (look_ns < PS_TICK_NS ? PS_TICK_NS : earlier(look_ns, TETHER_LOOK_MAX_NS));
+}
+
+static int64_t network_timers(ps_publication_t *pub, int64_t now_ns)
+{
+    int64_t due_ns = ps_publication_expire_receivers(pub, now_ns);
+    const int64_t limit =
+        pub->fc.ops->on_idle(&pub->fc, pub->sender_limit, pub->sender_position, now_ns);
+    if (limit != pub->sender_limit) {
+        pub->sender_limit = limit;
+        atomic_store_explicit(pub->sender_limit_cell, limit, memory_order_release);
+    }
+    due_ns = earlier(due_ns, setup_timer(pub, now_ns));
+    due_ns = earlier(due_ns, heartbeat_timer(pub, now_ns));
+    const int64_t resend_ns = ps_retransmit_next_ns(&pub->retransmit);
+    if (resend_ns <= now_ns) {
+        ps_sender_ready(ps_pub_sender(pub), pub);
+    } else {
+        due_ns = earlier(due_ns, resend_ns);
+    }
+    return due_ns;
+}
+
+void ps_publication_on_timer(ps_publication_t *pub, int64_t now_ns)
+{
+    int64_t due_ns = INT64_MAX;
+    if (pub->removed) {
+        pub->next_due_ns = INT64_MAX;
+        return;
+    }
+    pub->next_due_ns = INT64_MAX;
+    due_ns = earlier(due_ns, tether_timer(pub, now_ns));
+    if (ps_publication_update(pub, now_ns)) {
+        ps_sender_ready(ps_pub_sender(pub), pub);
+    }
+    if (pub->endpoint != NULL) {
+        due_ns = earlier(due_ns, network_timers(pub, now_ns));
+    }
+    if (pub->state != PS_PUB_DRAINED) {
+        due_ns = earlier(due_ns, ps_publication_check_blocked(pub, now_ns));
+    }
+    if (pub->quarantine_clamped || pub->cleaning_behind || pub->storage_clamped) {
+        due_ns = earlier(due_ns, now_ns + PS_TICK_NS);
+    }
+    due_ns = due_ns <= now_ns ? now_ns + PS_TICK_NS : due_ns;
+    pub->next_due_ns = earlier(pub->next_due_ns, due_ns); /* a waiting event may be earlier */
+}

@@ -1,0 +1,170 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * ps_publication_unblock.c: claims that nobody completes (aeron-interop.md section 2.8,
+ * semantics.md section 5).  A dead claimer's claim is padded over at once; one that merely stopped
+ * is padded over after a time-out, and its memory is quarantined until it answers or dies.
+ */
+#include "ps_sender.h"
+
+enum { WALK_STEPS = 1 << 20, EXCLUSIVE_STEPS = 64 };
+
+bool ps_publication_is_blocked(const ps_publication_t *pub, int64_t *position)
+{
+    const int64_t at = pub->endpoint != NULL ? pub->sender_position
+        : pub->gating_count > 0 ? pub->fastest_position : pub->consumer_position;
+    *position = at;
+    return pub->producer_position > at &&
+           ps_frame_length_acquire(ps_frame_at(&pub->log, at)) <= 0;
+}
+
+/* Client slot of the claim word at position if it names a living client, else -1. */
+static int32_t living_claimer(const ps_publication_t *pub, int64_t position, int64_t *client_id)
+{
+    const ps_shared_t *shared = ps_driver_shared(pub->driver);
+    const uint64_t word = atomic_load_explicit(ps_frame_word(ps_frame_at(&pub->log, position)),
+                                               memory_order_acquire);
+    const uint32_t slot = (uint32_t)(word >> 32);
+    if (pub->params.exclusive || (int32_t)(uint32_t)word >= 0 ||
+        slot >= (uint32_t)shared->n_clients) {
+        return -1;
+    }
+    *client_id = atomic_load_explicit(&shared->clients[slot].id, memory_order_acquire);
+    return *client_id == 0 ? -1 : (int32_t)slot;
+}
+
+/* A client with several claims lost answers once for each; none of its memory is free before the
+ * last, since it is not known which claim an answer is for. */
+static void quarantine(ps_publication_t *pub, ps_pub_quarantine_t entry)
+{
+    for (int32_t i = 0; i < pub->quarantine_count; i++) {
+        const ps_pub_quarantine_t *other = &pub->quarantine[i];
+        if (other->client_slot == entry.client_slot && other->client_id == entry.client_id &&
+            other->claims_lost >= entry.claims_lost) {
+            entry.claims_lost = other->claims_lost + 1;
+        }
+    }
+    for (int32_t i = 0; i < pub->quarantine_count; i++) {
+        ps_pub_quarantine_t *other = &pub->quarantine[i];
+        if (other->client_slot == entry.client_slot && other->client_id == entry.client_id) {
+            other->claims_lost = entry.claims_lost;
+        }
+    }
+    pub->quarantine[pub->quarantine_count++] = entry;
+}
+
+/* Pads over what lies at position.  owner_may_return: keep its memory apart.  Returns bytes. */
+static int32_t pad_over(ps_publication_t *pub, int64_t position, int32_t only_claimer,
+                        bool owner_may_return)
+{
+    const ps_shared_t *shared = ps_driver_shared(pub->driver);
+    ps_pub_quarantine_t entry = { .client_slot = -1, .from = position };
+    int32_t claimer = -1;
+    if (owner_may_return) {
+        entry.client_slot = living_claimer(pub, position, &entry.client_id);
+        if (entry.client_slot >= 0 && pub->quarantine_count == PS_PUB_QUARANTINE) {
+            return 0; /* nobody's memory may be given up: stay blocked until one answers */
+        }
+        if (entry.client_slot >= 0) { /* before the padding: the answer may come at once */
+            entry.claims_lost = 1 + atomic_load_explicit(
+                &shared->clients[entry.client_slot].claims_lost, memory_order_acquire);
+        }
+    }
+    const int32_t bytes = ps_log_unblock(&pub->log, position, only_claimer, &claimer);
+    if (bytes <= 0) {
+        return 0;
+    }
+    if (entry.client_slot >= 0 && claimer == entry.client_slot) {
+        entry.to = position + bytes;
+        quarantine(pub, entry);
+    }
+    pub->unblocked_at = position;
+    pub->unblocked_bytes = bytes;
+    pub->pending |= PS_PEND_UNBLOCKED;
+    ps_system_add(pub->driver, PS_SYS_UNBLOCKED_PUBLICATIONS, 1);
+    ps_sender_ready(ps_pub_sender(pub), pub);
+    return bytes;
+}
+
+/* All claims of client_slot between consumer and producer.  Holes belong to nobody: they stay. */
+static void walk_claims(ps_publication_t *pub, int32_t client_slot)
+{
+    int64_t position;
+    (void)ps_publication_is_blocked(pub, &position);
+    for (int32_t i = 0; i < WALK_STEPS && position < pub->producer_position; i++) {
+        const uint64_t word = atomic_load_explicit(ps_frame_word(ps_frame_at(&pub->log, position)),
+                                                   memory_order_acquire);
+        const int64_t length = (int32_t)(uint32_t)word;
+        int64_t span = ps_align32_64(length < 0 ? -length : length);
+        span = span < PS_FRAME_ALIGNMENT ? PS_FRAME_ALIGNMENT : span;
+        if ((position & pub->log.term_mask) + span > ps_pub_term(pub)) {
+            return; /* no length of ours */
+        }
+        if (length < 0 && (uint32_t)(word >> 32) == (uint32_t)client_slot) {
+            (void)pad_over(pub, position, client_slot, false);
+        }
+        position += span;
+    }
+}
+
+void ps_publication_unblock_client(ps_publication_t *pub, int32_t client_slot, int64_t now_ns)
+{
+    int64_t position;
+    (void)ps_publication_update(pub, now_ns);
+    if (client_slot >= 0 && !pub->params.exclusive) {
+        walk_claims(pub, client_slot);
+    } else {
+        /* An exclusive log's owner was the only one who could fill any of it. */
+        const int32_t steps = client_slot >= 0 ? EXCLUSIVE_STEPS : 1;
+        (void)ps_publication_is_blocked(pub, &position);
+        for (int32_t i = 0; i < steps && position < pub->producer_position; i++) {
+            const int32_t length = ps_frame_length_acquire(ps_frame_at(&pub->log, position));
+            const int32_t bytes =
+                length > 0 ? ps_align32(length) : pad_over(pub, position, -1, client_slot < 0);
+            if (bytes <= 0) {
+                break;
+            }
+            position += bytes;
+        }
+    }
+    pub->next_due_ns = now_ns;
+    ps_sender_due(ps_pub_sender(pub), now_ns);
+}
+
+static void report_blocked(ps_publication_t *pub, int64_t position, int64_t now_ns)
+{
+    int64_t client_id;
+    const ps_event_t event = { .type = PS_EV_PUB_BLOCKED, .kind = PS_KIND_PUBLICATION, .id = pub->id,
+                               .now_ns = now_ns, .a = position,
+                               .b = living_claimer(pub, position, &client_id) };
+    if (ps_driver_emit(pub->driver, PS_AGENT_SENDER, &event)) {
+        pub->blocked_reported = position + 1;
+    }
+}
+
+int64_t ps_publication_check_blocked(ps_publication_t *pub, int64_t now_ns)
+{
+    const int64_t timeout_ns = ps_driver_params(pub->driver)->unblock_timeout_ns;
+    const int64_t look_ns = timeout_ns / 16 > PS_TICK_NS ? timeout_ns / 16 : PS_TICK_NS;
+    const bool draining = pub->state != PS_PUB_ACTIVE;
+    int64_t position;
+    const bool blocked = ps_publication_is_blocked(pub, &position);
+    if (!blocked || position != pub->blocked_position) {
+        pub->blocked_position = position;
+        pub->blocked_since_ns = now_ns;
+    }
+    if (!blocked) {
+        return now_ns + look_ns;
+    }
+    if (draining) { /* all claimers have let go */
+        return pad_over(pub, position, -1, false) > 0 ? now_ns : now_ns + look_ns;
+    }
+    const int64_t stood_ns = now_ns - pub->blocked_since_ns;
+    if (stood_ns >= timeout_ns && !pub->params.exclusive) {
+        return pad_over(pub, position, -1, true) > 0 ? now_ns : now_ns + look_ns;
+    }
+    if (stood_ns >= look_ns && pub->blocked_reported != position + 1) {
+        report_blocked(pub, position, now_ns);
+    }
+    const int64_t act_ns = pub->blocked_since_ns + timeout_ns;
+    return act_ns > now_ns && act_ns < now_ns + look_ns ? act_ns : now_ns + look_ns;
+}

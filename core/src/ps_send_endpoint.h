@@ -1,0 +1,57 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * ps_send_endpoint.h: the sockets that publications of one channel share, and whom they reach.
+ */
+#ifndef PS_SEND_ENDPOINT_H
+#define PS_SEND_ENDPOINT_H
+
+#include "ps_destinations.h"
+#include "ps_driver_internal.h"
+
+struct ps_send_endpoint {
+    /* constants */
+    int64_t id;
+    ps_driver_t *driver;
+    const ps_net_ops_t *ops;
+    ps_socket_t *data;
+    ps_socket_t *control;              /* multicast only, else NULL */
+    ps_send_endpoint_params_t params;
+    /* conductor */
+    int32_t manual_count;
+    /* sender */
+    ps_addr_t remote;                  /* unicast peer */
+    ps_destinations_t destinations;
+    _Atomic int64_t *destinations_cell; /* NULL: none */
+    _Atomic int64_t *status_cell;
+    int64_t heard_ns;                  /* last status message */
+    int64_t silence_reported_ns;
+    int64_t error_reported_ns;
+    int64_t due_ns;
+    ps_send_endpoint_t *next;
+    bool poll_now;
+    bool removed;
+};
+
+/* Sends to all destinations (MDC) or the peer.  Returns how many datagrams were taken (0..count);
+ * counts short sends, errors and bytes.  Sender thread. */
+int32_t ps_send_endpoint_send(ps_send_endpoint_t *endpoint, const ps_dgram_t *dgrams, int32_t count,
+                              int64_t now_ns);
+/* False when there is nobody to send to. */
+static inline bool ps_send_endpoint_reachable(const ps_send_endpoint_t *endpoint)
+{
+    return endpoint->params.mdc == PS_MDC_NONE || endpoint->destinations.count > 0;
+}
+/* Takes what came in.  Returns datagrams. */
+int32_t ps_send_endpoint_poll(ps_send_endpoint_t *endpoint, int64_t now_ns);
+/* Timers: dynamic destinations, silence.  Returns the next due time. */
+int64_t ps_send_endpoint_on_timer(ps_send_endpoint_t *endpoint, int64_t now_ns);
+/* A valid status message came from `from`. */
+void ps_send_endpoint_heard(ps_send_endpoint_t *endpoint, int64_t receiver_id, const ps_addr_t *from,
+                            int64_t now_ns);
+/* Command side of the conductor's calls; sender thread. */
+void ps_send_endpoint_on_command(ps_send_endpoint_t *endpoint, const ps_command_t *command,
+                                 int64_t now_ns);
+/* Closes and frees without asking anybody (shut-down). */
+void ps_send_endpoint_free(ps_send_endpoint_t *endpoint);
+
+#endif

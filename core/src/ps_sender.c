@@ -1,0 +1,580 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * ps_sender.c: the sender agent: its sets (ready, watched, by slot, by stream), its duty cycle, its
+ * timers.
+ */
+#include "ps_sender.h"
+
+#include <assert.h>
+#include <stdlib.h>
+
+/* ---- sets ------------------------------------------------------------------------------------- */
+
+void ps_sender_ready(ps_sender_t *sender, ps_publication_t *pub)
+{
+    if (pub->in_ready || pub->removed) {
+        return;
+    }
+    pub->in_ready = true;
+    pub->next_ready = NULL;
+    if (sender->ready_tail != NULL) {
+        sender->ready_tail->next_ready = pub;
+    } else {
+        sender->ready_head = pub;
+    }
+    sender->ready_tail = pub;
+    sender->ready_count++;
+}
+
+static ps_publication_t *pop_ready(ps_sender_t *sender)
+{
+    ps_publication_t *pub = sender->ready_head;
+    sender->ready_head = pub->next_ready;
+    if (sender->ready_head == NULL) {
+        sender->ready_tail = NULL;
+    }
+    sender->ready_count--;
+    pub->in_ready = false;
+    return pub;
+}
+
+/* Rare (removal): the queue is walked. */
+static void leave_ready(ps_sender_t *sender, ps_publication_t *pub)
+{
+    const int32_t count = sender->ready_count;
+    for (int32_t i = 0; i < count; i++) {
+        ps_publication_t *head = pop_ready(sender);
+        if (head != pub) {
+            ps_sender_ready(sender, head);
+        }
+    }
+}
+
+void ps_sender_watch(ps_sender_t *sender, ps_publication_t *pub)
+{
+    if (pub->in_watch || pub->removed || pub->subscriber_count == 0) {
+        return;
+    }
+    pub->in_watch = true;
+    pub->prev_watch = NULL;
+    pub->next_watch = sender->watch_head;
+    if (sender->watch_head != NULL) {
+        sender->watch_head->prev_watch = pub;
+    }
+    sender->watch_head = pub;
+}
+
+static void leave_watch(ps_sender_t *sender, ps_publication_t *pub)
+{
+    if (!pub->in_watch) {
+        return;
+    }
+    pub->in_watch = false;
+    if (pub->prev_watch != NULL) {
+        pub->prev_watch->next_watch = pub->next_watch;
+    } else {
+        sender->watch_head = pub->next_watch;
+    }
+    if (pub->next_watch != NULL) {
+        pub->next_watch->prev_watch = pub->prev_watch;
+    }
+}
+
+void ps_sender_due(ps_sender_t *sender, int64_t due_ns)
+{
+    sender->min_due_ns = due_ns < sender->min_due_ns ? due_ns : sender->min_due_ns;
+    sender->scan_min_ns = due_ns < sender->scan_min_ns ? due_ns : sender->scan_min_ns;
+}
+
+void ps_sender_ready_endpoint(ps_sender_t *sender, const ps_send_endpoint_t *endpoint)
+{
+    for (int32_t i = 0; i < sender->publication_count; i++) {
+        ps_publication_t *pub = sender->publications[i];
+        if (pub->endpoint == endpoint) {
+            pub->setup_sent_ns = INT64_MIN / 2; /* whoever is new wants one */
+            pub->next_due_ns = sender->now_ns;
+            ps_sender_due(sender, sender->now_ns);
+            ps_sender_ready(sender, pub);
+        }
+    }
+    sender->urgent = true;
+}
+
+static uint32_t bucket_of(const ps_sender_t *sender, const ps_send_endpoint_t *endpoint,
+                          int32_t session_id, int32_t stream_id)
+{
+    uint64_t hash = (uint64_t)endpoint->id * UINT64_C(0x9E3779B97F4A7C15);
+    hash ^= ((uint64_t)(uint32_t)session_id << 32) | (uint32_t)stream_id;
+    hash *= UINT64_C(0xD6E8FEB86659FD93);
+    return (uint32_t)(hash >> 32) & sender->bucket_mask;
+}
+
+static ps_publication_t **bucket(ps_sender_t *sender, const ps_publication_t *pub)
+{
+    return &sender->buckets[bucket_of(sender, pub->endpoint, pub->log.session_id,
+                                      pub->log.stream_id)];
+}
+
+ps_publication_t *ps_sender_find(ps_sender_t *sender, const ps_send_endpoint_t *endpoint,
+                                 int32_t session_id, int32_t stream_id)
+{
+    ps_publication_t *pub = sender->buckets[bucket_of(sender, endpoint, session_id, stream_id)];
+    while (pub != NULL && !(pub->endpoint == endpoint && pub->log.session_id == session_id &&
+                            pub->log.stream_id == stream_id)) {
+        pub = pub->next_bucket;
+    }
+    return pub;
+}
+
+bool ps_sender_emit(ps_sender_t *sender, int32_t type, int32_t kind, int64_t id, int64_t a, int64_t b,
+                    int32_t reason)
+{
+    const ps_event_t event = { .type = type, .kind = kind, .id = id, .now_ns = sender->now_ns,
+                               .a = a, .b = b, .reason = reason };
+    return ps_driver_emit(sender->driver, PS_AGENT_SENDER, &event);
+}
+
+/* ---- commands --------------------------------------------------------------------------------- */
+
+static void watch_sockets(const ps_sender_t *sender, const ps_send_endpoint_t *endpoint, bool on)
+{
+    const int fds[2] = {
+        endpoint->control == NULL ? endpoint->ops->fd(endpoint->data) : -1,
+        endpoint->control != NULL ? endpoint->ops->fd(endpoint->control) : -1,
+    };
+    for (int32_t i = 0; i < 2; i++) {
+        if (on) {
+            ps_driver_watch(sender->driver, PS_AGENT_SENDER, fds[i]);
+        } else {
+            ps_driver_unwatch(sender->driver, PS_AGENT_SENDER, fds[i]);
+        }
+    }
+}
+
+static void add_endpoint(ps_sender_t *sender, ps_send_endpoint_t *endpoint)
+{
+    endpoint->next = sender->endpoints;
+    sender->endpoints = endpoint;
+    sender->endpoint_count++;
+    watch_sockets(sender, endpoint, true);
+}
+
+static void remove_endpoint(ps_sender_t *sender, ps_send_endpoint_t *endpoint)
+{
+    ps_send_endpoint_t **link = &sender->endpoints;
+    while (*link != NULL && *link != endpoint) {
+        link = &(*link)->next;
+    }
+    if (*link == NULL) {
+        return;
+    }
+    *link = endpoint->next;
+    sender->endpoint_count--;
+    if (sender->poll_cursor == endpoint) {
+        sender->poll_cursor = endpoint->next;
+    }
+    watch_sockets(sender, endpoint, false);
+    endpoint->next = sender->released_endpoints;
+    sender->released_endpoints = endpoint;
+}
+
+static void add_publication(ps_sender_t *sender, ps_publication_t *pub)
+{
+    if (sender->by_slot[pub->params.slot] != NULL) { /* the conductor gave one slot twice */
+        assert(!"publication slot in use");
+        return;
+    }
+    pub->index = sender->publication_count;
+    sender->publications[sender->publication_count++] = pub;
+    sender->by_slot[pub->params.slot] = pub;
+    if (pub->endpoint != NULL) {
+        ps_publication_t **head = bucket(sender, pub);
+        pub->next_bucket = *head;
+        *head = pub;
+    }
+    pub->next_due_ns = sender->now_ns;
+    ps_sender_due(sender, sender->now_ns);
+    sender->urgent = true;
+    ps_sender_ready(sender, pub);
+}
+
+static void remove_publication(ps_sender_t *sender, ps_publication_t *pub)
+{
+    if (pub->removed) {
+        return;
+    }
+    leave_ready(sender, pub);
+    leave_watch(sender, pub);
+    if (pub->endpoint != NULL) {
+        ps_publication_t **link = bucket(sender, pub);
+        while (*link != pub) {
+            assert(*link != NULL);
+            link = &(*link)->next_bucket;
+        }
+        *link = pub->next_bucket;
+    }
+    sender->by_slot[pub->params.slot] = NULL;
+    ps_publication_t *last = sender->publications[--sender->publication_count];
+    sender->publications[pub->index] = last;
+    last->index = pub->index;
+    pub->removed = true;
+    pub->next_released = sender->released_publications;
+    sender->released_publications = pub;
+}
+
+static void add_client(ps_publication_t *pub, int32_t client_slot)
+{
+    if (pub->client_count < PS_PUB_CLIENTS) {
+        pub->clients[pub->client_count++] = client_slot;
+    }
+}
+
+static void remove_client(ps_publication_t *pub, int32_t client_slot)
+{
+    for (int32_t i = 0; i < pub->client_count; i++) {
+        if (pub->clients[i] == client_slot) {
+            pub->clients[i] = pub->clients[--pub->client_count];
+            return;
+        }
+    }
+}
+
+static void on_publication_command(ps_sender_t *sender, ps_publication_t *pub,
+                                   const ps_command_t *command)
+{
+    const int64_t now_ns = sender->now_ns;
+    switch (command->type) {
+    case PS_SC_ADD_PUBLICATION:
+        add_publication(sender, pub);
+        return;
+    case PS_SC_REMOVE_PUBLICATION:
+        remove_publication(sender, pub);
+        return;
+    case PS_SC_ADD_SUBSCRIBER:
+        (void)ps_publication_add_reader(pub, &command->u.subscriber, now_ns);
+        ps_sender_watch(sender, pub);
+        break;
+    case PS_SC_REMOVE_SUBSCRIBER:
+        ps_publication_remove_reader(pub, command->i);
+        break;
+    case PS_SC_ADD_CLIENT:
+        add_client(pub, command->i);
+        break;
+    case PS_SC_REMOVE_CLIENT:
+        remove_client(pub, command->i);
+        break;
+    case PS_SC_DRAIN:
+        ps_publication_start_drain(pub, now_ns);
+        break;
+    case PS_SC_REVOKE:
+        ps_publication_start_revoke(pub, now_ns);
+        break;
+    case PS_SC_UNBLOCK:
+        ps_publication_unblock_client(pub, command->i, now_ns);
+        break;
+    case PS_SC_RESERVED:
+        pub->reserved_position = command->a;
+        break;
+    default:
+        break;
+    }
+    pub->next_due_ns = now_ns;
+    ps_sender_due(sender, now_ns);
+    ps_sender_ready(sender, pub);
+}
+
+void ps_sender_on_command(ps_sender_t *sender, const ps_command_t *command)
+{
+    if (command->type >= PS_SC_ADD_PUBLICATION) {
+        on_publication_command(sender, command->object, command);
+        return;
+    }
+    ps_send_endpoint_t *endpoint = command->object;
+    if (command->type == PS_SC_ADD_ENDPOINT) {
+        add_endpoint(sender, endpoint);
+    }
+    ps_send_endpoint_on_command(endpoint, command, sender->now_ns);
+    if (command->type == PS_SC_REMOVE_ENDPOINT) {
+        remove_endpoint(sender, endpoint);
+    }
+}
+
+/* Objects go back to the conductor when the ring takes the news.  The flag goes first: after the
+ * event the object may be gone. */
+static void emit_released(ps_sender_t *sender)
+{
+    while (sender->released_publications != NULL) {
+        ps_publication_t *pub = sender->released_publications;
+        ps_publication_t *next = pub->next_released;
+        if (!ps_sender_emit(sender, PS_EV_RELEASED, PS_KIND_PUBLICATION, pub->id, 0, 0, 0)) {
+            return;
+        }
+        sender->released_publications = next;
+    }
+    while (sender->released_endpoints != NULL) {
+        ps_send_endpoint_t *endpoint = sender->released_endpoints;
+        ps_send_endpoint_t *next = endpoint->next;
+        endpoint->removed = true;
+        if (!ps_sender_emit(sender, PS_EV_RELEASED, PS_KIND_SEND_ENDPOINT, endpoint->id, 0, 0, 0)) {
+            return;
+        }
+        sender->released_endpoints = next;
+    }
+}
+
+/* ---- duty cycle ------------------------------------------------------------------------------- */
+
+/* Takes the dirty bits.  Each slot's flag is cleared before its log is looked at: a commit after the
+ * look sets it again. */
+static int32_t collect_dirty(ps_sender_t *sender)
+{
+    int32_t found = 0;
+    for (int32_t word = 0; word * 64 < sender->capacity; word++) {
+        _Atomic uint64_t *bits = &sender->shared->dirty[word];
+        if (atomic_load_explicit(bits, memory_order_relaxed) == 0) {
+            continue;
+        }
+        uint64_t set = atomic_exchange_explicit(bits, 0, memory_order_seq_cst);
+        while (set != 0) {
+            const int32_t slot = word * 64 + __builtin_ctzll(set);
+            set &= set - 1;
+            if (slot >= sender->capacity) {
+                continue;
+            }
+            atomic_store_explicit(&sender->shared->publications[slot].dirty, 0,
+                                  memory_order_seq_cst);
+            ps_publication_t *pub = sender->by_slot[slot];
+            if (pub != NULL) {
+                found++;
+                ps_sender_ready(sender, pub);
+                ps_sender_watch(sender, pub);
+                ps_publication_wake_subscribers(pub);
+            }
+        }
+    }
+    if (found > 0) {
+        atomic_thread_fence(memory_order_seq_cst); /* flags before logs */
+    }
+    return found;
+}
+
+static int64_t run_ready(ps_sender_t *sender, int32_t *turns_done)
+{
+    int64_t bytes = 0;
+    int32_t turns = sender->ready_count < PS_TURNS_PER_CYCLE ? sender->ready_count
+                                                             : PS_TURNS_PER_CYCLE;
+    while (turns-- > 0 && sender->ready_head != NULL) {
+        ps_publication_t *pub = pop_ready(sender);
+        bool more = false;
+        bytes += ps_publication_turn(pub, sender->now_ns, &more);
+        (*turns_done)++;
+        if (more) {
+            ps_sender_ready(sender, pub);
+        }
+    }
+    return bytes;
+}
+
+/* Local readers move without telling: those behind are looked at. */
+static int32_t run_watched(ps_sender_t *sender)
+{
+    int32_t moved = 0;
+    for (ps_publication_t *pub = sender->watch_head, *next; pub != NULL; pub = next) {
+        next = pub->next_watch;
+        const int64_t slowest = pub->slowest_position;
+        if (ps_publication_update(pub, sender->now_ns)) {
+            ps_sender_ready(sender, pub);
+        }
+        moved += pub->slowest_position != slowest;
+        if (pub->gating_count == 0 || pub->slowest_position >= pub->producer_position) {
+            leave_watch(sender, pub);
+        }
+    }
+    return moved;
+}
+
+static bool poll_is_due(const ps_sender_t *sender, int64_t bytes)
+{
+    return bytes == 0 || sender->cycles_since_poll >= PS_POLL_RATIO ||
+           sender->bytes_since_poll >= PS_POLL_BYTES ||
+           sender->now_ns - sender->polled_ns >= sender->params->status_message_timeout_ns / 2;
+}
+
+/* Those that sent since the last poll, and a slice of the others. */
+static int32_t poll_endpoints(ps_sender_t *sender)
+{
+    int32_t seen = 0;
+    for (ps_send_endpoint_t *endpoint = sender->endpoints; endpoint != NULL;
+         endpoint = endpoint->next) {
+        if (endpoint->poll_now) {
+            seen += ps_send_endpoint_poll(endpoint, sender->now_ns);
+        }
+    }
+    for (int32_t i = 0; i < PS_POLL_SLICE && i < sender->endpoint_count; i++) {
+        if (sender->poll_cursor == NULL) {
+            sender->poll_cursor = sender->endpoints;
+        }
+        seen += ps_send_endpoint_poll(sender->poll_cursor, sender->now_ns);
+        sender->poll_cursor = sender->poll_cursor->next;
+    }
+    sender->cycles_since_poll = 0;
+    sender->bytes_since_poll = 0;
+    sender->polled_ns = sender->now_ns;
+    return seen;
+}
+
+static void scan_endpoints(ps_sender_t *sender)
+{
+    for (ps_send_endpoint_t *endpoint = sender->endpoints; endpoint != NULL;
+         endpoint = endpoint->next) {
+        if (endpoint->due_ns <= sender->now_ns) {
+            endpoint->due_ns = ps_send_endpoint_on_timer(endpoint, sender->now_ns);
+        }
+        ps_sender_due(sender, endpoint->due_ns);
+    }
+}
+
+/* One slice of the pass over all publications; the pass ends with the exact next due time. */
+static void run_timers(ps_sender_t *sender)
+{
+    const int64_t now_ns = sender->now_ns;
+    if (sender->scan_index < 0) {
+        const bool tick = now_ns - sender->scan_started_ns >= PS_TICK_NS || sender->urgent;
+        if (!tick || now_ns < sender->min_due_ns) {
+            return;
+        }
+        sender->urgent = false;
+        sender->scan_started_ns = now_ns;
+        sender->scan_min_ns = INT64_MAX;
+        sender->scan_index = 0;
+        scan_endpoints(sender);
+    }
+    for (int32_t i = 0; i < PS_SCAN_SLICE && sender->scan_index < sender->publication_count; i++) {
+        ps_publication_t *pub = sender->publications[sender->scan_index++];
+        if (pub->next_due_ns <= now_ns) {
+            ps_publication_on_timer(pub, now_ns);
+        }
+        sender->scan_min_ns =
+            pub->next_due_ns < sender->scan_min_ns ? pub->next_due_ns : sender->scan_min_ns;
+    }
+    if (sender->scan_index >= sender->publication_count) {
+        sender->min_due_ns = sender->scan_min_ns;
+        sender->scan_min_ns = INT64_MAX;
+        sender->scan_index = -1;
+    }
+}
+
+int32_t ps_sender_do_work(ps_sender_t *sender, int64_t now_ns)
+{
+    int32_t work = 0;
+    sender->now_ns = now_ns > sender->now_ns ? now_ns : sender->now_ns;
+    emit_released(sender);
+    if (sender->capacity > 0) {
+        work += collect_dirty(sender);
+    }
+    int32_t turns = 0;
+    const int64_t bytes = run_ready(sender, &turns);
+    sender->cycles_since_poll++;
+    sender->bytes_since_poll += bytes;
+    work += bytes > 0 ? turns : 0;
+    if (poll_is_due(sender, bytes)) {
+        work += poll_endpoints(sender);
+    }
+    work += run_watched(sender);
+    run_timers(sender);
+    return work;
+}
+
+int64_t ps_sender_next_deadline_ns(ps_sender_t *sender, int64_t now_ns)
+{
+    if (sender->ready_head != NULL || sender->scan_index >= 0) {
+        return now_ns;
+    }
+    int64_t due_ns = sender->min_due_ns;
+    if (sender->released_publications != NULL || sender->released_endpoints != NULL) {
+        due_ns = now_ns; /* the conductor's ring was full */
+    }
+    const int64_t tick_ns = sender->scan_started_ns + PS_TICK_NS;
+    return due_ns < tick_ns && !sender->urgent ? tick_ns : due_ns;
+}
+
+bool ps_sender_has_work(ps_sender_t *sender)
+{
+    if (sender->ready_head != NULL) {
+        return true;
+    }
+    for (int32_t word = 0; word * 64 < sender->capacity; word++) {
+        if (atomic_load_explicit(&sender->shared->dirty[word], memory_order_acquire) != 0) {
+            return true;
+        }
+    }
+    for (const ps_publication_t *pub = sender->watch_head; pub != NULL; pub = pub->next_watch) {
+        if (ps_publication_wants_sender(pub)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* ---- life ------------------------------------------------------------------------------------- */
+
+int ps_sender_create(ps_driver_t *driver, ps_sender_t **out)
+{
+    ps_sender_t *sender = calloc(1, sizeof(*sender));
+    if (sender == NULL) {
+        return ps_fail(PS_E_NO_MEMORY, "no memory for the sender");
+    }
+    sender->driver = driver;
+    sender->params = ps_driver_params(driver);
+    sender->shared = ps_driver_shared(driver);
+    sender->capacity = sender->shared != NULL ? sender->shared->n_publications : 0;
+    const size_t slots = sender->capacity > 0 ? (size_t)sender->capacity : 1;
+    uint32_t buckets = 16;
+    while (buckets < slots * 2) {
+        buckets *= 2;
+    }
+    sender->bucket_mask = buckets - 1;
+    sender->by_slot = calloc(slots, sizeof(*sender->by_slot));
+    sender->publications = calloc(slots, sizeof(*sender->publications));
+    sender->buckets = calloc(buckets, sizeof(*sender->buckets));
+    sender->scan_index = -1;
+    sender->scan_started_ns = INT64_MIN / 2;
+    sender->polled_ns = INT64_MIN / 2;
+    sender->min_due_ns = INT64_MAX;
+    sender->scan_min_ns = INT64_MAX;
+    if (sender->by_slot == NULL || sender->publications == NULL || sender->buckets == NULL) {
+        ps_sender_destroy(sender);
+        return ps_fail(PS_E_NO_MEMORY, "no memory for %zu publications", slots);
+    }
+    *out = sender;
+    return PS_OK;
+}
+
+void ps_sender_destroy(ps_sender_t *sender)
+{
+    if (sender == NULL) {
+        return;
+    }
+    for (int32_t i = 0; i < sender->publication_count; i++) {
+        ps_publication_free(sender->publications[i]);
+    }
+    while (sender->released_publications != NULL) {
+        ps_publication_t *next = sender->released_publications->next_released;
+        ps_publication_free(sender->released_publications);
+        sender->released_publications = next;
+    }
+    while (sender->endpoints != NULL) {
+        ps_send_endpoint_t *next = sender->endpoints->next;
+        ps_send_endpoint_free(sender->endpoints);
+        sender->endpoints = next;
+    }
+    while (sender->released_endpoints != NULL) {
+        ps_send_endpoint_t *next = sender->released_endpoints->next;
+        ps_send_endpoint_free(sender->released_endpoints);
+        sender->released_endpoints = next;
+    }
+    free(sender->by_slot);
+    free(sender->publications);
+    free(sender->buckets);
+    free(sender);
+}

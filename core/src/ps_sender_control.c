@@ -1,0 +1,119 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * ps_sender_control.c: datagrams that come in on a sender's socket: checked, counted, handed to the
+ * publication they name (aeron-interop.md sections 1.5 and 4.3).
+ */
+#include "ps_sender.h"
+
+static void count_invalid(const ps_send_endpoint_t *endpoint)
+{
+    ps_system_add(endpoint->driver, PS_SYS_INVALID_PACKETS, 1);
+}
+
+static void on_sm(ps_sender_t *sender, ps_send_endpoint_t *endpoint, const uint8_t *data,
+                  uint32_t length, const ps_addr_t *from)
+{
+    ps_sm_t sm;
+    int64_t position = 0;
+    if (ps_wire_sm(data, length, &sm) != PS_WIRE_OK) {
+        count_invalid(endpoint);
+        return;
+    }
+    ps_publication_t *pub = ps_sender_find(sender, endpoint, sm.session_id, sm.stream_id);
+    const int32_t term = pub != NULL ? pub->log.term_length : PS_TERM_MAX;
+    if (sm.term_offset < 0 || sm.term_offset >= term || (sm.term_offset & 31) != 0 ||
+        sm.window < 0 || sm.window > term / 2) {
+        count_invalid(endpoint);
+        return;
+    }
+    ps_system_add(endpoint->driver, PS_SYS_SM_RECEIVED, 1);
+    if (pub != NULL && (sm.flags & PS_SM_SETUP) == 0) {
+        position = ps_position(sm.term_id, sm.term_offset, pub->log.shift, pub->log.initial_term_id);
+        if (position < pub->sender_position - term / 2 || position > pub->sender_position + term / 2) {
+            ps_system_add(endpoint->driver, PS_SYS_SM_REJECTED, 1);
+            return;
+        }
+    }
+    ps_send_endpoint_heard(endpoint, sm.receiver_id, from, sender->now_ns);
+    if (pub != NULL) {
+        ps_publication_on_sm(pub, &sm, position, sender->now_ns);
+    }
+}
+
+static void on_nak(ps_sender_t *sender, ps_send_endpoint_t *endpoint, const uint8_t *data,
+                   uint32_t length)
+{
+    ps_nak_t nak;
+    if (ps_wire_nak(data, length, &nak) != PS_WIRE_OK) {
+        count_invalid(endpoint);
+        return;
+    }
+    ps_publication_t *pub = ps_sender_find(sender, endpoint, nak.session_id, nak.stream_id);
+    if (pub != NULL) {
+        ps_publication_on_nak(pub, &nak, sender->now_ns);
+    }
+}
+
+/* Answers a request with its own stamp; by the data path, to everybody. */
+static void on_rttm(ps_sender_t *sender, ps_send_endpoint_t *endpoint, const uint8_t *data,
+                    uint32_t length)
+{
+    ps_rttm_t rttm;
+    uint8_t out[PS_CONTROL_MAX];
+    if (ps_wire_rttm(data, length, &rttm) != PS_WIRE_OK) {
+        count_invalid(endpoint);
+        return;
+    }
+    if ((rttm.flags & PS_RTTM_REPLY) == 0 || !ps_send_endpoint_reachable(endpoint) ||
+        ps_sender_find(sender, endpoint, rttm.session_id, rttm.stream_id) == NULL) {
+        return;
+    }
+    rttm.flags = 0;
+    rttm.reception_delta_ns = 0;
+    const ps_dgram_t dgram = { out, ps_wire_build_rttm(out, &rttm) };
+    (void)ps_send_endpoint_send(endpoint, &dgram, 1, sender->now_ns);
+}
+
+static void on_error(ps_sender_t *sender, ps_send_endpoint_t *endpoint, const uint8_t *data,
+                     uint32_t length)
+{
+    ps_err_t err;
+    if (ps_wire_err(data, length, &err) != PS_WIRE_OK) {
+        count_invalid(endpoint);
+        return;
+    }
+    ps_system_add(endpoint->driver, PS_SYS_ERROR_FRAMES_RECEIVED, 1);
+    ps_publication_t *pub = ps_sender_find(sender, endpoint, err.session_id, err.stream_id);
+    if (pub != NULL) {
+        ps_publication_on_error(pub, &err, sender->now_ns);
+    }
+}
+
+void ps_sender_on_datagram(void *context, const uint8_t *data, uint32_t length,
+                           const ps_addr_t *from, int64_t rx_ns)
+{
+    ps_send_endpoint_t *endpoint = context;
+    ps_sender_t *sender = ps_driver_sender(endpoint->driver);
+    uint16_t type = 0;
+    (void)rx_ns;
+    if (ps_wire_check(data, length, &type) != PS_WIRE_OK) {
+        count_invalid(endpoint);
+        return;
+    }
+    switch (type) {
+    case PS_TYPE_SM:
+        on_sm(sender, endpoint, data, length, from);
+        break;
+    case PS_TYPE_NAK:
+        on_nak(sender, endpoint, data, length);
+        break;
+    case PS_TYPE_RTTM:
+        on_rttm(sender, endpoint, data, length);
+        break;
+    case PS_TYPE_ERR:
+        on_error(sender, endpoint, data, length);
+        break;
+    default: /* DATA, SETUP, RES, RSP_SETUP, EXT without a meaning here: no trace */
+        break;
+    }
+}
