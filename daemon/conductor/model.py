@@ -39,6 +39,7 @@ class Destination:
     channel: str
     address: Address
     name: uri.Address | None = None        # to be resolved again when silent
+    control: Address | None = None
     counter_id: int = -1                # local address
 
 
@@ -100,7 +101,7 @@ class Publication:
     subscribers: dict[int, SubscriberLink] = attrs.field(factory=dict)  # by subscription id
     state: PublicationState = PublicationState.ACTIVE
     end_reason: str = "end_of_stream"
-    revoked: bool = False
+    end_confirmed: bool = False
 
     @property
     def term_length(self) -> int:

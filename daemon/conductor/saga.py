@@ -4,7 +4,8 @@
 A saga yields an :class:`Action` and is resumed with its result, or gets :class:`Refused` thrown in.
 Yielding :data:`EXCLUSIVE` waits for the right to change what the conductor owns: one saga at a time
 holds it, in the order of asking, until it ends.  Slow look-ups (names) come before it, so that a
-resolver that hangs holds up its own client only.
+resolver that hangs holds up its own client only.  Yielding :data:`UNTIL_RELEASE` waits until an agent
+has let go of some object (a socket that is about to be opened anew).
 """
 
 from __future__ import annotations
@@ -33,9 +34,14 @@ class _Exclusive:
     """Type of :data:`EXCLUSIVE`."""
 
 
-EXCLUSIVE: Final = _Exclusive()
+class _UntilRelease:
+    """Type of :data:`UNTIL_RELEASE`."""
 
-Request = Action | _Exclusive
+
+EXCLUSIVE: Final = _Exclusive()
+UNTIL_RELEASE: Final = _UntilRelease()
+
+Request = Action | _Exclusive | _UntilRelease
 Saga = Generator[Request, Any, T]
 OnDone = Callable[[Any, Refused | None], None]
 
@@ -55,13 +61,14 @@ class SagaRunner:
         self._queue: deque[_Running] = deque()
         self._holder: _Running | None = None
         self._ready: deque[tuple[_Running, Any, Refused | None]] = deque()
+        self._parked: list[_Running] = []
         self._pumping = False
         self._next_operation = 1
 
     @property
     def pending(self) -> int:
         """Sagas under way."""
-        return len(self._waiting) + len(self._queue)
+        return len(self._waiting) + len(self._queue) + len(self._parked)
 
     def emit(self, action: Action) -> None:
         """An action whose result nobody waits for."""
@@ -82,6 +89,12 @@ class SagaRunner:
         error = outcome.error
         refused = Refused(error.code, error.message) if error else None
         self._ready.append((running, outcome.value, refused))
+        self._pump()
+
+    def on_release(self) -> None:
+        """An object was released: whoever waits for one looks again."""
+        self._ready.extend((running, None, None) for running in self._parked)
+        self._parked.clear()
         self._pump()
 
     def _pump(self) -> None:
@@ -111,6 +124,9 @@ class SagaRunner:
                 self._ready.appendleft((running, None, None))
             else:
                 self._queue.append(running)
+            return
+        if isinstance(request, _UntilRelease):
+            self._parked.append(running)
             return
         operation_id = self._next_operation
         self._next_operation += 1

@@ -1,0 +1,338 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Images: a stream that arrives from a sender.  Made on a SETUP, drained when the sender ends or
+falls silent, kept for slow subscribers for the linger time, then deleted."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from penstock.core.driver_types import (
+    DriverEvent,
+    ImageEnd,
+    ImageParams,
+    LogParams,
+    ObjectKind,
+    SlotKind,
+    compute_position,
+)
+from penstock.daemon.conductor.actions import (
+    AddImageObject,
+    AddToSystemCounter,
+    AllocateSlot,
+    CreateLog,
+    DeleteFile,
+    DestroyObject,
+    DrainImage,
+    ForgetSession,
+    FreeCounter,
+    FreeSlot,
+    RemoveObject,
+)
+from penstock.daemon.conductor.counters import CounterType, SystemCounter, stream_counter
+from penstock.daemon.conductor.linking import link_image, report_refusal, unlink, withdraw
+from penstock.daemon.conductor.machines import IMAGE, EndpointState, ImageState, ImageTrigger
+from penstock.daemon.conductor.model import Image, RecvEndpoint, SubscriberLink, Subscription
+from penstock.daemon.conductor.plans import SubscriptionPlan
+from penstock.daemon.conductor.recv_endpoints import release_if_unused
+from penstock.daemon.conductor.saga import EXCLUSIVE, Refused, Saga, Undo
+from penstock.daemon.conductor.settings import KIB, MIB, SECOND_NS
+from penstock.daemon.conductor.world import World
+
+_SETUP_GROUP: Final = 0x40
+_MIN_TERM: Final = 64 * KIB
+_MAX_TERM: Final = 1024 * MIB
+_MIN_MTU: Final = 64
+_MAX_MTU: Final = 65504
+
+_REASONS: Final[dict[int, str]] = {
+    ImageEnd.END_OF_STREAM: "end_of_stream",
+    ImageEnd.TIMEOUT: "timeout",
+    ImageEnd.REVOKED: "revoked",
+    ImageEnd.NO_SUBSCRIBER: "closed",
+    ImageEnd.REJECTED: "rejected",
+}
+
+
+def on_setup(world: World, event: DriverEvent) -> Saga[None]:
+    """An unknown session of a wanted stream: makes an image, or says why not."""
+    yield EXCLUSIVE
+    endpoint = world.recv_endpoints.get(event.id)
+    if endpoint is None or endpoint.state is not EndpointState.OPEN:
+        return
+    subscriptions = [
+        s for s in endpoint.subscriptions.values()
+        if s.stream_id == event.stream_id and s.wants_session(event.session_id)
+    ]
+    known = (event.stream_id, event.session_id) in endpoint.images
+    try:
+        if known or not subscriptions:
+            raise Refused("unknown_registration", "no subscription wants it")
+        _check_setup(world, endpoint, event)
+        image = yield from _create(world, endpoint, event, subscriptions)
+    except Refused as refused:
+        world.emit(
+            ForgetSession(
+                endpoint_id=endpoint.id, stream_id=event.stream_id, session_id=event.session_id,
+                keep=False,
+            )
+        )
+        if subscriptions and not known:
+            what = f"session {event.session_id} of stream {event.stream_id} from {event.source}"
+            report_refusal(world, what, refused)
+        return
+    for subscription in subscriptions:
+        if subscription.id not in endpoint.subscriptions:
+            continue
+        try:
+            yield from link_image(
+                world, subscription, image, join_position=image.join_position
+            )
+        except Refused as refused:
+            report_refusal(world, f"subscription {subscription.id}", refused)
+    if not image.subscribers:
+        _move(world, image, ImageTrigger.NO_SUBSCRIBER)
+
+
+def _check_setup(world: World, endpoint: RecvEndpoint, event: DriverEvent) -> None:
+    """A SETUP is a stranger's word."""
+    length = event.term_length
+    if not _MIN_TERM <= length <= _MAX_TERM or length & (length - 1):
+        raise Refused("malformed", f"SETUP states the term length {length}")
+    if not _MIN_MTU <= event.mtu <= _MAX_MTU or event.mtu % 32:
+        raise Refused("malformed", f"SETUP states the MTU {event.mtu}")
+    if not 0 <= event.term_offset <= length or event.term_offset % 32:
+        raise Refused("malformed", f"SETUP states the term offset {event.term_offset}")
+    if (event.active_term_id - event.initial_term_id) & 0xFFFFFFFF >= 2**31:
+        raise Refused(
+            "malformed",
+            f"SETUP states term {event.active_term_id} before the initial {event.initial_term_id}",
+        )
+    if event.source is None:
+        raise Refused("malformed", "SETUP without a source address")
+    sessions = sum(1 for stream, _ in endpoint.images if stream == event.stream_id)
+    if sessions >= world.settings.stream_session_limit:
+        raise Refused("limit", f"stream {event.stream_id} has {sessions} sessions already")
+
+
+def _create(
+    world: World, endpoint: RecvEndpoint, event: DriverEvent, subscriptions: list[Subscription]
+) -> Saga[Image]:
+    first = subscriptions[0]
+    image_id = world.next_id()
+    start = compute_position(
+        event.active_term_id, event.term_offset, event.initial_term_id, event.term_length
+    )
+    amount = world.log_bytes(event.term_length)
+    world.storage.take(amount, f"the log of an image with term length {event.term_length}")
+    path = f"{world.settings.directory}/images/{image_id}.logbuffer"
+    log = world.new_log(path, event.term_length, start)
+    group = first.plan.group
+    if group is None:
+        group = endpoint.multicast or bool(event.setup_flags & _SETUP_GROUP)
+    undo = Undo(world.runner)
+    try:
+        slot: int = yield AllocateSlot(kind=SlotKind.IMAGE, object_id=image_id)
+        undo.on_failure(FreeSlot(kind=SlotKind.IMAGE, index=slot))
+        counters: list[int] = []
+        for kind in (CounterType.RECEIVER_HIGH_WATER, CounterType.RECEIVER_POSITION,
+                     CounterType.NAKS_SENT):
+            counter_id: int = yield stream_counter(
+                kind, key_id=image_id, owner_id=first.client.id, session_id=event.session_id,
+                stream_id=event.stream_id, channel=first.plan.channel,
+                value=0 if kind is CounterType.NAKS_SENT else start,
+            )
+            undo.on_failure(FreeCounter(counter_id=counter_id))
+            counters.append(counter_id)
+        yield CreateLog(
+            params=_log_params(world, endpoint, event, first.plan, path, image_id, group=group)
+        )
+        undo.on_failure(DeleteFile(path=path))
+        yield AddImageObject(
+            params=_params(endpoint, event, first.plan, image_id, path, slot, counters,
+                           reserved=log.reserved_position, group=group)
+        )
+    except Refused:
+        undo.roll_back()
+        world.storage.give_back(amount)
+        raise
+    assert event.source is not None
+    image = Image(
+        id=image_id,
+        endpoint=endpoint,
+        stream_id=event.stream_id,
+        session_id=event.session_id,
+        source=event.source,
+        slot=slot,
+        counters=counters,
+        log=log,
+        rejoin=first.plan.rejoin,
+        join_position=start,
+        initial_term_id=event.initial_term_id,
+    )
+    world.images[image_id] = image
+    endpoint.images[(event.stream_id, event.session_id)] = image
+    endpoint.held_by += 1
+    return image
+
+
+def _log_params(
+    world: World, endpoint: RecvEndpoint, event: DriverEvent, plan: SubscriptionPlan, path: str,
+    image_id: int, *, group: bool,
+) -> LogParams:
+    return LogParams(
+        path=path,
+        correlation_id=image_id,
+        session_id=event.session_id,
+        stream_id=event.stream_id,
+        initial_term_id=event.initial_term_id,
+        term_id=event.active_term_id,
+        term_offset=event.term_offset,
+        term_length=event.term_length,
+        mtu=event.mtu,
+        page_size=world.settings.page_size,
+        receiver_window_bytes=min(plan.receiver_window, event.term_length // 2),
+        sndbuf_bytes=endpoint.buffers[0],
+        rcvbuf_bytes=endpoint.buffers[1],
+        untethered_window_limit_timeout_ns=plan.tethering.window_limit_timeout_ns,
+        untethered_linger_timeout_ns=plan.tethering.linger_timeout_ns,
+        untethered_resting_timeout_ns=plan.tethering.resting_timeout_ns,
+        group=group,
+        rejoin=plan.rejoin,
+        reliable=plan.reliable,
+        sparse=plan.sparse,
+        tether=plan.tether,
+        type=2,
+        file_mode=world.settings.file_mode,
+        reserve_terms=2,
+    )
+
+
+def _params(
+    endpoint: RecvEndpoint, event: DriverEvent, plan: SubscriptionPlan, image_id: int, path: str,
+    slot: int, counters: list[int], *, reserved: int, group: bool,
+) -> ImageParams:
+    assert event.source is not None
+    return ImageParams(
+        id=image_id,
+        log_path=path,
+        endpoint_id=endpoint.id,
+        slot=slot,
+        high_water_counter_id=counters[0],
+        position_counter_id=counters[1],
+        naks_counter_id=counters[2],
+        session_id=event.session_id,
+        stream_id=event.stream_id,
+        initial_term_id=event.initial_term_id,
+        active_term_id=event.active_term_id,
+        term_offset=event.term_offset,
+        window_bytes=min(plan.receiver_window, event.term_length // 2),
+        destination=event.destination,
+        source=event.source,
+        nak_delay_ns=plan.nak_delay_ns,
+        reserved_position=reserved,
+        join_ordinal=event.peer_ordinal,
+        peer_capabilities=event.peer_capabilities,
+        untethered_window_limit_timeout_ns=plan.tethering.window_limit_timeout_ns,
+        untethered_linger_timeout_ns=plan.tethering.linger_timeout_ns,
+        untethered_resting_timeout_ns=plan.tethering.resting_timeout_ns,
+        group=group,
+        reliable=plan.reliable,
+        rejoin=plan.rejoin,
+    )
+
+
+# ---- the end -------------------------------------------------------------------------------------
+
+
+def on_inactive(world: World, event: DriverEvent) -> None:
+    """The receiver says that the stream ended, fell silent or was revoked."""
+    image = world.images.get(event.id)
+    if image is None:
+        return
+    if image.state is ImageState.ACTIVE:
+        image.end_reason = _REASONS.get(event.reason, "closed")
+    if event.reason == ImageEnd.REVOKED:
+        world.emit(AddToSystemCounter(counter_id=SystemCounter.IMAGES_REVOKED))
+        _move(world, image, ImageTrigger.REVOKED)
+    else:
+        _move(world, image, ImageTrigger.INACTIVE)
+
+
+def on_drained(world: World, image_id: int) -> None:
+    image = world.images.get(image_id)
+    if image is not None:
+        _move(world, image, ImageTrigger.DRAINED)
+
+
+def leave_image(world: World, link: SubscriberLink) -> None:
+    """A subscriber goes; the last one ends the image."""
+    image = link.source
+    assert isinstance(image, Image)
+    unlink(world, link, source_alive=not image.released and image.state is not ImageState.LINGER)
+    if image.subscribers:
+        return
+    if image.state is ImageState.ACTIVE:
+        image.end_reason = "closed"
+    _move(world, image, ImageTrigger.NO_SUBSCRIBER)
+    if image.state is ImageState.LINGER:
+        _move(world, image, ImageTrigger.LINGER_ELAPSED)
+
+
+def _move(world: World, image: Image, trigger: ImageTrigger) -> None:
+    state = IMAGE.get((image.state, trigger))
+    if state is None:
+        return
+    image.state = state
+    world.event("image_state", image_id=image.id, state=state.value, cause=trigger.value)
+    if state is ImageState.DRAINING:
+        world.emit(DrainImage(image_id=image.id))
+    elif state is ImageState.LINGER:
+        _linger(world, image)
+    elif state is ImageState.DONE:
+        _finish(world, image)
+
+
+def _linger(world: World, image: Image) -> None:
+    """The receiver forgets it; subscribers are told, and may still read what is in the log."""
+    image.endpoint.images.pop((image.stream_id, image.session_id), None)
+    keep = not image.rejoin and image.end_reason != "end_of_stream"
+    for link in image.subscribers.values():
+        withdraw(world, link, image.end_reason)
+    world.emit(RemoveObject(kind=ObjectKind.IMAGE, object_id=image.id, keep_session=keep))
+    if not image.subscribers:
+        _move(world, image, ImageTrigger.LINGER_ELAPSED)
+        return
+    world.timers.at(
+        world.now_ns + world.settings.image_linger_ns,
+        lambda: _move(world, image, ImageTrigger.LINGER_ELAPSED),
+    )
+
+
+def _finish(world: World, image: Image) -> None:
+    """Deletes the log, once the receiver has let go of it too."""
+    if image.state is not ImageState.DONE or not image.released:
+        return
+    for link in list(image.subscribers.values()):
+        unlink(world, link, source_alive=False)
+    world.images.pop(image.id, None)
+    world.emit(DeleteFile(path=image.log.path))
+    world.storage.give_back(image.log.reserved_bytes)
+
+
+def on_released(world: World, image_id: int) -> None:
+    """The receiver has let go."""
+    world.emit(DestroyObject(kind=ObjectKind.IMAGE, object_id=image_id))
+    image = world.images.get(image_id)
+    if image is None:
+        return
+    image.released = True
+    for counter_id in image.counters:
+        world.emit(FreeCounter(counter_id=counter_id))
+    slot = image.slot
+    world.timers.at(
+        world.now_ns + SECOND_NS,
+        lambda: world.emit(FreeSlot(kind=SlotKind.IMAGE, index=slot)),
+    )
+    image.endpoint.held_by -= 1
+    release_if_unused(world, image.endpoint)
+    _finish(world, image)

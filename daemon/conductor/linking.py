@@ -1,0 +1,193 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Subscribers: a subscription on an image, or on a local publication (IPC and spies).
+
+Each link has a position counter and a slot.  When a link ends while the client lives, both are kept
+for the image linger time, since the client may still write to them before it has read the notice.
+"""
+
+from __future__ import annotations
+
+from penstock.config.control import ImageAvailable, ImageUnavailable
+from penstock.core.driver_types import SlotKind, SubscriberParams
+from penstock.daemon.conductor.actions import (
+    AddImageSubscriber,
+    AddPublicationSubscriber,
+    AllocateCounter,
+    AllocateSlot,
+    FreeCounter,
+    FreeSlot,
+    GetImageJoinPosition,
+    GetPublicationStatus,
+    LogError,
+    RemoveImageSubscriber,
+    RemovePublicationSubscriber,
+)
+from penstock.daemon.conductor.counters import CounterType, stream_counter
+from penstock.daemon.conductor.machines import PublicationState
+from penstock.daemon.conductor.model import Image, Publication, SubscriberLink, Subscription
+from penstock.daemon.conductor.saga import Refused, Saga, Undo
+from penstock.daemon.conductor.settings import SECOND_NS
+from penstock.daemon.conductor.world import World
+
+
+def wants_publication(subscription: Subscription, publication: Publication) -> bool:
+    """An IPC subscription and an IPC publication, or a spy and the publication it looks for."""
+    if publication.stream_id != subscription.stream_id:
+        return False
+    if not subscription.wants_session(publication.session_id):
+        return False
+    if publication.state not in (PublicationState.ACTIVE, PublicationState.DRAINING):
+        return False
+    endpoint = publication.endpoint
+    if subscription.plan.kind == "ipc":
+        return endpoint is None
+    if subscription.plan.kind != "spy" or endpoint is None:
+        return False
+    if subscription.spy_key is not None and endpoint.key == subscription.spy_key:
+        return True
+    return subscription.spy_tag is not None and endpoint.tag == subscription.spy_tag
+
+
+def link_publication(
+    world: World, subscription: Subscription, publication: Publication
+) -> Saga[None]:
+    """Lets the subscription read the publication's own log."""
+    status = yield GetPublicationStatus(publication_id=publication.id)
+    link, params = yield from _make_link(
+        world, subscription, publication, publication.session_id, status.consumer_position
+    )
+    try:
+        yield AddPublicationSubscriber(publication_id=publication.id, params=params)
+    except Refused:
+        _free_link(world, link)
+        raise
+    publication.subscribers[subscription.id] = link
+    subscription.links[publication.id] = link
+    announce(world, link, status.consumer_position)
+
+
+def link_image(
+    world: World, subscription: Subscription, image: Image, *, join_position: int | None = None
+) -> Saga[None]:
+    """Lets the subscription read a network image; it starts at the image's join position."""
+    position = join_position
+    if position is None:
+        position = yield GetImageJoinPosition(image_id=image.id)
+    assert position is not None
+    link, params = yield from _make_link(world, subscription, image, image.session_id, position)
+    try:
+        yield AddImageSubscriber(image_id=image.id, params=params)
+    except Refused:
+        _free_link(world, link)
+        raise
+    image.subscribers[subscription.id] = link
+    subscription.links[image.id] = link
+    announce(world, link, position)
+
+
+def _make_link(
+    world: World, subscription: Subscription, source: Image | Publication, session_id: int,
+    position: int,
+) -> Saga[tuple[SubscriberLink, SubscriberParams]]:
+    plan = subscription.plan
+    undo = Undo(world.runner)
+    counter: AllocateCounter = stream_counter(
+        CounterType.SUBSCRIBER_POSITION, key_id=subscription.id, owner_id=subscription.client.id,
+        session_id=session_id, stream_id=source.stream_id, channel=plan.channel,
+        value=position, reference_id=source.id, suffix=f" @{position}",
+    )
+    try:
+        counter_id: int = yield counter
+        undo.on_failure(FreeCounter(counter_id=counter_id))
+        slot: int = yield AllocateSlot(kind=SlotKind.SUBSCRIBER, object_id=subscription.id)
+    except Refused:
+        undo.roll_back()
+        raise
+    params = SubscriberParams(
+        position_counter_id=counter_id,
+        slot=slot,
+        client_slot=subscription.client.slot,
+        tether=plan.tether,
+        rejoin=plan.rejoin,
+    )
+    link = SubscriberLink(
+        subscription=subscription, source=source, counter_id=counter_id, slot=slot
+    )
+    return link, params
+
+
+def announce(world: World, link: SubscriberLink, position: int) -> None:
+    """ImageAvailable to the link's client."""
+    source, subscription = link.source, link.subscription
+    if isinstance(source, Image):
+        identity, image_slot, publication_slot = str(source.source), source.slot, -1
+    else:
+        identity = "aeron:ipc" if source.endpoint is None else "aeron-spy"
+        image_slot, publication_slot = -1, source.slot
+    notice = ImageAvailable(
+        subscription_id=subscription.id,
+        correlation_id=source.id,
+        session_id=source.session_id,
+        stream_id=source.stream_id,
+        log_path=source.log.path,
+        position_counter_id=link.counter_id,
+        subscriber_slot=link.slot,
+        image_slot=image_slot,
+        publication_slot=publication_slot,
+        source_identity=identity,
+        join_position=position,
+    )
+    world.notify(subscription.client, notice)
+    world.event(
+        "image_available", subscription_id=subscription.id, image_id=source.id,
+        session_id=source.session_id, stream_id=source.stream_id, source=identity,
+        position=position,
+    )
+
+
+def withdraw(world: World, link: SubscriberLink, reason: str) -> None:
+    """ImageUnavailable to the link's client."""
+    notice = ImageUnavailable(
+        subscription_id=link.subscription.id,
+        correlation_id=link.source.id,
+        stream_id=link.source.stream_id,
+        reason=reason,
+    )
+    world.notify(link.subscription.client, notice)
+    world.event(
+        "image_unavailable", subscription_id=link.subscription.id, image_id=link.source.id,
+        session_id=link.source.session_id, stream_id=link.source.stream_id, reason=reason,
+    )
+
+
+def unlink(world: World, link: SubscriberLink, *, source_alive: bool = True) -> None:
+    """Ends a link; the source no longer waits for it."""
+    source = link.source
+    source.subscribers.pop(link.subscription.id, None)
+    link.subscription.links.pop(source.id, None)
+    if source_alive:
+        if isinstance(source, Image):
+            world.emit(
+                RemoveImageSubscriber(image_id=source.id, position_counter_id=link.counter_id)
+            )
+        else:
+            world.emit(
+                RemovePublicationSubscriber(
+                    publication_id=source.id, position_counter_id=link.counter_id
+                )
+            )
+    delay_ns = SECOND_NS
+    if link.subscription.id in world.subscriptions and link.subscription.client.alive:
+        delay_ns = max(delay_ns, world.settings.image_linger_ns)
+    world.timers.at(world.now_ns + delay_ns, lambda: _free_link(world, link))
+
+
+def _free_link(world: World, link: SubscriberLink) -> None:
+    world.emit(FreeCounter(counter_id=link.counter_id))
+    world.emit(FreeSlot(kind=SlotKind.SUBSCRIBER, index=link.slot))
+
+
+def report_refusal(world: World, what: str, refused: Refused) -> None:
+    """A refusal that has no requester to tell: it goes to the error log and the event feed."""
+    world.emit(LogError(text=f"{what}: {refused.message}"))
+    world.event("refused", what=what, code=refused.code, message=refused.message)

@@ -1,0 +1,483 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Publications: shared or made new, drained and lingering after their last client, deleted."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+import attrs
+
+from penstock.config.control import AddPublication, PublicationReady
+from penstock.core.driver_types import (
+    NO_COUNTER,
+    FlowControl,
+    LogParams,
+    ObjectKind,
+    PublicationParams,
+    SlotKind,
+    compute_position,
+)
+from penstock.daemon.conductor.actions import (
+    AddPublicationClient,
+    AddPublicationObject,
+    AddToSystemCounter,
+    AllocateSlot,
+    CreateLog,
+    DeleteFile,
+    DestroyObject,
+    DrainPublication,
+    FreeCounter,
+    FreeSlot,
+    RemoveObject,
+    RemovePublicationClient,
+    RevokePublication,
+    UnblockPublication,
+)
+from penstock.daemon.conductor.counters import CounterType, SystemCounter, stream_counter
+from penstock.daemon.conductor.linking import (
+    link_publication,
+    report_refusal,
+    unlink,
+    wants_publication,
+    withdraw,
+)
+from penstock.daemon.conductor.lookup import SendAddressing, send_addressing
+from penstock.daemon.conductor.machines import (
+    PUBLICATION,
+    PublicationState,
+    PublicationTrigger,
+)
+from penstock.daemon.conductor.model import Client, Publication, SendEndpoint
+from penstock.daemon.conductor.plans import PublicationPlan, parse, publication_plan
+from penstock.daemon.conductor.saga import EXCLUSIVE, Refused, Saga, Undo
+from penstock.daemon.conductor.send_endpoints import acquire, release_if_unused
+from penstock.daemon.conductor.settings import MIB, SECOND_NS
+from penstock.daemon.conductor.world import World
+
+# What a publication that joins an existing one may state, and must state equally.
+_COMPARED: Final[dict[str, Callable[[PublicationPlan], Any]]] = {
+    "session-id": lambda plan: plan.session_id,
+    "mtu": lambda plan: plan.mtu,
+    "term-length": lambda plan: plan.term_length,
+    "init-term-id": lambda plan: plan.initial_term_id,
+    "term-id": lambda plan: plan.term_id,
+    "term-offset": lambda plan: plan.term_offset,
+    "linger": lambda plan: plan.linger_ns,
+    "pub-wnd": lambda plan: plan.window_bytes,
+    "max-resend": lambda plan: plan.max_resend,
+    "eos": lambda plan: plan.signal_eos,
+    "ssc": lambda plan: plan.spies_simulate_connection,
+    "sparse": lambda plan: plan.sparse,
+    "channel-snd-ts-offset": lambda plan: plan.send_timestamp_offset,
+}
+
+
+def max_message_bytes(term_length: int) -> int:
+    return min(term_length // 8, 16 * MIB)
+
+
+def add_publication(world: World, client: Client, message: AddPublication) -> Saga[PublicationReady]:
+    """Serves AddPublication."""
+    plan = publication_plan(parse(message.channel), message.channel, world.settings)
+    addressing: SendAddressing | None = None
+    by_tag = not (plan.address.endpoint or plan.address.control or plan.address.control_mode)
+    if not plan.is_ipc and not by_tag:
+        addressing = yield from send_addressing(plan.address, world.settings)
+    yield EXCLUSIVE
+    if not client.alive:
+        raise Refused("not_leased", "the client has gone")
+    plan = _with_session_of_tag(world, plan)
+    endpoint: SendEndpoint | None = None
+    if not plan.is_ipc:
+        endpoint = yield from acquire(world, plan.address, addressing)
+    try:
+        publication = None
+        if not message.exclusive:
+            publication = _find_shared(world, endpoint, message.stream_id)
+        if publication is None:
+            publication = yield from _create(world, client, plan, endpoint, message)
+        else:
+            _check_joined(publication, plan)
+        registration_id = world.next_id() if publication.links else publication.id
+        yield from _attach(world, client, publication, registration_id)
+    finally:
+        if endpoint is not None:
+            release_if_unused(world, endpoint)
+    return PublicationReady(
+        registration_id=registration_id,
+        original_id=publication.id,
+        session_id=publication.session_id,
+        stream_id=publication.stream_id,
+        log_path=publication.log.path,
+        publication_slot=publication.slot,
+        limit_counter_id=publication.limit_counter,
+        channel_status_id=NO_COUNTER if endpoint is None else endpoint.status_counter,
+        max_message_bytes=max_message_bytes(publication.term_length),
+        exclusive=publication.exclusive,
+    )
+
+
+def _with_session_of_tag(world: World, plan: PublicationPlan) -> PublicationPlan:
+    """``session-id=tag:N`` takes session, MTU and term length from the publication tagged N."""
+    if plan.session_tag is None:
+        return plan
+    for other in world.publications.values():
+        if other.plan.entity_tag == plan.session_tag and other.state is PublicationState.ACTIVE:
+            return attrs.evolve(
+                plan,
+                session_id=other.session_id,
+                mtu=other.plan.mtu,
+                term_length=other.term_length,
+                window_bytes=min(plan.window_bytes, other.term_length // 2),
+                given=plan.given | {"session-id"},
+            )
+    raise Refused(
+        "invalid_channel",
+        f"{plan.channel}: no publication has the entity tag {plan.session_tag}",
+    )
+
+
+def _find_shared(
+    world: World, endpoint: SendEndpoint | None, stream_id: int
+) -> Publication | None:
+    for publication in world.publications.values():
+        if (
+            publication.endpoint is endpoint
+            and publication.stream_id == stream_id
+            and not publication.exclusive
+            and publication.state is PublicationState.ACTIVE
+        ):
+            return publication
+    return None
+
+
+def _check_joined(publication: Publication, plan: PublicationPlan) -> None:
+    for key, read in _COMPARED.items():
+        if key not in plan.given:
+            continue
+        new = read(plan)
+        old = publication.session_id if key == "session-id" else read(publication.plan)
+        if old != new:
+            raise Refused(
+                "invalid_channel",
+                f"{plan.channel}: {key}={new} contradicts the open publication of stream "
+                f"{publication.stream_id}, which has {key}={old}; use the same value or an "
+                "exclusive publication",
+            )
+
+
+def _new_session(
+    world: World, plan: PublicationPlan, endpoint: SendEndpoint | None, stream_id: int
+) -> int:
+    used = {
+        p.session_id
+        for p in world.publications.values()
+        if p.endpoint is endpoint and p.stream_id == stream_id
+        and p.state is not PublicationState.DONE
+    }
+    if plan.session_id is not None:
+        if plan.session_id in used:
+            raise Refused(
+                "invalid_channel",
+                f"{plan.channel}: session-id={plan.session_id} is in use on stream {stream_id} of "
+                "this channel, perhaps by a publication that lingers",
+            )
+        return plan.session_id
+    low, high = world.settings.reserved_session_low, world.settings.reserved_session_high
+    candidate = world.next_session
+    while low <= candidate <= high or candidate in used:
+        candidate = high + 1 if low <= candidate <= high else _next_session(candidate)
+    world.next_session = _next_session(candidate)
+    return candidate
+
+
+def _next_session(session_id: int) -> int:
+    return session_id + 1 if session_id < 2**31 - 1 else -(2**31)
+
+
+def _create(
+    world: World, client: Client, plan: PublicationPlan, endpoint: SendEndpoint | None,
+    message: AddPublication,
+) -> Saga[Publication]:
+    """A new publication with its storage, counters and slot."""
+    session_id = _new_session(world, plan, endpoint, message.stream_id)
+    publication_id = world.next_id()
+    initial = plan.initial_term_id
+    if initial is None:
+        initial = world.rng.randrange(-(2**31), 2**31)
+    term_id = initial if plan.term_id is None else plan.term_id
+    offset = plan.term_offset or 0
+    start = compute_position(term_id, offset, initial, plan.term_length)
+    amount = world.log_bytes(plan.term_length)
+    world.storage.take(amount, f"the log of a publication with term-length={plan.term_length}")
+    path = f"{world.settings.directory}/publications/{publication_id}.logbuffer"
+    undo = Undo(world.runner)
+    try:
+        slot: int = yield AllocateSlot(kind=SlotKind.PUBLICATION, object_id=publication_id)
+        undo.on_failure(FreeSlot(kind=SlotKind.PUBLICATION, index=slot))
+        counters = yield from _counters(
+            world, undo, client, plan, publication_id, session_id, message, start
+        )
+        yield CreateLog(
+            params=_log_params(
+                world, plan, endpoint, message, path=path, publication_id=publication_id,
+                session_id=session_id, initial=initial, term_id=term_id, offset=offset,
+            )
+        )
+        undo.on_failure(DeleteFile(path=path))
+        log = world.new_log(path, plan.term_length, start)
+        yield AddPublicationObject(
+            params=_params(plan, endpoint, message, publication_id, slot, counters, log)
+        )
+    except Refused:
+        undo.roll_back()
+        world.storage.give_back(amount)
+        raise
+    publication = Publication(
+        id=publication_id,
+        plan=plan,
+        endpoint=endpoint,
+        stream_id=message.stream_id,
+        session_id=session_id,
+        initial_term_id=initial,
+        start_position=start,
+        exclusive=message.exclusive,
+        slot=slot,
+        counters=list(counters.values()),
+        limit_counter=counters[CounterType.PUBLISHER_LIMIT],
+        log=log,
+    )
+    world.publications[publication_id] = publication
+    if endpoint is not None:
+        endpoint.publications.add(publication_id)
+    return publication
+
+
+def _counters(
+    world: World, undo: Undo, client: Client, plan: PublicationPlan, publication_id: int,
+    session_id: int, message: AddPublication, start: int,
+) -> Saga[dict[CounterType, int]]:
+    kinds = [CounterType.PUBLISHER_POSITION, CounterType.PUBLISHER_LIMIT]
+    if not plan.is_ipc:
+        kinds += [
+            CounterType.SENDER_POSITION, CounterType.SENDER_LIMIT,
+            CounterType.BACK_PRESSURE_EVENTS, CounterType.NAKS_RECEIVED,
+            CounterType.FLOW_CONTROL_RECEIVERS,
+        ]
+    from_zero = (
+        CounterType.BACK_PRESSURE_EVENTS, CounterType.NAKS_RECEIVED,
+        CounterType.FLOW_CONTROL_RECEIVERS,
+    )
+    position_name = f"pub-pos ({'exclusive' if message.exclusive else 'concurrent'})"
+    counters: dict[CounterType, int] = {}
+    for kind in kinds:
+        counter_id: int = yield stream_counter(
+            kind, key_id=publication_id, owner_id=client.id, session_id=session_id,
+            stream_id=message.stream_id, channel=plan.channel,
+            value=0 if kind in from_zero else start,
+            name=position_name if kind is CounterType.PUBLISHER_POSITION else "",
+        )
+        undo.on_failure(FreeCounter(counter_id=counter_id))
+        counters[kind] = counter_id
+    return counters
+
+
+def _log_params(
+    world: World, plan: PublicationPlan, endpoint: SendEndpoint | None, message: AddPublication, *,
+    path: str, publication_id: int, session_id: int, initial: int, term_id: int, offset: int,
+) -> LogParams:
+    buffers = (0, 0) if endpoint is None else endpoint.buffers
+    return LogParams(
+        path=path,
+        correlation_id=publication_id,
+        session_id=session_id,
+        stream_id=message.stream_id,
+        initial_term_id=initial,
+        term_id=term_id,
+        term_offset=offset,
+        term_length=plan.term_length,
+        mtu=plan.mtu,
+        page_size=world.settings.page_size,
+        publication_window_bytes=plan.window_bytes,
+        sndbuf_bytes=buffers[0],
+        rcvbuf_bytes=buffers[1],
+        max_resend=plan.max_resend,
+        entity_tag=plan.entity_tag,
+        linger_timeout_ns=plan.linger_ns,
+        untethered_window_limit_timeout_ns=plan.tethering.window_limit_timeout_ns,
+        untethered_linger_timeout_ns=plan.tethering.linger_timeout_ns,
+        untethered_resting_timeout_ns=plan.tethering.resting_timeout_ns,
+        group=endpoint is not None and endpoint.group,
+        sparse=plan.sparse,
+        signal_eos=plan.signal_eos,
+        spies_simulate_connection=plan.spies_simulate_connection,
+        type=1 if message.exclusive else 0,
+        file_mode=world.settings.file_mode,
+        reserve_terms=2,
+    )
+
+
+def _params(
+    plan: PublicationPlan, endpoint: SendEndpoint | None, message: AddPublication,
+    publication_id: int, slot: int, counters: dict[CounterType, int], log: Any,
+) -> PublicationParams:
+    group = endpoint is not None and endpoint.group
+    return PublicationParams(
+        id=publication_id,
+        log_path=log.path,
+        endpoint_id=0 if endpoint is None else endpoint.id,
+        slot=slot,
+        publisher_limit_counter_id=counters[CounterType.PUBLISHER_LIMIT],
+        publisher_position_counter_id=counters[CounterType.PUBLISHER_POSITION],
+        sender_position_counter_id=counters.get(CounterType.SENDER_POSITION, NO_COUNTER),
+        sender_limit_counter_id=counters.get(CounterType.SENDER_LIMIT, NO_COUNTER),
+        back_pressure_counter_id=counters.get(CounterType.BACK_PRESSURE_EVENTS, NO_COUNTER),
+        naks_counter_id=counters.get(CounterType.NAKS_RECEIVED, NO_COUNTER),
+        receivers_counter_id=counters.get(CounterType.FLOW_CONTROL_RECEIVERS, NO_COUNTER),
+        flow_control=FlowControl.MAX if group else FlowControl.UNICAST,
+        retransmit_window_multiple=plan.retransmit_window_multiple,
+        window_bytes=plan.window_bytes,
+        max_resend=plan.max_resend,
+        ttl=0 if endpoint is None else endpoint.ttl,
+        reserved_position=log.reserved_position,
+        untethered_window_limit_timeout_ns=plan.tethering.window_limit_timeout_ns,
+        untethered_linger_timeout_ns=plan.tethering.linger_timeout_ns,
+        untethered_resting_timeout_ns=plan.tethering.resting_timeout_ns,
+        exclusive=message.exclusive,
+        group=group,
+        spies_simulate_connection=plan.spies_simulate_connection,
+        signal_eos=plan.signal_eos,
+        channel_timestamp=plan.send_timestamp_offset is not None,
+        channel_timestamp_offset=plan.send_timestamp_offset or 0,
+    )
+
+
+def _attach(
+    world: World, client: Client, publication: Publication, registration_id: int
+) -> Saga[None]:
+    """Links a client to a publication, and waiting local subscribers to a new one."""
+    is_new = not publication.links
+    if client not in publication.links.values():
+        try:
+            yield AddPublicationClient(publication_id=publication.id, client_slot=client.slot)
+        except Refused:
+            if is_new:
+                _let_go(world, publication)
+            raise
+    publication.links[registration_id] = client
+    client.publications[registration_id] = publication
+    if is_new:
+        world.event(
+            "publication_added", publication_id=publication.id, stream_id=publication.stream_id,
+            session_id=publication.session_id, channel=publication.plan.channel,
+        )
+        for subscription in list(world.subscriptions.values()):
+            if wants_publication(subscription, publication):
+                yield from link_quietly(world, subscription, publication)
+
+
+def link_quietly(world: World, subscription: Any, publication: Publication) -> Saga[None]:
+    """Links; a refusal goes to the error log, since nobody asked for this one link."""
+    try:
+        yield from link_publication(world, subscription, publication)
+    except Refused as refused:
+        report_refusal(world, f"subscription {subscription.id}", refused)
+
+
+# ---- the end -------------------------------------------------------------------------------------
+
+
+def detach(
+    world: World, client: Client, registration_id: int, *, revoke: bool = False, died: bool = False
+) -> None:
+    """One registration of a client ends.  A dead client's open claims are padded over at once."""
+    publication = client.publications.pop(registration_id)
+    del publication.links[registration_id]
+    if died:
+        world.emit(UnblockPublication(publication_id=publication.id, client_slot=client.slot))
+    if client not in publication.links.values():
+        world.emit(
+            RemovePublicationClient(publication_id=publication.id, client_slot=client.slot)
+        )
+    if revoke and publication.exclusive:
+        world.emit(RevokePublication(publication_id=publication.id))
+        world.emit(AddToSystemCounter(counter_id=SystemCounter.PUBLICATIONS_REVOKED))
+        publication.end_reason = "revoked"
+        _move(world, publication, PublicationTrigger.REVOKED)
+    elif not publication.links:
+        _move(world, publication, PublicationTrigger.LAST_CLIENT_LEFT)
+
+
+def on_drained(world: World, publication_id: int) -> None:
+    publication = world.publications.get(publication_id)
+    if publication is not None:
+        _move(world, publication, PublicationTrigger.DRAINED)
+
+
+def on_end_confirmed(world: World, publication_id: int) -> None:
+    """The unicast receiver said that it has everything: no need to linger."""
+    publication = world.publications.get(publication_id)
+    if publication is not None:
+        publication.end_confirmed = True
+        if publication.state is PublicationState.LINGER:
+            _move(world, publication, PublicationTrigger.END_CONFIRMED)
+
+
+def _move(world: World, publication: Publication, trigger: PublicationTrigger) -> None:
+    state = PUBLICATION.get((publication.state, trigger))
+    if state is None:
+        return
+    publication.state = state
+    world.event(
+        "publication_state", publication_id=publication.id, state=state.value,
+        cause=trigger.value,
+    )
+    if state is PublicationState.DRAINING:
+        world.emit(DrainPublication(publication_id=publication.id))
+    elif state is PublicationState.LINGER:
+        _linger(world, publication)
+    elif state is PublicationState.CLOSING:
+        _let_go(world, publication)
+
+
+def _linger(world: World, publication: Publication) -> None:
+    for link in list(publication.subscribers.values()):
+        withdraw(world, link, publication.end_reason)
+        unlink(world, link)
+    if publication.end_confirmed:
+        _move(world, publication, PublicationTrigger.END_CONFIRMED)
+        return
+    linger_ns = publication.plan.linger_ns
+    if publication.endpoint is None:
+        linger_ns = min(linger_ns, SECOND_NS)
+    world.timers.at(
+        world.now_ns + linger_ns,
+        lambda: _move(world, publication, PublicationTrigger.LINGER_ELAPSED),
+    )
+
+
+def _let_go(world: World, publication: Publication) -> None:
+    publication.state = PublicationState.CLOSING
+    world.emit(RemoveObject(kind=ObjectKind.PUBLICATION, object_id=publication.id))
+
+
+def on_released(world: World, publication_id: int) -> None:
+    """The sender has let go: everything of the publication is freed."""
+    world.emit(DestroyObject(kind=ObjectKind.PUBLICATION, object_id=publication_id))
+    publication = world.publications.pop(publication_id, None)
+    if publication is None:
+        return
+    publication.state = PublicationState.DONE
+    world.emit(DeleteFile(path=publication.log.path))
+    world.storage.give_back(publication.log.reserved_bytes)
+    for counter_id in publication.counters:
+        world.emit(FreeCounter(counter_id=counter_id))
+    slot = publication.slot
+    world.timers.at(
+        world.now_ns + SECOND_NS,
+        lambda: world.emit(FreeSlot(kind=SlotKind.PUBLICATION, index=slot)),
+    )
+    if publication.endpoint is not None:
+        publication.endpoint.publications.discard(publication_id)
+        release_if_unused(world, publication.endpoint)

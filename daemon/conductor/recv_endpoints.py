@@ -1,0 +1,271 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Sockets that subscriptions receive by: one for a plain channel, one per destination for a manual
+multi-destination subscription.  Interest in streams and sessions is counted per endpoint."""
+
+from __future__ import annotations
+
+from penstock.core.driver_types import (
+    NO_COUNTER,
+    Address,
+    ObjectKind,
+    RecvDestinationParams,
+    RecvEndpointParams,
+)
+from penstock.daemon.conductor.actions import (
+    AddInterest,
+    AddRecvDestination,
+    DestroyObject,
+    FreeCounter,
+    OpenRecvEndpoint,
+    RemoveInterest,
+    RemoveObject,
+    RemoveRecvDestination,
+    SetCounter,
+    SetRecvControl,
+)
+from penstock.daemon.conductor.counters import (
+    ChannelStatus,
+    CounterType,
+    channel_counter,
+    local_address_counter,
+)
+from penstock.daemon.conductor.lookup import RecvAddressing, recv_addressing, resolve
+from penstock.daemon.conductor.machines import EndpointState
+from penstock.daemon.conductor.model import Destination, RecvEndpoint
+from penstock.daemon.conductor.plans import SubscriptionPlan, destination_plan, parse
+from penstock.daemon.conductor.saga import EXCLUSIVE, UNTIL_RELEASE, Refused, Saga, Undo
+from penstock.daemon.conductor.world import World
+
+
+def acquire(
+    world: World, plan: SubscriptionPlan, addressing: RecvAddressing | None
+) -> Saga[RecvEndpoint]:
+    """The endpoint of a channel: an open one, or a new one.  ``addressing`` None: the channel names
+    a tag, or its destinations come later.  The caller holds EXCLUSIVE."""
+    address = plan.address
+    manual = address.control_mode == "manual"
+    tag = address.channel_tag
+    tagged = [e for e in world.recv_endpoints.values() if tag is not None and e.tag == tag]
+    if addressing is None and not manual:
+        for endpoint in tagged:
+            if endpoint.state is EndpointState.OPEN:
+                return endpoint
+        raise Refused(
+            "invalid_channel",
+            f"{plan.channel}: no open subscription channel has tag {tag}; give it an endpoint",
+        )
+    while True:
+        if addressing is not None and addressing.key is not None:
+            same = [e for e in world.recv_endpoints.values() if e.key == addressing.key]
+        else:
+            same = [e for e in tagged if e.manual == manual]
+        if not same:
+            return (yield from _open(world, plan, addressing))
+        if same[0].state is EndpointState.OPEN:
+            _check_shared(same[0], plan)
+            return same[0]
+        yield UNTIL_RELEASE
+        tagged = [e for e in world.recv_endpoints.values() if tag is not None and e.tag == tag]
+
+
+def _check_shared(endpoint: RecvEndpoint, plan: SubscriptionPlan) -> None:
+    for key, old, new in (
+        ("so-sndbuf", endpoint.buffers[0], plan.address.sndbuf_bytes),
+        ("so-rcvbuf", endpoint.buffers[1], plan.address.rcvbuf_bytes),
+        ("media-rcv-ts-offset", endpoint.stamps[0], plan.media_timestamp_offset),
+        ("channel-rcv-ts-offset", endpoint.stamps[1], plan.channel_timestamp_offset),
+    ):
+        if new is not None and old != new:
+            raise Refused(
+                "invalid_channel",
+                f"{plan.channel}: {key}={new} contradicts the open channel {endpoint.channel}, "
+                f"which has {key}={old}",
+            )
+
+
+def _open(
+    world: World, plan: SubscriptionPlan, addressing: RecvAddressing | None
+) -> Saga[RecvEndpoint]:
+    endpoint_id = world.next_id()
+    undo = Undo(world.runner)
+    try:
+        status: int = yield channel_counter(
+            CounterType.RECEIVE_CHANNEL, name="rcv-channel", registration_id=endpoint_id,
+            channel=plan.channel,
+        )
+        undo.on_failure(FreeCounter(counter_id=status))
+        endpoint = _new_endpoint(world, plan, addressing, endpoint_id, status)
+        yield OpenRecvEndpoint(
+            params=RecvEndpointParams(
+                id=endpoint_id,
+                status_counter_id=status,
+                receiver_id=endpoint.receiver_id,
+                group_tag=plan.group_tag or 0,
+                has_group_tag=plan.group_tag is not None,
+                media_timestamp=plan.media_timestamp_offset is not None,
+                media_timestamp_offset=plan.media_timestamp_offset or 0,
+                channel_timestamp=plan.channel_timestamp_offset is not None,
+                channel_timestamp_offset=plan.channel_timestamp_offset or 0,
+            )
+        )
+        undo.on_failure(RemoveObject(kind=ObjectKind.RECV_ENDPOINT, object_id=endpoint_id))
+        if addressing is not None:
+            yield from _open_destination(world, endpoint, plan.channel, addressing)
+    except Refused:
+        undo.roll_back()
+        raise
+    world.emit(SetCounter(counter_id=status, value=ChannelStatus.ACTIVE))
+    world.recv_endpoints[endpoint_id] = endpoint
+    return endpoint
+
+
+def _new_endpoint(
+    world: World, plan: SubscriptionPlan, addressing: RecvAddressing | None, endpoint_id: int,
+    status: int,
+) -> RecvEndpoint:
+    settings, address = world.settings, plan.address
+    buffers = (
+        settings.sndbuf_bytes if address.sndbuf_bytes is None else address.sndbuf_bytes,
+        settings.rcvbuf_bytes if address.rcvbuf_bytes is None else address.rcvbuf_bytes,
+    )
+    return RecvEndpoint(
+        id=endpoint_id,
+        key=None if addressing is None else addressing.key,
+        channel=plan.channel,
+        tag=address.channel_tag,
+        status_counter=status,
+        receiver_id=world.receiver_id(),
+        multicast=addressing is not None and addressing.multicast,
+        manual=address.control_mode == "manual",
+        buffers=buffers,
+        stamps=(plan.media_timestamp_offset, plan.channel_timestamp_offset),
+    )
+
+
+def _open_destination(
+    world: World, endpoint: RecvEndpoint, channel: str, addressing: RecvAddressing
+) -> Saga[Destination]:
+    """Opens one socket of an endpoint."""
+    destination_id = world.next_id()
+    socket = addressing.socket
+    local: Address = yield AddRecvDestination(
+        endpoint_id=endpoint.id,
+        params=RecvDestinationParams(
+            id=destination_id,
+            socket=socket,
+            control=addressing.control,
+            group_control=addressing.group_control,
+            multicast=addressing.multicast,
+        ),
+    )
+    if addressing.multicast and socket.group is not None:
+        local = socket.group            # what a reader of the counter wants to know
+    try:
+        counter: int = yield local_address_counter(
+            name="rcv-local-sockaddr", registration_id=endpoint.id,
+            status_counter_id=endpoint.status_counter, address=local,
+        )
+    except Refused:
+        world.emit(
+            RemoveRecvDestination(endpoint_id=endpoint.id, destination_id=destination_id)
+        )
+        raise
+    destination = Destination(
+        id=destination_id,
+        channel=channel,
+        address=local,
+        name=addressing.control_name,
+        control=addressing.control,
+        counter_id=counter,
+    )
+    endpoint.destinations[destination_id] = destination
+    return destination
+
+
+# ---- interest ------------------------------------------------------------------------------------
+
+
+def add_interest(
+    world: World, endpoint: RecvEndpoint, stream_id: int, session_id: int | None
+) -> Saga[None]:
+    key = (stream_id, session_id)
+    if endpoint.interest.get(key, 0) == 0:
+        yield AddInterest(endpoint_id=endpoint.id, stream_id=stream_id, session_id=session_id)
+    endpoint.interest[key] = endpoint.interest.get(key, 0) + 1
+
+
+def remove_interest(
+    world: World, endpoint: RecvEndpoint, stream_id: int, session_id: int | None
+) -> None:
+    key = (stream_id, session_id)
+    endpoint.interest[key] -= 1
+    if endpoint.interest[key] == 0:
+        del endpoint.interest[key]
+        world.emit(
+            RemoveInterest(endpoint_id=endpoint.id, stream_id=stream_id, session_id=session_id)
+        )
+
+
+# ---- the end -------------------------------------------------------------------------------------
+
+
+def release_if_unused(world: World, endpoint: RecvEndpoint) -> None:
+    """Closes an endpoint without subscriptions, once the receiver has released its images."""
+    if endpoint.subscriptions or endpoint.held_by or endpoint.state is not EndpointState.OPEN:
+        return
+    endpoint.state = EndpointState.CLOSING
+    world.emit(SetCounter(counter_id=endpoint.status_counter, value=ChannelStatus.CLOSING))
+    world.emit(RemoveObject(kind=ObjectKind.RECV_ENDPOINT, object_id=endpoint.id))
+
+
+def on_released(world: World, endpoint_id: int) -> None:
+    world.emit(DestroyObject(kind=ObjectKind.RECV_ENDPOINT, object_id=endpoint_id))
+    endpoint = world.recv_endpoints.pop(endpoint_id, None)
+    if endpoint is None:
+        return                          # opened by a command that failed later
+    world.emit(FreeCounter(counter_id=endpoint.status_counter))
+    for destination in endpoint.destinations.values():
+        if destination.counter_id != NO_COUNTER:
+            world.emit(FreeCounter(counter_id=destination.counter_id))
+
+
+# ---- destinations --------------------------------------------------------------------------------
+
+
+def add_destination(world: World, endpoint: RecvEndpoint, channel: str) -> Saga[int]:
+    """Adds a socket to a manual multi-destination subscription; its id."""
+    if not endpoint.manual:
+        raise Refused(
+            "invalid_channel",
+            f"{endpoint.channel}: destinations can be added only with control-mode=manual",
+        )
+    plan = destination_plan(parse(channel), channel, subscription=True)
+    addressing = yield from recv_addressing(plan, world.settings)
+    yield EXCLUSIVE
+    if endpoint.state is not EndpointState.OPEN:
+        raise Refused("unknown_registration", f"{endpoint.channel} was closed meanwhile")
+    destination = yield from _open_destination(world, endpoint, channel, addressing)
+    return destination.id
+
+
+def remove_destination(world: World, endpoint: RecvEndpoint, destination_id: int) -> Saga[None]:
+    yield RemoveRecvDestination(endpoint_id=endpoint.id, destination_id=destination_id)
+    destination = endpoint.destinations.pop(destination_id)
+    if destination.counter_id != NO_COUNTER:
+        world.emit(FreeCounter(counter_id=destination.counter_id))
+
+
+def resolve_again(world: World, endpoint: RecvEndpoint) -> Saga[None]:
+    """Looks the names of explicit control addresses up again, and follows a change."""
+    for destination in list(endpoint.destinations.values()):
+        if destination.name is None:
+            continue
+        address = yield from resolve(destination.name)
+        if address != destination.control and destination.id in endpoint.destinations:
+            destination.control = address
+            world.emit(
+                SetRecvControl(
+                    endpoint_id=endpoint.id, destination_id=destination.id, control=address
+                )
+            )
+            world.event("resolved", channel=destination.channel, address=str(address))

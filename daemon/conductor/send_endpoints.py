@@ -1,0 +1,215 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Sockets that publications send by: opened on first use, shared by key or tag, closed after the
+last publication has gone."""
+
+from __future__ import annotations
+
+from penstock.core.driver_types import (
+    NO_COUNTER,
+    Address,
+    Mdc,
+    ObjectKind,
+    SendEndpointParams,
+)
+from penstock.daemon.conductor.actions import (
+    AddSendDestination,
+    DestroyObject,
+    FreeCounter,
+    OpenSendEndpoint,
+    RemoveObject,
+    RemoveSendDestination,
+    SetCounter,
+    SetSendAddress,
+)
+from penstock.daemon.conductor.counters import (
+    ChannelStatus,
+    CounterType,
+    channel_counter,
+    local_address_counter,
+)
+from penstock.daemon.conductor.lookup import SendAddressing, resolve
+from penstock.daemon.conductor.machines import EndpointState
+from penstock.daemon.conductor.model import Destination, SendEndpoint
+from penstock.daemon.conductor.plans import EndpointPlan, destination_plan, parse
+from penstock.daemon.conductor.saga import EXCLUSIVE, UNTIL_RELEASE, Refused, Saga, Undo
+from penstock.daemon.conductor.world import World
+
+_MDC = {"": Mdc.NONE, "dynamic": Mdc.DYNAMIC, "manual": Mdc.MANUAL}
+
+
+def acquire(
+    world: World, plan: EndpointPlan, addressing: SendAddressing | None
+) -> Saga[SendEndpoint]:
+    """The endpoint of a channel: an open one, or a new one.  The caller holds EXCLUSIVE."""
+    if addressing is None:
+        for endpoint in world.send_endpoints.values():
+            if endpoint.tag == plan.channel_tag and endpoint.state is EndpointState.OPEN:
+                return endpoint
+        raise Refused(
+            "invalid_channel",
+            f"{plan.channel}: no open publication channel has tag {plan.channel_tag}; give it an "
+            "endpoint or control-mode",
+        )
+    while True:
+        same = [e for e in world.send_endpoints.values() if _is_same(e, plan, addressing)]
+        if not same:
+            return (yield from _open(world, plan, addressing))
+        if same[0].state is EndpointState.OPEN:
+            _check_shared(same[0], plan, addressing)
+            return same[0]
+        yield UNTIL_RELEASE
+
+
+def _is_same(endpoint: SendEndpoint, plan: EndpointPlan, addressing: SendAddressing) -> bool:
+    if addressing.key is not None:
+        return endpoint.key == addressing.key
+    return plan.channel_tag is not None and endpoint.tag == plan.channel_tag
+
+
+def _check_shared(endpoint: SendEndpoint, plan: EndpointPlan, addressing: SendAddressing) -> None:
+    wanted = (addressing.data.sndbuf_bytes, addressing.data.rcvbuf_bytes)
+    for key, given, old, new in (
+        ("so-sndbuf", plan.sndbuf_bytes, endpoint.buffers[0], wanted[0]),
+        ("so-rcvbuf", plan.rcvbuf_bytes, endpoint.buffers[1], wanted[1]),
+        ("ttl", plan.ttl or None, endpoint.ttl, addressing.data.multicast_ttl),
+    ):
+        if given is not None and old != new:
+            raise Refused(
+                "invalid_channel",
+                f"{plan.channel}: {key}={new} contradicts the open channel {endpoint.channel}, "
+                f"which has {key}={old}",
+            )
+
+
+def _open(world: World, plan: EndpointPlan, addressing: SendAddressing) -> Saga[SendEndpoint]:
+    endpoint_id = world.next_id()
+    undo = Undo(world.runner)
+    destinations = NO_COUNTER
+    try:
+        status: int = yield channel_counter(
+            CounterType.SEND_CHANNEL, name="snd-channel", registration_id=endpoint_id,
+            channel=plan.channel,
+        )
+        undo.on_failure(FreeCounter(counter_id=status))
+        if addressing.mode:
+            destinations = yield channel_counter(
+                CounterType.MDC_DESTINATIONS, name="mdc-num-dest", registration_id=endpoint_id,
+                channel=plan.channel,
+            )
+            undo.on_failure(FreeCounter(counter_id=destinations))
+        params = SendEndpointParams(
+            id=endpoint_id,
+            data=addressing.data,
+            control=addressing.control,
+            mdc=_MDC[addressing.mode],
+            status_counter_id=status,
+            destinations_counter_id=destinations,
+            multicast=addressing.multicast,
+        )
+        local: Address = yield OpenSendEndpoint(params=params)
+        undo.on_failure(RemoveObject(kind=ObjectKind.SEND_ENDPOINT, object_id=endpoint_id))
+        address: int = yield local_address_counter(
+            name="snd-local-sockaddr", registration_id=endpoint_id, status_counter_id=status,
+            address=local,
+        )
+    except Refused:
+        undo.roll_back()
+        raise
+    world.emit(SetCounter(counter_id=status, value=ChannelStatus.ACTIVE))
+    endpoint = SendEndpoint(
+        id=endpoint_id,
+        key=addressing.key,
+        channel=plan.channel,
+        tag=plan.channel_tag,
+        status_counter=status,
+        address_counter=address,
+        destinations_counter=destinations,
+        local=local,
+        peer=addressing.peer,
+        peer_address=addressing.peer_address,
+        multicast=addressing.multicast,
+        manual=addressing.mode == "manual",
+        group=addressing.multicast or bool(addressing.mode),
+        ttl=addressing.data.multicast_ttl,
+        buffers=(addressing.data.sndbuf_bytes, addressing.data.rcvbuf_bytes),
+    )
+    world.send_endpoints[endpoint_id] = endpoint
+    return endpoint
+
+
+def release_if_unused(world: World, endpoint: SendEndpoint) -> None:
+    """Closes an endpoint that no publication uses any more."""
+    if endpoint.publications or endpoint.state is not EndpointState.OPEN:
+        return
+    endpoint.state = EndpointState.CLOSING
+    world.emit(SetCounter(counter_id=endpoint.status_counter, value=ChannelStatus.CLOSING))
+    world.emit(RemoveObject(kind=ObjectKind.SEND_ENDPOINT, object_id=endpoint.id))
+
+
+def on_released(world: World, endpoint_id: int) -> None:
+    world.emit(DestroyObject(kind=ObjectKind.SEND_ENDPOINT, object_id=endpoint_id))
+    endpoint = world.send_endpoints.pop(endpoint_id, None)
+    if endpoint is None:
+        return                          # opened by a command that failed later
+    for counter in (endpoint.status_counter, endpoint.address_counter,
+                    endpoint.destinations_counter):
+        if counter != NO_COUNTER:
+            world.emit(FreeCounter(counter_id=counter))
+
+
+# ---- destinations --------------------------------------------------------------------------------
+
+
+def add_destination(world: World, endpoint: SendEndpoint, channel: str) -> Saga[int]:
+    """Adds an address to a manual multi-destination channel; its id."""
+    if not endpoint.manual:
+        raise Refused(
+            "invalid_channel",
+            f"{endpoint.channel}: destinations can be added only with control-mode=manual",
+        )
+    plan = destination_plan(parse(channel), channel, subscription=False)
+    assert plan.endpoint is not None
+    address = yield from resolve(plan.endpoint)
+    yield EXCLUSIVE
+    if endpoint.state is not EndpointState.OPEN:
+        raise Refused("unknown_registration", f"{endpoint.channel} was closed meanwhile")
+    destination_id = world.next_id()
+    yield AddSendDestination(
+        endpoint_id=endpoint.id, destination_id=destination_id, address=address
+    )
+    endpoint.destinations[destination_id] = Destination(
+        id=destination_id,
+        channel=channel,
+        address=address,
+        name=plan.endpoint if plan.endpoint.ip is None else None,
+    )
+    return destination_id
+
+
+def remove_destination(world: World, endpoint: SendEndpoint, destination_id: int) -> Saga[None]:
+    yield RemoveSendDestination(endpoint_id=endpoint.id, destination_id=destination_id)
+    del endpoint.destinations[destination_id]
+
+
+def resolve_again(world: World, endpoint: SendEndpoint, silent: Address | None) -> Saga[None]:
+    """Looks the names of a silent endpoint up again, and follows a change."""
+    if endpoint.peer is not None:
+        address = yield from resolve(endpoint.peer)
+        if address != endpoint.peer_address and endpoint.state is EndpointState.OPEN:
+            endpoint.peer_address = address
+            world.emit(
+                SetSendAddress(endpoint_id=endpoint.id, destination_id=-1, address=address)
+            )
+            world.event("resolved", channel=endpoint.channel, address=str(address))
+    for destination in list(endpoint.destinations.values()):
+        if destination.name is None or silent not in (None, destination.address):
+            continue
+        address = yield from resolve(destination.name)
+        if address != destination.address and destination.id in endpoint.destinations:
+            destination.address = address
+            world.emit(
+                SetSendAddress(
+                    endpoint_id=endpoint.id, destination_id=destination.id, address=address
+                )
+            )
+            world.event("resolved", channel=destination.channel, address=str(address))

@@ -1,0 +1,154 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Subscriptions: network, IPC and spies."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from penstock.config.control import AddSubscription, SubscriptionReady
+from penstock.core.driver_types import NO_COUNTER
+from penstock.daemon.conductor.images import leave_image
+from penstock.daemon.conductor.linking import link_image, report_refusal, unlink, wants_publication
+from penstock.daemon.conductor.lookup import RecvAddressing, recv_addressing, send_addressing
+from penstock.daemon.conductor.machines import ImageState
+from penstock.daemon.conductor.model import Client, Image, RecvEndpoint, Subscription
+from penstock.daemon.conductor.plans import SubscriptionPlan, parse, subscription_plan
+from penstock.daemon.conductor.publications import link_quietly
+from penstock.daemon.conductor.recv_endpoints import (
+    acquire,
+    add_interest,
+    release_if_unused,
+    remove_interest,
+)
+from penstock.daemon.conductor.saga import EXCLUSIVE, Refused, Saga
+from penstock.daemon.conductor.world import World
+
+Answer = Callable[[SubscriptionReady], None]
+
+
+def add_subscription(
+    world: World, client: Client, message: AddSubscription, answer: Answer
+) -> Saga[None]:
+    """Serves AddSubscription; ``answer`` sends the reply, before any notice of an image."""
+    plan = subscription_plan(parse(message.channel), message.channel, world.settings)
+    if plan.kind == "udp":
+        yield from _add_network(world, client, plan, message, answer)
+    else:
+        yield from _add_local(world, client, plan, message, answer)
+
+
+def _has_address(plan: SubscriptionPlan) -> bool:
+    return plan.address.endpoint is not None or plan.address.control is not None
+
+
+def _add_network(
+    world: World, client: Client, plan: SubscriptionPlan, message: AddSubscription, answer: Answer
+) -> Saga[None]:
+    addressing: RecvAddressing | None = None
+    if _has_address(plan):
+        addressing = yield from recv_addressing(plan.address, world.settings)
+    yield EXCLUSIVE
+    if not client.alive:
+        raise Refused("not_leased", "the client has gone")
+    endpoint = yield from acquire(world, plan, addressing)
+    try:
+        _check_alike(endpoint, plan, message.stream_id)
+        yield from add_interest(world, endpoint, message.stream_id, plan.session_id)
+    except Refused:
+        release_if_unused(world, endpoint)
+        raise
+    subscription = Subscription(
+        id=world.next_id(), client=client, plan=plan, stream_id=message.stream_id,
+        endpoint=endpoint,
+    )
+    endpoint.subscriptions[subscription.id] = subscription
+    _register(world, subscription)
+    answer(
+        SubscriptionReady(
+            registration_id=subscription.id,
+            stream_id=subscription.stream_id,
+            channel_status_id=endpoint.status_counter,
+            local_addresses=[str(d.address) for d in endpoint.destinations.values()],
+        )
+    )
+    for image in list(endpoint.images.values()):
+        wanted = image.stream_id == subscription.stream_id
+        if wanted and image.state is ImageState.ACTIVE \
+                and subscription.wants_session(image.session_id):
+            try:
+                yield from link_image(world, subscription, image)
+            except Refused as refused:
+                report_refusal(world, f"subscription {subscription.id}", refused)
+
+
+def _check_alike(endpoint: RecvEndpoint, plan: SubscriptionPlan, stream_id: int) -> None:
+    """Subscriptions of one stream share its images, so they must agree on how to receive it."""
+    for other in endpoint.subscriptions.values():
+        if other.stream_id != stream_id:
+            continue
+        for key, old, new in (
+            ("reliable", other.plan.reliable, plan.reliable),
+            ("rejoin", other.plan.rejoin, plan.rejoin),
+        ):
+            if old != new:
+                raise Refused(
+                    "invalid_channel",
+                    f"{plan.channel}: {key}={str(new).lower()} contradicts another subscription of "
+                    f"stream {stream_id} on this channel, which has {key}={str(old).lower()}",
+                )
+
+
+def _add_local(
+    world: World, client: Client, plan: SubscriptionPlan, message: AddSubscription, answer: Answer
+) -> Saga[None]:
+    subscription = Subscription(
+        id=world.next_id(), client=client, plan=plan, stream_id=message.stream_id
+    )
+    if plan.kind == "spy":
+        if plan.address.endpoint is not None or plan.address.control_mode:
+            addressing = yield from send_addressing(plan.address, world.settings)
+            subscription.spy_key = addressing.key
+        subscription.spy_tag = plan.address.channel_tag
+    yield EXCLUSIVE
+    if not client.alive:
+        raise Refused("not_leased", "the client has gone")
+    _register(world, subscription)
+    answer(
+        SubscriptionReady(
+            registration_id=subscription.id,
+            stream_id=subscription.stream_id,
+            channel_status_id=NO_COUNTER,
+        )
+    )
+    for publication in list(world.publications.values()):
+        if wants_publication(subscription, publication):
+            yield from link_quietly(world, subscription, publication)
+
+
+def _register(world: World, subscription: Subscription) -> None:
+    world.subscriptions[subscription.id] = subscription
+    subscription.client.subscriptions[subscription.id] = subscription
+    world.event(
+        "subscription_added", subscription_id=subscription.id, stream_id=subscription.stream_id,
+        channel=subscription.plan.channel,
+    )
+
+
+def remove_subscription(world: World, subscription: Subscription) -> None:
+    """Ends a subscription; images without another one are drained."""
+    world.subscriptions.pop(subscription.id, None)
+    subscription.client.subscriptions.pop(subscription.id, None)
+    for link in list(subscription.links.values()):
+        if isinstance(link.source, Image):
+            leave_image(world, link)
+        else:
+            unlink(world, link)
+    endpoint = subscription.endpoint
+    if endpoint is not None:
+        endpoint.subscriptions.pop(subscription.id, None)
+        remove_interest(world, endpoint, subscription.stream_id, subscription.plan.session_id)
+        release_if_unused(world, endpoint)
+    world.event(
+        "subscription_removed", subscription_id=subscription.id,
+        stream_id=subscription.stream_id, channel=subscription.plan.channel,
+    )
