@@ -1,0 +1,419 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * ps_img.c: images: reading a log in place (aeron-interop.md 2.10).
+ *
+ * delivered runs ahead of released.  The log is read-only here and hostile: each frame's first word
+ * is loaded once, checked against the term, and only the checked copy is used. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "ps_client_internal.h"
+
+/* ---- opening ---------------------------------------------------------------------------------- */
+
+static int ps_img_check(const ps_client_t *client, const ps_img_params_t *params)
+{
+    const ps_shared_t *shared = client->shared;
+    if (params->position_counter_id < 0 || params->position_counter_id >= client->counters ||
+        params->subscriber_slot < -1 || params->subscriber_slot >= shared->n_subscribers ||
+        params->image_slot < -1 || params->image_slot >= shared->n_images ||
+        params->publication_slot < -1 || params->publication_slot >= shared->n_publications) {
+        return ps_fail(PS_E_INVALID,
+                       "image %lld: counter %d, subscriber slot %d, image slot %d or publication "
+                       "slot %d out of range",
+                       (long long)params->correlation_id, params->position_counter_id,
+                       params->subscriber_slot, params->image_slot, params->publication_slot);
+    }
+    return PS_OK;
+}
+
+static void ps_img_bind(ps_img_t *image, const ps_img_params_t *params)
+{
+    ps_shared_t *shared = image->client->shared;
+    image->position_cell = ps_counter_cell(image->client->cnc, params->position_counter_id);
+    if (params->subscriber_slot >= 0) {
+        image->subscriber = &shared->subscribers[params->subscriber_slot];
+    }
+    image->publication_slot = params->publication_slot;
+    if (params->image_slot >= 0) {
+        image->wake_position = &shared->images[params->image_slot].wake_position;
+        image->publication_slot = -1;
+    } else if (params->publication_slot >= 0) {
+        image->wake_position = &shared->publications[params->publication_slot].wake_position;
+    }
+    image->correlation_id = params->correlation_id;
+    const int32_t eighth = image->log.term_length / 8;
+    image->max_message_bytes = eighth < PS_MESSAGE_MAX ? eighth : PS_MESSAGE_MAX;
+}
+
+int ps_img_open(ps_client_t *client, const ps_img_params_t *params, ps_img_t **out)
+{
+    *out = NULL;
+    if (ps_client_forked(client)) {
+        return ps_client_fail_forked();
+    }
+    int code = ps_img_check(client, params);
+    if (code != PS_OK) {
+        return code;
+    }
+    ps_img_t *image = calloc(1, sizeof *image);
+    if (image == NULL) {
+        return ps_fail(PS_E_NO_MEMORY, "no memory for an image");
+    }
+    image->client = client;
+    code = ps_log_map(params->log_path, 1, &image->log);
+    if (code != PS_OK) {
+        free(image);
+        return code;
+    }
+    ps_img_bind(image, params);
+    const int64_t join = atomic_load_explicit(image->position_cell, memory_order_acquire);
+    if (join < 0 || join % PS_FRAME_ALIGNMENT != 0 || join >> image->log.shift > INT32_MAX) {
+        code = ps_fail(PS_E_CORRUPT, "%s: impossible join position %lld", params->log_path,
+                       (long long)join);
+        ps_img_close(image);
+        return code;
+    }
+    image->join_position = join;
+    image->delivered = join;
+    image->released = join;
+    if (image->subscriber != NULL) {
+        atomic_store_explicit(&image->subscriber->delivered, join, memory_order_relaxed);
+        atomic_store_explicit(&image->subscriber->released, join, memory_order_release);
+    }
+    *out = image;
+    return PS_OK;
+}
+
+void ps_img_close(ps_img_t *image)
+{
+    if (image != NULL) {
+        ps_log_unmap(&image->log);
+        free(image->buffer);
+        free(image);
+    }
+}
+
+/* ---- looking ---------------------------------------------------------------------------------- */
+
+int64_t ps_img_position(const ps_img_t *image)
+{
+    return image->redeliver ? image->assembled.start_position : image->delivered;
+}
+
+int64_t ps_img_released(const ps_img_t *image)
+{
+    return image->released;
+}
+
+int64_t ps_img_end_of_stream_position(const ps_img_t *image)
+{
+    return atomic_load_explicit(&image->log.meta->end_of_stream, memory_order_acquire);
+}
+
+int32_t ps_img_is_end_of_stream(const ps_img_t *image)
+{
+    return !image->redeliver && image->delivered >= ps_img_end_of_stream_position(image);
+}
+
+int32_t ps_img_term_length(const ps_img_t *image)
+{
+    return image->log.term_length;
+}
+
+int32_t ps_img_mtu(const ps_img_t *image)
+{
+    return image->log.mtu;
+}
+
+int32_t ps_img_initial_term_id(const ps_img_t *image)
+{
+    return image->log.initial_term_id;
+}
+
+int32_t ps_img_session_id(const ps_img_t *image)
+{
+    return image->log.session_id;
+}
+
+int64_t ps_img_join_position(const ps_img_t *image)
+{
+    return image->join_position;
+}
+
+int32_t ps_img_transport_count(const ps_img_t *image)
+{
+    return atomic_load_explicit(&image->log.meta->transport_count, memory_order_acquire);
+}
+
+const uint8_t *ps_img_map(const ps_img_t *image, int64_t *length_bytes)
+{
+    *length_bytes = (int64_t)image->log.map_length;
+    return image->log.map;
+}
+
+int32_t ps_img_has_data(const ps_img_t *image)
+{
+    return image->redeliver ||
+           (image->stopped == 0 &&
+            ps_frame_length_acquire(ps_frame_at(&image->log, image->delivered)) > 0);
+}
+
+/* ---- releasing -------------------------------------------------------------------------------- */
+
+static void ps_img_wake_daemon(const ps_img_t *image)
+{
+    const ps_client_t *client = image->client;
+    if (image->wake_position == NULL ||
+        image->released < atomic_load_explicit(image->wake_position, memory_order_seq_cst)) {
+        return;
+    }
+    if (image->publication_slot >= 0) {
+        ps_client_mark_dirty(client, image->publication_slot);
+    } else if (atomic_load_explicit(&client->shared->driver->receiver_parked,
+                                    memory_order_seq_cst)) {
+        ps_client_kick(client->receiver_wake_fd);
+    }
+}
+
+static void ps_img_release_to(ps_img_t *image, int64_t position)
+{
+    if (position <= image->released) {
+        return;
+    }
+    image->released = position;
+    if (image->subscriber != NULL) {
+        atomic_store_explicit(&image->subscriber->released, position, memory_order_release);
+    }
+    /* Sequentially consistent: the store comes before the looks at wake_position and parked; the
+     * daemon stores these first and then looks at the position. */
+    atomic_store_explicit(image->position_cell, position, memory_order_seq_cst);
+    ps_img_wake_daemon(image);
+}
+
+void ps_img_release(ps_img_t *image)
+{
+    /* A message that will be handed out again is not done with. */
+    ps_img_release_to(image,
+                      image->redeliver ? image->assembled.start_position : image->delivered);
+}
+
+int ps_img_rewind(ps_img_t *image, int64_t position)
+{
+    if (position == image->assembled.start_position && image->assembled.position > 0 &&
+        image->assembled.position == image->delivered && !image->assembling) {
+        image->redeliver = 1; /* its first fragments may be released: hand out the copy again */
+        return PS_OK;
+    }
+    if (position < image->released || position > image->delivered ||
+        position % PS_FRAME_ALIGNMENT != 0) {
+        return ps_fail(PS_E_INVALID, "cannot rewind to %lld: released %lld, delivered %lld",
+                       (long long)position, (long long)image->released,
+                       (long long)image->delivered);
+    }
+    if (position == image->delivered) {
+        return PS_OK;
+    }
+    image->delivered = position;
+    image->assembling = 0;
+    image->redeliver = 0;
+    image->assembled.position = 0;
+    if (image->subscriber != NULL) {
+        atomic_store_explicit(&image->subscriber->delivered, position, memory_order_release);
+    }
+    return PS_OK;
+}
+
+/* ---- assembling ------------------------------------------------------------------------------- */
+
+static int ps_img_grow(ps_img_t *image, int64_t needed)
+{
+    if (needed <= image->capacity) {
+        return PS_OK;
+    }
+    int64_t capacity = image->capacity > 0 ? image->capacity : 8192;
+    while (capacity < needed) {
+        capacity *= 2;
+    }
+    uint8_t *grown = realloc(image->buffer, (size_t)capacity);
+    if (grown == NULL) {
+        return ps_fail(PS_E_NO_MEMORY, "no memory for a message of %lld bytes", (long long)needed);
+    }
+    image->buffer = grown;
+    image->capacity = capacity;
+    return PS_OK;
+}
+
+/* Takes a fragment.  1: `assembled` is complete, 0: not yet (or skipped), or a code. */
+static int ps_img_assemble(ps_img_t *image, const ps_message_t *fragment)
+{
+    if (fragment->flags & PS_FLAG_BEGIN) {
+        image->assembling = 1;
+        image->used = 0;
+        image->assembled = *fragment;
+        image->assembled.position = 0; /* not complete */
+    } else if (!image->assembling) {
+        return 0; /* joined in the middle of this message */
+    }
+    if (fragment->length > image->max_message_bytes - image->used) {
+        image->stopped = ps_fail(PS_E_CORRUPT, "session %d stream %d: message at position %lld is "
+                                               "longer than %lld bytes: the image is stopped",
+                                 fragment->session_id, fragment->stream_id,
+                                 (long long)image->assembled.start_position,
+                                 (long long)image->max_message_bytes);
+        return image->stopped;
+    }
+    const int code = ps_img_grow(image, image->used + fragment->length);
+    if (code != PS_OK) {
+        image->stopped = code; /* stops with an error rather than lose the message in silence */
+        return code;
+    }
+    if (fragment->length > 0) {
+        memcpy(image->buffer + image->used, fragment->data, (size_t)fragment->length);
+    }
+    image->used += fragment->length;
+    if (!(fragment->flags & PS_FLAG_END)) {
+        return 0;
+    }
+    image->assembling = 0;
+    image->assembled.data = image->buffer;
+    image->assembled.length = image->used;
+    image->assembled.log_offset = -1;
+    image->assembled.position = fragment->position;
+    image->assembled.flags = PS_FLAG_UNFRAGMENTED;
+    image->assembled.assembled = 1;
+    return 1;
+}
+
+/* ---- polling ---------------------------------------------------------------------------------- */
+
+static int ps_img_corrupt(ps_img_t *image, int64_t position, int32_t frame_length)
+{
+    image->stopped = PS_E_CORRUPT;
+    return ps_fail(PS_E_CORRUPT, "session %d stream %d: impossible frame at position %lld (length "
+                                 "%d): the image is stopped",
+                   image->log.session_id, image->log.stream_id, (long long)position, frame_length);
+}
+
+/* What a poll of one image goes through: a stretch of one term. */
+typedef struct ps_stretch {
+    uint8_t *term;
+    int64_t log_base;     /* of the term in the file */
+    int64_t begin;        /* position of offset 0 */
+    int32_t term_id;
+    int32_t offset;
+} ps_stretch_t;
+
+/* Reads the frame at the stretch's offset into out.  1: data, 0: nothing there, 2: padding, or
+ * PS_E_CORRUPT.  Moves the offset on 1 and 2. */
+static inline int ps_img_frame(ps_img_t *image, ps_stretch_t *at, ps_message_t *out)
+{
+    const ps_frame_t *frame = (const ps_frame_t *)(const void *)(at->term + at->offset);
+    const int32_t frame_length = ps_frame_length_acquire(frame);
+    if (frame_length <= 0) {
+        return 0;
+    }
+    const int32_t room = image->log.term_length - at->offset;
+    const int32_t offset = at->offset;
+    if (PS_UNLIKELY(frame_length < PS_HEADER_BYTES || frame_length > room ||
+                    frame->term_offset != offset || frame->term_id != at->term_id)) {
+        return ps_img_corrupt(image, at->begin + offset, frame_length);
+    }
+    /* room is a multiple of 32, so the aligned length fits too. */
+    at->offset = offset + ps_align32(frame_length);
+    const uint16_t type = frame->type;
+    if (PS_UNLIKELY(type != PS_TYPE_DATA)) {
+        if (type != PS_TYPE_PAD) {
+            at->offset = offset;
+            return ps_img_corrupt(image, at->begin + offset, frame_length);
+        }
+        return 2;
+    }
+    out->data = (const uint8_t *)frame + PS_HEADER_BYTES;
+    out->length = frame_length - PS_HEADER_BYTES;
+    out->log_offset = at->log_base + offset + PS_HEADER_BYTES;
+    out->start_position = at->begin + offset;
+    out->position = at->begin + at->offset;
+    out->reserved_value = frame->reserved_value;
+    out->session_id = image->log.session_id;
+    out->stream_id = image->log.stream_id;
+    out->term_id = at->term_id;
+    out->term_offset = offset;
+    out->image_index = image->index;
+    out->flags = frame->flags;
+    out->assembled = 0;
+    return 1;
+}
+
+static void ps_img_stretch(const ps_img_t *image, ps_stretch_t *at)
+{
+    const ps_log_t *log = &image->log;
+    const int32_t partition = ps_partition(image->delivered, log->shift);
+    at->term = log->term[partition];
+    at->log_base = (int64_t)partition * log->term_length;
+    at->offset = (int32_t)(image->delivered & log->term_mask);
+    at->begin = image->delivered - at->offset;
+    at->term_id = ps_term_id_at(image->delivered, log->shift, log->initial_term_id);
+}
+
+static int32_t ps_img_scan(ps_img_t *image, ps_message_t *out, int32_t limit, int32_t flags)
+{
+    ps_stretch_t at;
+    ps_img_stretch(image, &at);
+    int32_t count = 0;
+    int result = 0;
+    while (count < limit && at.offset < image->log.term_length) {
+        result = ps_img_frame(image, &at, &out[count]);
+        if (result <= 0) {
+            break;
+        }
+        if (result == 2) {
+            continue;
+        }
+        if (PS_LIKELY((out[count].flags & PS_FLAG_UNFRAGMENTED) == PS_FLAG_UNFRAGMENTED ||
+                      !(flags & PS_POLL_ASSEMBLE))) {
+            image->assembling = 0;
+            count++;
+            continue;
+        }
+        result = ps_img_assemble(image, &out[count]);
+        if (result < 0) {
+            break;
+        }
+        if (result == 1) {
+            out[count++] = image->assembled;
+            break;
+        }
+    }
+    image->delivered = at.begin + at.offset;
+    return result < 0 && count == 0 ? result : count;
+}
+
+int32_t ps_img_poll(ps_img_t *image, ps_message_t *out, int32_t limit, int32_t flags)
+{
+    if (ps_client_forked(image->client)) {
+        return ps_client_fail_forked();
+    }
+    if (!(flags & PS_POLL_KEEP)) {
+        ps_img_release(image);
+    }
+    if (limit < 1) {
+        return limit == 0 ? 0 : ps_fail(PS_E_INVALID, "poll limit %d", limit);
+    }
+    if (image->redeliver) {
+        image->redeliver = 0;
+        image->assembled.image_index = image->index;
+        out[0] = image->assembled;
+        return 1;
+    }
+    if (PS_UNLIKELY(image->stopped != 0)) {
+        return ps_fail(image->stopped, "session %d stream %d: the image is stopped at position %lld",
+                       image->log.session_id, image->log.stream_id, (long long)image->delivered);
+    }
+    const int64_t before = image->delivered;
+    const int32_t count = ps_img_scan(image, out, limit, flags);
+    if (image->delivered != before && image->subscriber != NULL) {
+        atomic_store_explicit(&image->subscriber->delivered, image->delivered,
+                              memory_order_release);
+    }
+    return count;
+}

@@ -1,0 +1,135 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * ps_sub.c: subscriptions: images polled in turn.  One thread at a time. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "ps_client_internal.h"
+
+struct ps_sub {
+    ps_client_t *client;
+    int64_t registration_id;
+    int32_t stream_id;
+    ps_img_t **images;
+    int32_t count;
+    int32_t capacity;
+    int32_t next;        /* image that the next poll begins with */
+};
+
+int ps_sub_open(ps_client_t *client, int64_t registration_id, int32_t stream_id, ps_sub_t **out)
+{
+    *out = NULL;
+    ps_sub_t *sub = calloc(1, sizeof *sub);
+    if (sub == NULL) {
+        return ps_fail(PS_E_NO_MEMORY, "no memory for a subscription");
+    }
+    sub->client = client;
+    sub->registration_id = registration_id;
+    sub->stream_id = stream_id;
+    *out = sub;
+    return PS_OK;
+}
+
+void ps_sub_close(ps_sub_t *sub)
+{
+    if (sub != NULL) {
+        free(sub->images);
+        free(sub);
+    }
+}
+
+int ps_sub_add_image(ps_sub_t *sub, ps_img_t *image)
+{
+    if (sub->count == sub->capacity) {
+        const int32_t capacity = sub->capacity > 0 ? sub->capacity * 2 : 8;
+        ps_img_t **grown = realloc(sub->images, (size_t)capacity * sizeof(ps_img_t *));
+        if (grown == NULL) {
+            return ps_fail(PS_E_NO_MEMORY, "no memory for %d images", capacity);
+        }
+        sub->images = grown;
+        sub->capacity = capacity;
+    }
+    image->index = sub->count;
+    sub->images[sub->count++] = image;
+    return PS_OK;
+}
+
+int ps_sub_remove_image(ps_sub_t *sub, ps_img_t *image)
+{
+    for (int32_t i = 0; i < sub->count; i++) {
+        if (sub->images[i] == image) {
+            memmove(&sub->images[i], &sub->images[i + 1],
+                    (size_t)(sub->count - i - 1) * sizeof(ps_img_t *));
+            sub->count--;
+            for (int32_t j = i; j < sub->count; j++) {
+                sub->images[j]->index = j;
+            }
+            return PS_OK;
+        }
+    }
+    return ps_fail(PS_E_INVALID, "the image is not of subscription %lld",
+                   (long long)sub->registration_id);
+}
+
+int32_t ps_sub_image_count(const ps_sub_t *sub)
+{
+    return sub->count;
+}
+
+/* An image that fails does not hold back the others: its code is returned once nothing else came. */
+int32_t ps_sub_poll(ps_sub_t *sub, ps_message_t *out, int32_t limit, int32_t flags)
+{
+    if (ps_client_forked(sub->client)) {
+        return ps_client_fail_forked();
+    }
+    if (limit < 0) {
+        return ps_fail(PS_E_INVALID, "poll limit %d", limit);
+    }
+    if (sub->count == 0) {
+        return 0;
+    }
+    int32_t index = sub->next < sub->count ? sub->next : 0;
+    sub->next = index + 1;
+    int32_t total = 0;
+    int32_t failure = 0;
+    for (int32_t i = 0; i < sub->count; i++) {
+        /* A limit that is reached still releases what the images that follow had delivered. */
+        const int32_t got = ps_img_poll(sub->images[index], out + total, limit - total, flags);
+        if (got > 0) {
+            total += got;
+        } else if (got < 0) {
+            failure = got;
+        }
+        index = index + 1 < sub->count ? index + 1 : 0;
+    }
+    return total > 0 ? total : failure;
+}
+
+/* Bound: images x (count - from). */
+void ps_sub_rewind(ps_sub_t *sub, const ps_message_t *messages, int32_t count, int32_t from)
+{
+    for (int32_t index = 0; index < sub->count; index++) {
+        for (int32_t i = from < 0 ? 0 : from; i < count; i++) {
+            if (messages[i].image_index == index) {
+                ps_img_rewind(sub->images[index], messages[i].start_position);
+                break; /* messages of one image are in order */
+            }
+        }
+    }
+}
+
+void ps_sub_release(ps_sub_t *sub)
+{
+    for (int32_t i = 0; i < sub->count; i++) {
+        ps_img_release(sub->images[i]);
+    }
+}
+
+int32_t ps_sub_has_data(const ps_sub_t *sub)
+{
+    for (int32_t i = 0; i < sub->count; i++) {
+        if (ps_img_has_data(sub->images[i])) {
+            return 1;
+        }
+    }
+    return 0;
+}
