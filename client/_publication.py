@@ -343,6 +343,11 @@ class Publication:
         return self._ready.registration_id
 
     @property
+    def original_id(self) -> int:
+        """The daemon's number of the publication, the same for all who share it."""
+        return self._ready.original_id
+
+    @property
     def session_id(self) -> int:
         return self._constants.session_id
 

@@ -1,0 +1,86 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Looking at a daemon from outside: no lease, shared memory mapped read-only."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import zmq
+
+from penstock.config import codec, control
+from penstock.core.admin import Cnc
+from penstock.core.errors import (
+    ChannelRefused,
+    DaemonNotRunning,
+    NativeError,
+    TimeoutExpired,
+    VersionMismatch,
+)
+
+SENDER_POSITION_TYPE = 2
+SUBSCRIBER_POSITION_TYPE = 4
+
+
+@contextmanager
+def open_counters(directory: Path) -> Iterator[Cnc]:
+    """``cnc.dat`` of a daemon directory, read-only."""
+    if not (directory / "cnc.dat").exists():
+        raise DaemonNotRunning(f"there is no daemon directory at {directory}")
+    try:
+        cnc = Cnc.open(str(directory), read_only=True)
+    except NativeError as error:
+        raise DaemonNotRunning(f"cannot read {directory}: {error}") from None
+    try:
+        yield cnc
+    finally:
+        cnc.close()
+
+
+def request_status(directory: Path, timeout_s: float) -> dict[str, Any]:
+    """The daemon's status snapshot, asked over its control socket without a lease."""
+    if not (directory / "control.sock").exists():
+        raise DaemonNotRunning(
+            f"no daemon is running in {directory}: start one with 'penstock daemon --dir "
+            f"{directory}', or name another directory with --dir"
+        )
+    with zmq.Context() as context, context.socket(zmq.DEALER) as dealer:
+        dealer.setsockopt(zmq.LINGER, 0)
+        dealer.connect(f"ipc://{directory}/control.sock")
+        dealer.send(codec.encode(control.GetStatus(), 1))
+        deadline = time.monotonic() + timeout_s
+        while True:
+            left_ms = int((deadline - time.monotonic()) * 1000)
+            if left_ms <= 0 or not dealer.poll(left_ms):
+                raise TimeoutExpired(
+                    f"the daemon in {directory} did not answer within {timeout_s:g} s"
+                )
+            answer = _answer(dealer.recv())
+            if answer is not None:
+                return answer
+
+
+def _answer(frame: bytes) -> dict[str, Any] | None:
+    try:
+        correlation, message = codec.decode(frame)
+    except control.ControlError as error:
+        raise VersionMismatch(f"cannot understand the daemon: {error}") from None
+    if correlation != 1:
+        return None
+    if isinstance(message, control.Failure):
+        raise ChannelRefused(message.message, code=message.code)
+    if not isinstance(message, control.Status):
+        raise VersionMismatch(f"the daemon answered GetStatus with {type(message).__name__}")
+    return message.snapshot
+
+
+def sent_position(cnc: Cnc, publication_id: int) -> int | None:
+    """Position up to which the daemon has put a publication on the wire; None: it has no such
+    counter (IPC)."""
+    for counter in cnc.counters():
+        if counter.type_id == SENDER_POSITION_TYPE and counter.registration_id == publication_id:
+            return counter.value
+    return None

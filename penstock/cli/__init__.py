@@ -1,0 +1,104 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The command line: ``penstock COMMAND``.
+
+Data goes to standard output, everything else to standard error; a terminal sees progress, a pipe
+sees none.  Trouble is one line on standard error and exit status 2.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import os
+import sys
+from collections.abc import Sequence
+from typing import Final
+
+import click
+
+import penstock
+from penstock.core.errors import PenstockError
+
+#: Command name to the module below ``penstock.cli`` that holds it as ``command``.
+COMMANDS: Final = {
+    "daemon": "daemon",
+    "config": "config",
+    "pub": "pub",
+    "sub": "sub",
+    "ping": "ping",
+    "pong": "pong",
+    "stat": "stat",
+    "sim": "sim",
+}
+EXIT_ERROR: Final = 2
+EXIT_INTERRUPTED: Final = 130
+EXIT_BROKEN_PIPE: Final = 141
+
+
+class _LazyGroup(click.Group):
+    """Loads a command's module when it is asked for, so that each starts fast."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return [name for name in COMMANDS if self._module(name) is not None]
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        module = self._module(cmd_name)
+        if module is None:
+            return None
+        command: click.Command = importlib.import_module(module).command
+        return command
+
+    @staticmethod
+    def _module(name: str) -> str | None:
+        module = f"penstock.cli.{COMMANDS.get(name, '')}"
+        if name not in COMMANDS or importlib.util.find_spec(module) is None:
+            return None
+        return module
+
+
+@click.group(cls=_LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(penstock.__version__, prog_name="penstock")
+def cli() -> None:
+    """Ordered, reliable message streams between processes and hosts."""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs a command line; returns its exit status."""
+    try:
+        result = cli.main(args=arguments, prog_name="penstock", standalone_mode=False)
+        sys.stdout.flush()
+        return result if isinstance(result, int) else 0
+    except click.exceptions.Exit as end:
+        return end.exit_code
+    except (KeyboardInterrupt, click.Abort):
+        return EXIT_INTERRUPTED
+    except BrokenPipeError:
+        _silence_stdout()
+        return EXIT_BROKEN_PIPE
+    except click.ClickException as error:
+        return _complain(_usage_hint(error))
+    except PenstockError as error:
+        return _complain(str(error))
+    except OSError as error:
+        name = f"{error.filename}: " if error.filename else ""
+        return _complain(f"{name}{error.strerror or error}")
+    except ImportError as error:
+        return _complain(str(error))
+
+
+def _usage_hint(error: click.ClickException) -> str:
+    text = error.format_message()
+    if isinstance(error, click.UsageError) and error.ctx is not None:
+        return f"{text} (see '{error.ctx.command_path} --help')"
+    return text
+
+
+def _complain(text: str) -> int:
+    line = " ".join(text.split())
+    print(f"penstock: {line}", file=sys.stderr)
+    return EXIT_ERROR
+
+
+def _silence_stdout() -> None:
+    """Whoever read our output has gone; the interpreter's last flush must not complain."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

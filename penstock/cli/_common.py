@@ -1,0 +1,67 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Options, parameter types and output that several commands share."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from collections.abc import Callable
+from typing import Any, Final, TypeVar
+
+import click
+
+_F = TypeVar("_F", bound=Callable[..., Any])
+_SCALES: Final = {"": 1.0, "k": 1e3, "m": 1e6, "g": 1e9}
+_QUANTITY: Final = re.compile(r"^\s*(\d+(?:\.\d*)?|\.\d+)\s*([kKmMgG]?)\s*(?:/s)?\s*$")
+
+
+def parse_rate(value: str) -> float:
+    """Messages a second: ``5000``, ``5k/s``, ``1.5M``."""
+    match = _QUANTITY.match(value)
+    if match is None or float(match[1]) <= 0:
+        raise click.BadParameter(
+            f"{value!r} is not a rate: give messages a second, such as 5000 or 5k/s"
+        )
+    return float(match[1]) * _SCALES[match[2].lower()]
+
+
+def parse_count(value: str) -> int:
+    """A number of messages: ``1000``, ``10k``, ``2M``."""
+    match = _QUANTITY.match(value)
+    number = float(match[1]) * _SCALES[match[2].lower()] if match is not None else -1.0
+    if number < 0 or number != int(number) or "/s" in value:
+        raise click.BadParameter(
+            f"{value!r} is not a number of messages: give one such as 1000 or 10k"
+        )
+    return int(number)
+
+
+STREAM_ID = click.IntRange(-(2**31), 2**31 - 1)
+
+
+def directory_option(function: _F) -> _F:
+    return click.option(
+        "--dir",
+        "directory",
+        metavar="DIR",
+        help="The daemon's directory.  Default: $PENSTOCK_DIR, then /dev/shm/penstock-$USER.",
+    )(function)
+
+
+def json_option(function: _F) -> _F:
+    return click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")(
+        function
+    )
+
+
+def print_json(value: Any, *, indent: int | None = None) -> None:
+    """One JSON value and a line end on standard output."""
+    sys.stdout.write(json.dumps(value, indent=indent, default=_plain) + "\n")
+    sys.stdout.flush()
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, bytes):
+        return value.hex()
+    return str(value)

@@ -1,0 +1,117 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Messages in files: lines, or records with a length (u32, little endian) in front of each."""
+
+from __future__ import annotations
+
+import hashlib
+import struct
+from collections.abc import Callable, Iterator
+from typing import BinaryIO, Final
+
+from penstock.core.errors import PenstockError
+
+LENGTH: Final = struct.Struct("<I")
+_READ_BYTES: Final = 256 * 1024
+#: A message is at most the largest term over eight, and never above 16 MiB.
+_RECORD_BYTES_MAX: Final = 16 * 1024 * 1024
+
+
+class Digest:
+    """SHA-256 over the concatenation of messages, each with its length in front."""
+
+    def __init__(self) -> None:
+        self._hash = hashlib.sha256()
+
+    def add(self, message: bytes | memoryview) -> None:
+        self._hash.update(LENGTH.pack(len(message)))
+        self._hash.update(message)
+
+    def hexdigest(self) -> str:
+        return self._hash.hexdigest()
+
+
+def read_lines(source: BinaryIO) -> Iterator[list[bytes]]:
+    """Lines without their ends, in groups as they arrive; an unfinished last line counts."""
+    rest = b""
+    while chunk := _read_some(source):
+        lines = (rest + chunk).split(b"\n")
+        rest = lines.pop()
+        if lines:
+            yield lines
+    if rest:
+        yield [rest]
+
+
+def read_records(source: BinaryIO) -> Iterator[list[bytes]]:
+    """Length-prefixed records, in groups as they arrive.
+
+    :raises PenstockError: a record that is cut off or longer than any message may be.
+    """
+    buffer = bytearray()
+    consumed = 0
+    while chunk := _read_some(source):
+        buffer += chunk
+        group, used = _take_records(buffer, consumed)
+        del buffer[:used]
+        consumed += used
+        if group:
+            yield group
+    if buffer:
+        raise PenstockError(
+            f"the input ends inside a record: {len(buffer)} bytes are left at byte {consumed}"
+        )
+
+
+def _take_records(buffer: bytearray, consumed: int) -> tuple[list[bytes], int]:
+    group: list[bytes] = []
+    at = 0
+    while len(buffer) - at >= LENGTH.size:
+        (length,) = LENGTH.unpack_from(buffer, at)
+        if length > _RECORD_BYTES_MAX:
+            raise PenstockError(
+                f"the record at byte {consumed + at} claims {length} bytes, more than any message "
+                f"may have ({_RECORD_BYTES_MAX}): is this input length-prefixed?"
+            )
+        end = at + LENGTH.size + length
+        if end > len(buffer):
+            break
+        group.append(bytes(buffer[at + LENGTH.size : end]))
+        at = end
+    return group, at
+
+
+def _read_some(source: BinaryIO) -> bytes:
+    read1 = getattr(source, "read1", None)
+    data: bytes = read1(_READ_BYTES) if read1 is not None else source.read(_READ_BYTES)
+    return data
+
+
+def generated(count: int, size: int, *, group: int = 256) -> Iterator[list[bytes]]:
+    """``count`` messages of ``size`` bytes: the number of the message, then a fixed pattern.
+
+    The content depends on number and size only, so that both ends can compute it.
+    """
+    pattern = bytes(i * 31 % 251 for i in range(256)) * (size // 256 + 1)
+    for first in range(0, count, group):
+        yield [
+            (number.to_bytes(8, "little") + pattern)[:size]
+            for number in range(first, min(first + group, count))
+        ]
+
+
+def writer(target: BinaryIO, *, length_prefixed: bool) -> Callable[[bytes | memoryview], None]:
+    """A function that writes one message in the chosen form."""
+    write = target.write
+    if length_prefixed:
+
+        def write_record(message: bytes | memoryview) -> None:
+            write(LENGTH.pack(len(message)))
+            write(message)
+
+        return write_record
+
+    def write_line(message: bytes | memoryview) -> None:
+        write(message)
+        write(b"\n")
+
+    return write_line

@@ -1,0 +1,35 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``penstock config``: checks and shows configuration files."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import click
+
+from penstock.config.load import DEFAULT_FILE, check_file
+
+
+@click.group("config")
+def command() -> None:
+    """Check configuration files, show the default one."""
+
+
+@command.command("check")
+@click.argument("file", type=click.Path(path_type=Path))
+@click.pass_context
+def check(ctx: click.Context, file: Path) -> None:
+    """Report every mistake in FILE: key, what was found, what was expected."""
+    problems = check_file(file)
+    for problem in problems:
+        print(f"penstock: {problem}", file=sys.stderr)
+    if problems:
+        ctx.exit(2)
+    click.echo(f"{file}: correct")
+
+
+@command.command("default")
+def default() -> None:
+    """Write the annotated default configuration to standard output."""
+    click.echo(DEFAULT_FILE.read_text(encoding="utf-8"), nl=False)

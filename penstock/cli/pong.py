@@ -1,0 +1,56 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``penstock pong``: sends back what ``penstock ping`` sends."""
+
+from __future__ import annotations
+
+import click
+
+from penstock.cli._common import STREAM_ID, directory_option, parse_count
+from penstock.cli.ping import PING_CHANNEL, PING_STREAM, PONG_CHANNEL, PONG_STREAM
+from penstock.client import Header, connect
+from penstock.core.errors import PenstockError
+
+_SEND_TIMEOUT_S = 5.0
+
+
+@click.command("pong")
+@click.option("--ping-channel", default=PING_CHANNEL, show_default=True)
+@click.option("--ping-stream", type=STREAM_ID, default=PING_STREAM, show_default=True)
+@click.option("--pong-channel", default=PONG_CHANNEL, show_default=True)
+@click.option("--pong-stream", type=STREAM_ID, default=PONG_STREAM, show_default=True)
+@click.option("--count", type=parse_count, help="End after this many messages.")
+@directory_option
+def command(
+    ping_channel: str,
+    ping_stream: int,
+    pong_channel: str,
+    pong_stream: int,
+    count: int | None,
+    directory: str | None,
+) -> None:
+    """Return every message of the ping channel on the pong channel, until Ctrl-C."""
+    returned = 0
+    with (
+        connect(directory, name="penstock pong") as client,
+        client.add_subscription(ping_channel, ping_stream) as pings,
+        client.add_exclusive_publication(pong_channel, pong_stream) as pongs,
+    ):
+
+        def give_back(message: memoryview, header: Header) -> None:
+            nonlocal returned
+            returned += 1
+            try:
+                pongs.send(
+                    message,
+                    _SEND_TIMEOUT_S,
+                    reserved_value=header.reserved_value,
+                    wait_connected=False,
+                )
+            except PenstockError as error:
+                if not client.is_daemon_alive:
+                    raise
+                click.echo(f"penstock: not returned: {error}", err=True)
+
+        while count is None or returned < count:
+            if not pings.poll(give_back, 64 if count is None else min(64, count - returned)):
+                pings.wait()
