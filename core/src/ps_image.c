@@ -215,6 +215,7 @@ int ps_image_on_setup(ps_image_t *image, const ps_recv_destination_t *destinatio
         return PS_WIRE_OK;
     }
     ps_image_touch(image, destination, from, true);
+    image->params.peer_capabilities = setup->trailer.capabilities; /* a successor may differ */
     /* It asks because it does not hear us: no idle back-off now. */
     image->moved_ns = image->receiver->now_ns;
     if (image->sm_due_ns > image->last_sm_ns + image->receiver->params->status_message_timeout_ns) {

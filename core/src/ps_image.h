@@ -79,6 +79,7 @@ struct ps_image {
     int64_t lost_bytes;                /* not yet reported by PS_EV_LOSS */
     int64_t loss_due_ns;
     int64_t nak_due_ns;                /* earliest gap timer, INT64_MAX none */
+    int64_t front_from;                /* start of the first gap when last looked at */
     ps_nak_policy_t nak;
     uint64_t refused;                  /* datagrams dropped because the gap list was full */
     int64_t ordinal;                   /* messages below ordinal_position; -1 unknown */

@@ -61,6 +61,18 @@ static int32_t pad_over(ps_image_t *image)
     return work;
 }
 
+/* The first gap shrinks: its repair is under way, so asking again would cancel the rest of it. */
+static void hold_while_repaired(ps_image_t *image, int64_t now_ns)
+{
+    ps_gap_t *front = &image->gaps.items[0];
+
+    if (front->asked > 0 && front->from != image->front_from) {
+        front->due_ns = now_ns + ps_nak_retry_ns(&image->nak, image->rtt_ns,
+                                                 &image->receiver->random);
+    }
+    image->front_from = front->from;
+}
+
 int32_t ps_image_ask(ps_image_t *image, int64_t now_ns)
 {
     bool one_at_a_time = !image->params.group && image->params.peer_capabilities == 0;
@@ -74,6 +86,9 @@ int32_t ps_image_ask(ps_image_t *image, int64_t now_ns)
     if (image->revoked || image->endpoint == NULL || image->state != PS_IMAGE_ACTIVE) {
         image->nak_due_ns = INT64_MAX;
         return 0;
+    }
+    if (one_at_a_time) {
+        hold_while_repaired(image, now_ns);
     }
     for (int32_t i = 0; i < limit; i++) {
         ps_gap_t *gap = &image->gaps.items[i];

@@ -364,7 +364,7 @@ int32_t ps_image_cycle(ps_image_t *image, int64_t now_ns, bool *stay)
     }
     if (image->gaps.count == 0) {
         image->nak_due_ns = INT64_MAX;
-    } else if (now_ns >= image->nak_due_ns || image->nak_due_ns == INT64_MAX) {
+    } else {
         work += ps_image_ask(image, now_ns);
     }
     work += publish(image, now_ns);
