@@ -1,0 +1,67 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A receiving process of the tests: what ``Sub.java`` does, through our daemon and client."""
+
+from __future__ import annotations
+
+import sys
+import time
+
+import penstock
+from support import report
+from support.messages import digest
+
+
+def _image(image: penstock.Image) -> None:
+    report.event(
+        "image",
+        session=image.session_id,
+        source=image.source_identity,
+        position=image.join_position,
+        mtu=image.mtu,
+        term=image.term_length,
+    )
+
+
+def _image_lost(image: penstock.Image) -> None:
+    report.event("image-lost", session=image.session_id, position=image.position)
+
+
+def main() -> int:
+    parser = report.parser()
+    parser.add_argument("--mark", type=int, default=-1)
+    args = parser.parse_args()
+    deadline = time.monotonic() + args.timeout_s
+    received: list[bytes] = []
+
+    def handle(message: memoryview, _header: penstock.Header) -> None:
+        received.append(bytes(message))
+        if len(received) == args.mark:
+            report.event("mark", count=args.mark)
+
+    with (
+        penstock.connect(args.dir) as client,
+        client.add_subscription(
+            args.channel, args.stream, on_available=_image, on_unavailable=_image_lost
+        ) as subscription,
+    ):
+        for destination in args.destination:
+            subscription.add_destination(destination)
+        report.event("added", registration=subscription.registration_id)
+        while len(received) < args.count:
+            left_s = deadline - time.monotonic()
+            if left_s <= 0:
+                report.event("timeout", count=len(received))
+                return 3
+            if not subscription.poll(handle, limit=min(64, args.count - len(received))):
+                subscription.wait(left_s)
+        report.event(
+            "done",
+            count=len(received),
+            bytes=sum(map(len, received)),
+            sha256=digest(received),
+        )
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
