@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Fields of the configuration models: each knows its default, its unit, what it accepts and, for the
-annotated file and the reference, what it does and when to change it."""
+"""Fields of the configuration models: each knows its default, its unit, what it accepts and, for
+the annotated file and the reference, what it does and when to change it."""
 
 from __future__ import annotations
 

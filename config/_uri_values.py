@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Values of channel parameters: their types, how they are read and how they are written.
 
-Each reader takes (key, text) and returns the typed value or raises :class:`ChannelError`; each writer
-is its inverse.
+Each reader takes (key, text) and returns the typed value or raises :class:`ChannelError`; each
+writer is its inverse.
 """
 
 from __future__ import annotations
