@@ -1,0 +1,89 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * make_corpus.c: writes the kept corpora anew from the golden frames (make -C tests/fuzz corpus).
+ * Sequence targets read records {u16 length, bytes}; see sequence.h.
+ */
+#include <string.h>
+#include <sys/stat.h>
+
+#include "fuzz.h"
+#include "../native/golden.h"
+#include "ps_wire_fields.h"
+
+static const char *root;
+
+static void write_file(const char *target, const char *name, const uint8_t *data, size_t length)
+{
+    char path[1024];
+    (void)snprintf(path, sizeof path, "%s/%s", root, target);
+    (void)mkdir(path, 0755);
+    (void)snprintf(path, sizeof path, "%s/%s/%s", root, target, name);
+    FILE *file = fopen(path, "wb");
+    if (file == NULL || fwrite(data, 1, length, file) != length || fclose(file) != 0) {
+        perror(path);
+        exit(1);
+    }
+}
+
+static size_t append(uint8_t *out, size_t at, const uint8_t *frame, uint32_t length)
+{
+    ps_put_u16(out + at, (uint16_t)length);
+    memcpy(out + at + 2, frame, length);
+    return at + 2 + length;
+}
+
+static void write_sequence(const char *target, const char *name, const char *const *frames)
+{
+    uint8_t out[4096], frame[256];
+    size_t length = 0;
+    for (size_t i = 0; frames[i] != NULL; i++) {
+        const uint32_t size = golden(frames[i], frame);
+        FUZZ_CHECK(size > 0);
+        length = append(out, length, frame, size);
+    }
+    write_file(target, name, out, length);
+}
+
+static ps_trailer_t stated(void)
+{
+    return (ps_trailer_t){.capabilities = 3, .daemon_id = 77, .daemon_epoch = 2, .ordinal = 1000,
+                          .credit_limit = 50, .released_ordinal = 40, .fill_ppm = 5000,
+                          .reason = PS_CAUSE_SLOW_SUBSCRIBER, .reason_client = 4,
+                          .reason_backlog_bytes = 4096};
+}
+
+int main(int argc, char **argv)
+{
+    if (argc != 2) {
+        return 2;
+    }
+    root = argv[1];
+    uint8_t frame[PS_CONTROL_MAX];
+    for (size_t i = 0; i < GOLDEN_COUNT; i++) {
+        const uint32_t length = golden(GOLDEN[i].name, frame);
+        write_file("wire", GOLDEN[i].name, frame, length);
+    }
+    const ps_trailer_t trailer = stated();
+    const ps_sm_t sm = {.session_id = GOLDEN_SESSION, .stream_id = GOLDEN_STREAM, .term_id = 7,
+                        .window = 32768, .receiver_id = GOLDEN_RECEIVER};
+    uint32_t length = ps_wire_build_sm(frame, &sm, &trailer);
+    write_file("wire", "sm_trailer", frame, length);
+    write_file("trailer", "sm", frame + PS_SM_BYTES, length - PS_SM_BYTES);
+    const ps_setup_t setup = {.session_id = GOLDEN_SESSION, .stream_id = GOLDEN_STREAM,
+                              .initial_term_id = 7, .active_term_id = 7, .term_length = 65536,
+                              .mtu = 1408};
+    length = ps_wire_build_setup(frame, &setup, &trailer);
+    write_file("wire", "setup_trailer", frame, length);
+    write_file("trailer", "setup", frame + PS_SETUP_BYTES, length - PS_SETUP_BYTES);
+    static const char *const to_receiver[] = {"setup", "data_hello", "data_two", "data_33",
+                                              "heartbeat", "rttm_request", "pad", "eos", NULL};
+    static const char *const loss[] = {"setup", "data_two", "heartbeat", "data_hello", "eos", NULL};
+    write_sequence("receiver", "session", to_receiver);
+    write_sequence("receiver", "loss", loss);
+    static const char *const to_sender[] = {"sm", "nak", "sm_tag", "rttm_request", "sm_setup", "err",
+                                            "rsp_setup", "sm_join", "sm_eos", NULL};
+    static const char *const naks[] = {"sm", "nak", "nak", "sm", "nak", NULL};
+    write_sequence("sender_control", "session", to_sender);
+    write_sequence("sender_control", "naks", naks);
+    return 0;
+}
