@@ -12,9 +12,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from support.hosts import memory_directory
 
 from interop import aeron
-from support.hosts import memory_directory
 
 
 @pytest.fixture(scope="session")

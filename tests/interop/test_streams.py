@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-
-from interop import aeron
 from support.hosts import PenstockHost, penstock_host
 from support.messages import digest, messages
+
+from interop import aeron
 
 pytestmark = [pytest.mark.interop, pytest.mark.usefixtures("aeron_built")]
 

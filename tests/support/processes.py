@@ -33,9 +33,11 @@ class Peer:
         env: Mapping[str, str] | None = None,
         prefix: Sequence[str] = (),
     ) -> None:
-        self._errors = tempfile.TemporaryFile()
+        # Lives as long as the process.
+        self._errors = tempfile.TemporaryFile()  # noqa: SIM115
         self._seen: list[dict[str, Any]] = []
         self._lines: queue.Queue[dict[str, Any] | None] = queue.Queue()
+        self._text: list[bytes] = []
         self.name = " ".join(argv[-4:])
         self.process = subprocess.Popen(
             [*prefix, *argv],
@@ -51,6 +53,7 @@ class Peer:
     def _read(self) -> None:
         assert self.process.stdout is not None
         for line in self.process.stdout:
+            self._text.append(line)
             try:
                 value = json.loads(line)
             except ValueError:
@@ -62,6 +65,13 @@ class Peer:
         """What it wrote to standard error so far."""
         self._errors.seek(0)
         return self._errors.read().decode(errors="replace")
+
+    def output(self, timeout_s: float = DEFAULT_TIMEOUT_S) -> str:
+        """All that it writes to standard output, once it has ended."""
+        self._reader.join(timeout_s)
+        if self._reader.is_alive():
+            raise self._fail(f"not finished after {timeout_s} s")
+        return b"".join(self._text).decode()
 
     def _fail(self, what: str) -> PeerError:
         code = self.process.poll()

@@ -1,0 +1,42 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Fixtures of the cluster tests."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from support.hosts import PenstockHost, memory_directory, penstock_host
+
+from cluster.network import Network, network
+
+
+@pytest.fixture(scope="session")
+def lan() -> Iterator[Network]:
+    """Three hosts on a bridge."""
+    if os.geteuid() != 0:
+        pytest.skip("NOT RUN: network namespaces need root")
+    if shutil.which("ip") is None:
+        pytest.skip("NOT RUN: the command ip (package iproute2) is missing")
+    with network() as made:
+        yield made
+
+
+@pytest.fixture
+def start(lan: Network) -> Iterator[Callable[..., PenstockHost]]:
+    """Starts the daemon of a host: ``start(0, "--impair", ...)``."""
+    parent = Path(tempfile.mkdtemp(prefix="penstock-cluster-", dir=memory_directory()))
+    with contextlib.ExitStack() as stack:
+        stack.callback(shutil.rmtree, parent)
+
+        def begin(host: int, *args: str) -> PenstockHost:
+            return stack.enter_context(
+                penstock_host(parent / str(host), *args, prefix=lan.prefix(host))
+            )
+
+        yield begin
