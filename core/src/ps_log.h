@@ -132,7 +132,8 @@ static inline int32_t ps_wrap_add(int32_t a, int32_t b)
 }
 static inline int64_t ps_position(int32_t term_id, int32_t offset, int32_t shift, int32_t initial)
 {
-    return ((int64_t)ps_wrap_sub(term_id, initial) << shift) + offset;
+    /* Unsigned shift: a hostile term id may lie before the initial one. */
+    return (int64_t)((uint64_t)(int64_t)ps_wrap_sub(term_id, initial) << shift) + offset;
 }
 static inline int32_t ps_term_count(int64_t position, int32_t shift)
 {
