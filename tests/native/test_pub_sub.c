@@ -1,0 +1,688 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * test_pub_sub.c: publications and images over one log, the test moving the limit. */
+#include <pthread.h>
+#include <sched.h>
+#include <sys/eventfd.h>
+#include <sys/wait.h>
+
+#include "stream.h"
+
+enum { BIG = 8192 };
+
+static uint8_t source[BIG + 64];
+
+static void fill_source(void)
+{
+    for (size_t i = 0; i < sizeof source; i++) {
+        source[i] = (uint8_t)(i * 7 + i / 251);
+    }
+}
+
+static void exclusive(ps_log_params_t *params)
+{
+    params->type = PS_LOG_EXCLUSIVE;
+}
+
+static void at_the_last_term(ps_log_params_t *params)
+{
+    params->term_id = ps_wrap_add(params->initial_term_id, INT32_MAX);
+    params->term_offset = 65536 - 64;
+}
+
+/* Publishes and polls every size in order over several terms; checks each byte. */
+static void go_through_sizes(void (*adjust)(ps_log_params_t *), int gather)
+{
+    stream_t stream;
+    stream_open(&stream, adjust);
+    ps_pub_t *pub = stream_pub(&stream);
+    ps_img_t *image = stream_img(&stream);
+    int64_t clean = 0;
+    stream_turn(&stream, &clean);
+    static const int32_t sizes[] = { 0, 1, 31, 32, 33, 63, 64, 1375, 1376, 1377, 1408, 2751, 2752,
+                                     2753, 4096, 8191, 8192 };
+    int32_t rotations = 0;
+    for (int32_t round = 0; round < 12; round++) {
+        for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+            const size_t size = (size_t)sizes[i];
+            int64_t position = 0;
+            for (int32_t attempt = 0; attempt < 4; attempt++) {
+                const size_t half = size / 3;
+                const ps_iov_t pieces[3] = { { source, half }, { NULL, 0 },
+                                             { source + half, size - half } };
+                position = gather ? ps_pub_offerv(pub, pieces, 3, 77)
+                                  : ps_pub_offer(pub, source, size, 77);
+                if (position != PS_ADMIN_ACTION) {
+                    break;
+                }
+                rotations++;
+            }
+            CHECK(position > 0);
+            ps_message_t message;
+            int32_t got = 0;
+            for (int32_t attempt = 0; attempt < 3 && got == 0; attempt++) {
+                got = ps_img_poll(image, &message, 1, PS_POLL_ASSEMBLE); /* a poll ends with a term */
+            }
+            CHECK_EQ(got, 1);
+            CHECK_EQ(message.length, size);
+            CHECK_EQ(memcmp(message.data, source, size), 0);
+            CHECK_EQ(message.position, position);
+            CHECK_EQ(message.reserved_value, 77);
+            CHECK_EQ(message.session_id, 0x11223344);
+            CHECK_EQ(message.flags, 0xC0);
+            CHECK_EQ(message.assembled, size > 1376);
+            ps_img_release(image);
+            stream_turn(&stream, &clean);
+        }
+    }
+    CHECK(rotations >= 5);
+    CHECK_EQ(atomic_load(&stream.shared->publications[stream.publication_slot].published_ordinal),
+             12 * 17);
+    ps_img_close(image);
+    ps_pub_close(pub);
+    stream_close(&stream);
+}
+
+static void every_boundary_size_comes_through_shared(void)
+{
+    go_through_sizes(NULL, 0);
+    go_through_sizes(NULL, 1);
+}
+
+static void every_boundary_size_comes_through_exclusive(void)
+{
+    go_through_sizes(exclusive, 0);
+    go_through_sizes(exclusive, 1);
+}
+
+static void refusals_come_in_order_of_precedence(void)
+{
+    stream_t stream;
+    stream_open(&stream, NULL);
+    ps_pub_t *pub = stream_pub(&stream);
+    CHECK_EQ(ps_pub_offer(pub, "a", 1, 0), PS_BACK_PRESSURED);
+    CHECK_EQ(atomic_load(&stream.shared->publications[stream.publication_slot].dirty), 1);
+    atomic_store(&stream.shared->publications[stream.publication_slot].cause, PS_CAUSE_STORAGE);
+    CHECK_EQ(ps_pub_offer(pub, "a", 1, 0), PS_STORAGE);
+    atomic_store(&stream.log.meta->is_connected, 0);
+    CHECK_EQ(ps_pub_offer(pub, "a", 1, 0), PS_NOT_CONNECTED);
+    CHECK_EQ(ps_pub_is_connected(pub), 0);
+    ps_client_set_daemon_away(stream.client, 1);
+    CHECK_EQ(ps_pub_offer(pub, "a", 1, 0), PS_DAEMON_AWAY);
+    ps_pub_mark_closed(pub);
+    CHECK_EQ(ps_pub_offer(pub, "a", 1, 0), PS_CLOSED);
+    CHECK_EQ(ps_pub_position(pub), PS_CLOSED);
+    CHECK_EQ(ps_pub_available_window(pub), PS_CLOSED);
+    ps_pub_close(pub);
+    stream_close(&stream);
+}
+
+static void a_message_over_the_limit_is_refused_with_both_numbers(void)
+{
+    stream_t stream;
+    stream_open(&stream, NULL);
+    ps_pub_t *pub = stream_pub(&stream);
+    ps_counter_set(stream.cnc, stream.limit, 65536);
+    CHECK_EQ(ps_pub_offer(pub, source, BIG + 1, 0), PS_E_TOO_LONG);
+    CHECK(strstr(ps_last_error(), "8193") != NULL && strstr(ps_last_error(), "8192") != NULL);
+    CHECK_EQ(ps_pub_offer(pub, source, SIZE_MAX, 0), PS_E_TOO_LONG);
+    const ps_iov_t pieces[2] = { { source, SIZE_MAX }, { source, 2 } };
+    CHECK_EQ(ps_pub_offerv(pub, pieces, 2, 0), PS_E_TOO_LONG);
+    ps_claim_t claim;
+    CHECK_EQ(ps_pub_try_claim(pub, 1377, &claim), PS_E_TOO_LONG);
+    CHECK(claim.data == NULL);
+    CHECK_EQ(ps_pub_position(pub), 0);
+    ps_pub_close(pub);
+    stream_close(&stream);
+}
+
+static void the_last_term_ends_with_max_position(void (*adjust)(ps_log_params_t *))
+{
+    stream_t stream;
+    stream_open(&stream, adjust);
+    ps_pub_t *pub = stream_pub(&stream);
+    ps_counter_set(stream.cnc, stream.limit, INT64_MAX);
+    ps_pub_constants_t constants;
+    ps_pub_get_constants(pub, &constants);
+    CHECK_EQ(constants.max_position, INT64_C(65536) << 31);
+    CHECK_EQ(ps_pub_offer(pub, "a", 1, 0), constants.max_position);
+    CHECK_EQ(ps_pub_offer(pub, "a", 1, 0), PS_MAX_POSITION_EXCEEDED);
+    CHECK_EQ(ps_pub_offer(pub, "a", 1, 0), PS_MAX_POSITION_EXCEEDED);
+    int32_t accepted = 1;
+    CHECK_EQ(ps_pub_offer_strided(pub, source, 8, 2, &accepted), PS_MAX_POSITION_EXCEEDED);
+    CHECK_EQ(accepted, 0);
+    ps_pub_close(pub);
+    stream_close(&stream);
+}
+
+static void at_the_last_term_exclusive(ps_log_params_t *params)
+{
+    at_the_last_term(params);
+    exclusive(params);
+}
+
+static void max_position_is_final(void)
+{
+    the_last_term_ends_with_max_position(at_the_last_term);
+    the_last_term_ends_with_max_position(at_the_last_term_exclusive);
+}
+
+static void claims_commit_and_abort(void)
+{
+    stream_t stream;
+    stream_open(&stream, NULL);
+    ps_pub_t *pub = stream_pub(&stream);
+    ps_img_t *image = stream_img(&stream);
+    ps_counter_set(stream.cnc, stream.limit, 65536);
+    ps_claim_t aborted;
+    ps_claim_t kept;
+    CHECK_EQ(ps_pub_try_claim(pub, 10, &aborted), 64);
+    CHECK_EQ(ps_pub_try_claim(pub, 1376, &kept), 64 + 1408);
+    ps_message_t messages[4];
+    CHECK_EQ(ps_img_poll(image, messages, 4, 0), 0);
+    CHECK_EQ(ps_img_has_data(image), 0);
+    memcpy(kept.data, source, kept.length);
+    CHECK_EQ(ps_pub_commit(pub, &kept, 5), PS_OK);
+    CHECK_EQ(ps_pub_abort(pub, &aborted), PS_OK);
+    CHECK_EQ(ps_pub_abort(pub, &aborted), PS_E_INVALID);
+    CHECK_EQ(ps_img_poll(image, messages, 4, 0), 1);
+    CHECK_EQ(messages[0].length, 1376);
+    CHECK_EQ(messages[0].reserved_value, 5);
+    CHECK_EQ(messages[0].start_position, 64);
+    ps_img_close(image);
+    ps_pub_close(pub);
+    stream_close(&stream);
+}
+
+/* ---- unblocking under a publisher's feet -------------------------------------------------------- */
+
+static void a_claim_that_was_padded_over_is_not_accepted(void)
+{
+    stream_t stream;
+    stream_open(&stream, NULL);
+    ps_pub_t *pub = stream_pub(&stream);
+    ps_img_t *image = stream_img(&stream);
+    ps_counter_set(stream.cnc, stream.limit, 65536);
+    /* As if the unblocker had filled the place between reserving and claiming. */
+    CHECK_EQ(ps_log_pad(&stream.log, 0, 32, 0), 1);
+    CHECK_EQ(ps_log_pad(&stream.log, 32, 32, 0), 1);
+    CHECK_EQ(ps_pub_offer(pub, "abc", 3, 0), PS_ADMIN_ACTION);
+    CHECK_EQ(ps_pub_offer(pub, "abc", 3, 0), 128);
+    ps_message_t messages[4];
+    CHECK_EQ(ps_img_poll(image, messages, 4, 0), 1);
+    CHECK_EQ(messages[0].start_position, 64);
+    /* A fragment in the middle: what was claimed before becomes padding. */
+    CHECK_EQ(ps_log_pad(&stream.log, 128 + 1408, 1408 + 96, 0), 1);
+    CHECK_EQ(ps_pub_offer(pub, source, 2 * 1376 + 40, 0), PS_ADMIN_ACTION);
+    CHECK_EQ(ps_pub_offer(pub, "def", 3, 0), 128 + 2 * 1408 + 96 + 64);
+    CHECK_EQ(ps_img_poll(image, messages, 4, PS_POLL_ASSEMBLE), 1);
+    CHECK_EQ(memcmp(messages[0].data, "def", 3), 0);
+    ps_img_close(image);
+    ps_pub_close(pub);
+    stream_close(&stream);
+}
+
+/* ---- batches ------------------------------------------------------------------------------------ */
+
+static void go_through_batches(void (*adjust)(ps_log_params_t *))
+{
+    stream_t stream;
+    stream_open(&stream, adjust);
+    ps_pub_t *pub = stream_pub(&stream);
+    ps_img_t *image = stream_img(&stream);
+    int64_t clean = 0;
+    int64_t offsets[42];
+    offsets[0] = 3;
+    for (int32_t i = 0; i < 41; i++) {
+        offsets[i + 1] = offsets[i] + (i == 20 ? 3000 : i % 7 * 11); /* one is fragmented */
+    }
+    for (int32_t round = 0; round < 60; round++) {
+        stream_turn(&stream, &clean);
+        int32_t sent = 0;
+        int32_t seen = 0;
+        while (seen < 41) {
+            if (sent < 41) {
+                int32_t accepted = 0;
+                const int64_t code =
+                    ps_pub_offer_batch(pub, source, offsets + sent, 41 - sent, &accepted);
+                CHECK(code > 0 || code == PS_BACK_PRESSURED);
+                sent += accepted;
+            }
+            ps_message_t messages[16];
+            const int32_t got = ps_img_poll(image, messages, 16, PS_POLL_ASSEMBLE);
+            for (int32_t i = 0; i < got; i++, seen++) {
+                const int64_t length = offsets[seen + 1] - offsets[seen];
+                CHECK_EQ(messages[i].length, length);
+                CHECK_EQ(memcmp(messages[i].data, source + offsets[seen], (size_t)length), 0);
+            }
+            stream_turn(&stream, &clean);
+        }
+        CHECK_EQ(seen, 41);
+    }
+    int32_t accepted = 0;
+    ps_counter_set(stream.cnc, stream.limit, ps_pub_position(pub) + 100);
+    const int64_t code = ps_pub_offer_strided(pub, source, 32, 100, &accepted);
+    CHECK(code > 0);
+    CHECK_EQ(accepted, 2); /* a message may begin below the limit and end past it */
+    CHECK_EQ(ps_pub_offer_strided(pub, source, 32, 100, &accepted), PS_BACK_PRESSURED);
+    CHECK_EQ(accepted, 0);
+    CHECK_EQ(ps_pub_offer_strided(pub, source, -1, 100, &accepted), PS_E_INVALID);
+    ps_img_close(image);
+    ps_pub_close(pub);
+    stream_close(&stream);
+}
+
+static void batches_keep_order_and_content(void)
+{
+    go_through_batches(NULL);
+    go_through_batches(exclusive);
+}
+
+/* ---- images ------------------------------------------------------------------------------------- */
+
+static void rewinding_hands_messages_out_again(void)
+{
+    stream_t stream;
+    stream_open(&stream, NULL);
+    ps_pub_t *pub = stream_pub(&stream);
+    ps_img_t *image = stream_img(&stream);
+    ps_sub_t *sub = NULL;
+    CHECK_EQ(ps_sub_open(stream.client, 12, 1001, &sub), PS_OK);
+    CHECK_EQ(ps_sub_add_image(sub, image), PS_OK);
+    ps_counter_set(stream.cnc, stream.limit, 65536);
+    for (int32_t i = 0; i < 4; i++) {
+        CHECK(ps_pub_offer(pub, &i, sizeof i, 0) > 0);
+    }
+    CHECK(ps_pub_offer(pub, source, 3000, 0) > 0);
+    ps_message_t messages[8];
+    CHECK_EQ(ps_sub_poll(sub, messages, 8, PS_POLL_ASSEMBLE), 5);
+    ps_sub_rewind(sub, messages, 5, 2); /* the handler of the third failed */
+    CHECK_EQ(ps_img_position(image), 128);
+    CHECK_EQ(ps_sub_poll(sub, messages, 8, PS_POLL_ASSEMBLE), 3);
+    CHECK_EQ(ps_counter_get(stream.cnc, stream.position), 128);
+    CHECK_EQ(messages[0].start_position, 128);
+    ps_sub_rewind(sub, messages, 3, 2); /* only the assembled one */
+    CHECK_EQ(ps_sub_has_data(sub), 1);
+    CHECK_EQ(ps_sub_poll(sub, messages, 8, PS_POLL_ASSEMBLE), 1);
+    CHECK_EQ(messages[0].length, 3000);
+    CHECK_EQ(memcmp(messages[0].data, source, 3000), 0);
+    CHECK_EQ(ps_counter_get(stream.cnc, stream.position), 256);
+    CHECK_EQ(ps_img_rewind(image, 0), PS_E_INVALID); /* released already */
+    CHECK_EQ(ps_sub_poll(sub, messages, 8, PS_POLL_KEEP), 0);
+    CHECK_EQ(ps_img_released(image), 256);
+    ps_sub_release(sub);
+    CHECK_EQ(ps_img_released(image), ps_pub_position(pub));
+    CHECK_EQ(ps_sub_remove_image(sub, image), PS_OK);
+    CHECK_EQ(ps_sub_image_count(sub), 0);
+    ps_sub_close(sub);
+    ps_img_close(image);
+    ps_pub_close(pub);
+    stream_close(&stream);
+}
+
+static void an_assembled_message_survives_release_of_its_fragments(void)
+{
+    stream_t stream;
+    stream_open(&stream, NULL);
+    ps_img_t *image = stream_img(&stream);
+    ps_pub_t *pub = stream_pub(&stream);
+    ps_counter_set(stream.cnc, stream.limit, 65536);
+    CHECK(ps_pub_offer(pub, source, 3000, 0) > 0);
+    _Atomic uint64_t *third = ps_frame_word(ps_frame_at(&stream.log, 2 * 1408));
+    const uint64_t word = atomic_exchange(third, 0); /* not there yet */
+    ps_message_t message;
+    CHECK_EQ(ps_img_poll(image, &message, 1, PS_POLL_ASSEMBLE), 0);
+    CHECK_EQ(ps_img_poll(image, &message, 1, PS_POLL_ASSEMBLE), 0);
+    CHECK_EQ(ps_img_released(image), 2 * 1408);
+    atomic_store(third, word);
+    CHECK_EQ(ps_img_poll(image, &message, 1, PS_POLL_ASSEMBLE), 1);
+    CHECK_EQ(ps_img_rewind(image, message.start_position), PS_OK);
+    CHECK_EQ(ps_img_poll(image, &message, 1, PS_POLL_ASSEMBLE), 1);
+    CHECK_EQ(message.length, 3000);
+    CHECK_EQ(memcmp(message.data, source, 3000), 0);
+    ps_pub_close(pub);
+    ps_img_close(image);
+    stream_close(&stream);
+}
+
+static void a_message_joined_in_its_middle_is_skipped(void)
+{
+    stream_t stream;
+    stream_open(&stream, NULL);
+    ps_pub_t *pub = stream_pub(&stream);
+    ps_counter_set(stream.cnc, stream.limit, 65536);
+    CHECK(ps_pub_offer(pub, source, 3000, 0) > 0);
+    CHECK(ps_pub_offer(pub, "x", 1, 0) > 0);
+    ps_counter_set(stream.cnc, stream.position, 1408);
+    ps_img_t *image = stream_img(&stream);
+    CHECK_EQ(ps_img_join_position(image), 1408);
+    ps_message_t messages[4];
+    CHECK_EQ(ps_img_poll(image, messages, 4, PS_POLL_ASSEMBLE), 1);
+    CHECK_EQ(messages[0].length, 1);
+    CHECK_EQ(ps_img_rewind(image, 1408), PS_OK);
+    CHECK_EQ(ps_img_poll(image, messages, 4, 0), 3); /* raw fragments */
+    ps_img_close(image);
+    ps_pub_close(pub);
+    stream_close(&stream);
+}
+
+static void end_of_stream_is_seen(void)
+{
+    stream_t stream;
+    stream_open(&stream, NULL);
+    ps_pub_t *pub = stream_pub(&stream);
+    ps_img_t *image = stream_img(&stream);
+    ps_counter_set(stream.cnc, stream.limit, 65536);
+    CHECK_EQ(ps_pub_offer(pub, "x", 1, 0), 64);
+    atomic_store(&stream.log.meta->end_of_stream, 64);
+    CHECK_EQ(ps_img_is_end_of_stream(image), 0);
+    ps_message_t message;
+    CHECK_EQ(ps_img_poll(image, &message, 1, 0), 1);
+    CHECK_EQ(ps_img_is_end_of_stream(image), 1);
+    ps_img_close(image);
+    ps_pub_close(pub);
+    stream_close(&stream);
+}
+
+typedef void (*damage_fn)(ps_frame_t *frame);
+static void too_short(ps_frame_t *frame) { atomic_store(&frame->frame_length, 31); }
+static void past_the_term(ps_frame_t *frame) { atomic_store(&frame->frame_length, 65536); }
+static void enormous(ps_frame_t *frame) { atomic_store(&frame->frame_length, INT32_MAX); }
+static void elsewhere(ps_frame_t *frame) { frame->term_offset += 32; }
+static void of_another_term(ps_frame_t *frame) { frame->term_id++; }
+static void of_unknown_type(ps_frame_t *frame) { frame->type = 9; }
+
+static void hostile_frames_stop_the_image(void)
+{
+    static const damage_fn damages[] = { too_short, past_the_term, enormous, elsewhere,
+                                         of_another_term, of_unknown_type };
+    for (size_t i = 0; i < sizeof damages / sizeof *damages; i++) {
+        stream_t stream;
+        stream_open(&stream, NULL);
+        ps_pub_t *pub = stream_pub(&stream);
+        ps_img_t *image = stream_img(&stream);
+        ps_counter_set(stream.cnc, stream.limit, 65536);
+        CHECK_EQ(ps_pub_offer(pub, "x", 1, 0), 64);
+        CHECK_EQ(ps_pub_offer(pub, "y", 1, 0), 128);
+        damages[i](ps_frame_at(&stream.log, 64));
+        ps_message_t messages[4];
+        CHECK_EQ(ps_img_poll(image, messages, 4, PS_POLL_ASSEMBLE), 1);
+        CHECK_EQ(ps_img_poll(image, messages, 4, PS_POLL_ASSEMBLE), PS_E_CORRUPT);
+        CHECK_EQ(ps_img_poll(image, messages, 4, PS_POLL_ASSEMBLE), PS_E_CORRUPT);
+        CHECK_EQ(ps_img_position(image), 64);
+        ps_img_close(image);
+        ps_pub_close(pub);
+        stream_close(&stream);
+    }
+}
+
+static void random_bytes_in_the_log_never_lead_outside(void)
+{
+    uint64_t state = 88172645463325252u;
+    for (int32_t round = 0; round < 200; round++) {
+        stream_t stream;
+        stream_open(&stream, NULL);
+        ps_img_t *image = stream_img(&stream);
+        for (int32_t at = 0; at < 65536; at += 8) {
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+            memcpy(stream.log.term[0] + at, &state, 8);
+        }
+        /* Let the first frames pass, so that the scan goes somewhere. */
+        int32_t offset = 0;
+        for (int32_t i = 0; i < 8; i++) {
+            ps_frame_t *frame = ps_frame_at(&stream.log, offset);
+            frame->term_offset = offset;
+            frame->term_id = stream.params.initial_term_id;
+            frame->type = (uint16_t)(state >> (8 + i) & 1);
+            const int32_t length = 32 + (int32_t)(state >> (i * 3) & 0x1fff);
+            atomic_store(&frame->frame_length, length);
+            offset += ps_align32(length);
+            if (offset > 65536 - 16384) {
+                break;
+            }
+        }
+        ps_message_t messages[64];
+        for (int32_t i = 0; i < 20; i++) {
+            const int32_t got = ps_img_poll(image, messages, 64, i % 2);
+            for (int32_t j = 0; j < got; j++) {
+                volatile uint8_t sum = 0;
+                for (int64_t k = 0; k < messages[j].length; k++) {
+                    sum = (uint8_t)(sum + messages[j].data[k]);
+                }
+            }
+        }
+        ps_img_close(image);
+        stream_close(&stream);
+    }
+}
+
+/* ---- waking ------------------------------------------------------------------------------------- */
+
+static void releasing_past_the_wake_position_kicks_the_parked_sender(void)
+{
+    stream_t stream;
+    stream_open(&stream, NULL);
+    const int fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+    CHECK(fd >= 0);
+    ps_client_close(stream.client);
+    const ps_client_params_t params = { stream.directory, 5, stream.client_slot, fd, -1 };
+    CHECK_EQ(ps_client_open(&params, &stream.client), PS_OK);
+    ps_pub_t *pub = stream_pub(&stream);
+    ps_img_t *image = stream_img(&stream);
+    ps_publication_slot_t *slot = &stream.shared->publications[stream.publication_slot];
+    ps_counter_set(stream.cnc, stream.limit, 65536);
+    uint64_t kicks = 0;
+    CHECK_EQ(ps_pub_offer(pub, "x", 1, 0), 64);
+    CHECK_EQ(read(fd, &kicks, 8), -1); /* not parked: no system call */
+    CHECK_EQ(atomic_load(&slot->dirty), 1);
+    CHECK_EQ(atomic_load(&stream.shared->dirty[0]), UINT64_C(1) << stream.publication_slot);
+    atomic_store(&slot->dirty, 0);
+    atomic_store(&stream.shared->driver->sender_parked, 1);
+    CHECK_EQ(ps_pub_offer(pub, "x", 1, 0), 128);
+    CHECK_EQ(read(fd, &kicks, 8), 8);
+    atomic_store(&slot->dirty, 0);
+    ps_message_t messages[4];
+    CHECK_EQ(ps_img_poll(image, messages, 1, 0), 1);
+    CHECK_EQ(ps_img_poll(image, messages, 1, 0), 1);
+    CHECK_EQ(read(fd, &kicks, 8), -1); /* nobody waits for that */
+    atomic_store(&slot->wake_position, 128);
+    ps_img_release(image);
+    CHECK_EQ(read(fd, &kicks, 8), 8);
+    ps_img_close(image);
+    ps_pub_close(pub);
+    stream_close(&stream);
+    close(fd);
+}
+
+static void handles_are_refused_in_a_forked_child(void)
+{
+    stream_t stream;
+    stream_open(&stream, NULL);
+    ps_pub_t *pub = stream_pub(&stream);
+    ps_img_t *image = stream_img(&stream);
+    ps_counter_set(stream.cnc, stream.limit, 65536);
+    const pid_t child = fork();
+    CHECK(child >= 0);
+    if (child == 0) {
+        ps_message_t message;
+        const int right = ps_pub_offer(pub, "x", 1, 0) == PS_E_FORKED &&
+                          ps_img_poll(image, &message, 1, 0) == PS_E_FORKED &&
+                          ps_client_sleep(stream.client, 0, 0) == PS_E_FORKED;
+        _exit(right ? 0 : 1);
+    }
+    int status = -1;
+    CHECK_EQ(waitpid(child, &status, 0), child);
+    CHECK_EQ(status, 0);
+    CHECK_EQ(ps_pub_offer(pub, "x", 1, 0), 64);
+    ps_img_close(image);
+    ps_pub_close(pub);
+    stream_close(&stream);
+}
+
+/* ---- concurrency -------------------------------------------------------------------------------- */
+
+enum { PUBLISHERS = 4, PER_PUBLISHER = 4000 };
+
+typedef struct publisher {
+    ps_pub_t *pub;
+    uint64_t number;
+} publisher_t;
+
+/* Message: {publisher, sequence}, sometimes long enough to be fragmented. */
+static void *publish(void *argument)
+{
+    const publisher_t *self = argument;
+    uint64_t words[256];
+    for (uint64_t sequence = 0; sequence < PER_PUBLISHER; sequence++) {
+        for (size_t i = 0; i < 256; i += 2) {
+            words[i] = self->number;
+            words[i + 1] = sequence;
+        }
+        const size_t length = sequence % 50 == 7 ? sizeof words : 16 + sequence % 3 * 16;
+        int64_t code;
+        do {
+            int32_t accepted = 0;
+            if (sequence % 5 == 1) {
+                code = ps_pub_offer_strided(self->pub, (const uint8_t *)words, (int64_t)length, 1,
+                                            &accepted);
+            } else if (sequence % 5 == 2 && length < 1000) {
+                ps_claim_t claim;
+                code = ps_pub_try_claim(self->pub, length, &claim);
+                if (code > 0) {
+                    memcpy(claim.data, words, length);
+                    CHECK_EQ(ps_pub_commit(self->pub, &claim, 0), PS_OK);
+                }
+            } else {
+                code = ps_pub_offer(self->pub, words, length, 0);
+            }
+            CHECK(code > 0 || code == PS_ADMIN_ACTION || code == PS_BACK_PRESSURED);
+            if (code < 0) {
+                sched_yield();
+            }
+        } while (code < 0);
+    }
+    return NULL;
+}
+
+static void four_threads_share_a_publication(void)
+{
+    stream_t stream;
+    stream_open(&stream, NULL);
+    ps_img_t *image = stream_img(&stream);
+    ps_pub_t *pub = stream_pub(&stream);
+    int64_t clean = 0;
+    stream_turn(&stream, &clean);
+    pthread_t threads[PUBLISHERS];
+    publisher_t publishers[PUBLISHERS];
+    for (uint64_t i = 0; i < PUBLISHERS; i++) {
+        publishers[i] = (publisher_t){ pub, i };
+        CHECK_EQ(pthread_create(&threads[i], NULL, publish, &publishers[i]), 0);
+    }
+    uint64_t next[PUBLISHERS] = { 0 };
+    int64_t total = 0;
+    while (total < PUBLISHERS * PER_PUBLISHER) {
+        ps_message_t messages[64];
+        const int32_t got = ps_img_poll(image, messages, 64, PS_POLL_ASSEMBLE);
+        CHECK(got >= 0);
+        for (int32_t i = 0; i < got; i++) {
+            const uint8_t *data = messages[i].data;
+            uint64_t head[2];
+            memcpy(head, data, sizeof head);
+            CHECK(head[0] < PUBLISHERS);
+            CHECK_EQ(head[1], next[head[0]]); /* each publisher's messages once and in order */
+            CHECK_EQ(memcmp(data, data + messages[i].length - 16, 16), 0);
+            next[head[0]]++;
+            total++;
+        }
+        stream_turn(&stream, &clean);
+        if (got == 0) {
+            sched_yield();
+        }
+    }
+    for (int32_t i = 0; i < PUBLISHERS; i++) {
+        CHECK_EQ(pthread_join(threads[i], NULL), 0);
+    }
+    CHECK_EQ(atomic_load(&stream.shared->publications[stream.publication_slot].published_ordinal),
+             PUBLISHERS * PER_PUBLISHER);
+    ps_pub_close(pub);
+    ps_img_close(image);
+    stream_close(&stream);
+}
+
+static void *publish_exclusive(void *argument)
+{
+    ps_pub_t *pub = argument;
+    uint64_t words[64][4];
+    uint64_t sequence = 0;
+    while (sequence < 20000) {
+        int32_t count = 0;
+        for (; count < 64 && sequence + (uint64_t)count < 20000; count++) {
+            words[count][0] = words[count][3] = sequence + (uint64_t)count;
+        }
+        int32_t accepted = 0;
+        const int64_t code = ps_pub_offer_strided(pub, (const uint8_t *)words, 32, count, &accepted);
+        CHECK(code > 0 || code == PS_ADMIN_ACTION || code == PS_BACK_PRESSURED);
+        sequence += (uint64_t)accepted;
+        if (accepted == 0) {
+            sched_yield();
+        }
+    }
+    return NULL;
+}
+
+static void an_exclusive_publisher_and_a_reader(void)
+{
+    stream_t stream;
+    stream_open(&stream, exclusive);
+    ps_img_t *image = stream_img(&stream);
+    ps_pub_t *pub = stream_pub(&stream);
+    int64_t clean = 0;
+    stream_turn(&stream, &clean);
+    pthread_t thread;
+    CHECK_EQ(pthread_create(&thread, NULL, publish_exclusive, pub), 0);
+    uint64_t next = 0;
+    while (next < 20000) {
+        ps_message_t messages[64];
+        const int32_t got = ps_img_poll(image, messages, 64, 0);
+        CHECK(got >= 0);
+        for (int32_t i = 0; i < got; i++, next++) {
+            uint64_t words[4];
+            memcpy(words, messages[i].data, sizeof words);
+            CHECK_EQ(words[0], next);
+            CHECK_EQ(words[3], next);
+        }
+        stream_turn(&stream, &clean);
+        if (got == 0) {
+            sched_yield();
+        }
+    }
+    CHECK_EQ(pthread_join(thread, NULL), 0);
+    ps_pub_close(pub);
+    ps_img_close(image);
+    stream_close(&stream);
+}
+
+int main(void)
+{
+    fill_source();
+    RUN(every_boundary_size_comes_through_shared);
+    RUN(every_boundary_size_comes_through_exclusive);
+    RUN(refusals_come_in_order_of_precedence);
+    RUN(a_message_over_the_limit_is_refused_with_both_numbers);
+    RUN(max_position_is_final);
+    RUN(claims_commit_and_abort);
+    RUN(a_claim_that_was_padded_over_is_not_accepted);
+    RUN(batches_keep_order_and_content);
+    RUN(rewinding_hands_messages_out_again);
+    RUN(an_assembled_message_survives_release_of_its_fragments);
+    RUN(a_message_joined_in_its_middle_is_skipped);
+    RUN(end_of_stream_is_seen);
+    RUN(hostile_frames_stop_the_image);
+    RUN(random_bytes_in_the_log_never_lead_outside);
+    RUN(releasing_past_the_wake_position_kicks_the_parked_sender);
+    RUN(handles_are_refused_in_a_forked_child);
+    RUN(four_threads_share_a_publication);
+    RUN(an_exclusive_publisher_and_a_reader);
+    return 0;
+}
