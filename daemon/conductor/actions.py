@@ -188,6 +188,13 @@ class SetCounter(Action):
 
 
 @attrs.frozen(kw_only=True)
+class ReadCounter(Action):
+    """Result: int, its value."""
+
+    counter_id: int
+
+
+@attrs.frozen(kw_only=True)
 class AddToSystemCounter(Action):
     counter_id: int
     delta: int = 1

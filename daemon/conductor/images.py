@@ -63,9 +63,10 @@ def on_setup(world: World, event: DriverEvent) -> Saga[None]:
         s for s in endpoint.subscriptions.values()
         if s.stream_id == event.stream_id and s.wants_session(event.session_id)
     ]
-    known = (event.stream_id, event.session_id) in endpoint.images
+    if (event.stream_id, event.session_id) in endpoint.images:
+        return
     try:
-        if known or not subscriptions:
+        if not subscriptions:
             raise Refused("unknown_registration", "no subscription wants it")
         _check_setup(world, endpoint, event)
         image = yield from _create(world, endpoint, event, subscriptions)
@@ -76,7 +77,7 @@ def on_setup(world: World, event: DriverEvent) -> Saga[None]:
                 keep=False,
             )
         )
-        if subscriptions and not known:
+        if subscriptions:
             what = f"session {event.session_id} of stream {event.stream_id} from {event.source}"
             report_refusal(world, what, refused)
         return

@@ -1,0 +1,277 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Clients: leases, their commands one after the other, and what happens when they die."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from penstock.config.control import (
+    AddCounter,
+    AddDestination,
+    AddPublication,
+    AddSubscription,
+    CounterReady,
+    Done,
+    Failure,
+    LeaseRequest,
+    Message,
+    PublicationError,
+    RejectImage,
+    RemoveCounter,
+    RemoveDestination,
+    RemovePublication,
+    RemoveSubscription,
+)
+from penstock.core.driver_types import SlotKind
+from penstock.daemon.conductor import publications, recv_endpoints, send_endpoints
+from penstock.daemon.conductor.actions import (
+    AddToSystemCounter,
+    AllocateCounter,
+    AllocateSlot,
+    DescribeClient,
+    ForgetClient,
+    FreeCounter,
+    FreeSlot,
+    GrantLease,
+    RefuseLease,
+    RejectImageObject,
+    Reply,
+)
+from penstock.daemon.conductor.counters import SystemCounter
+from penstock.daemon.conductor.linking import unlink, wants_publication, withdraw
+from penstock.daemon.conductor.model import (
+    Client,
+    Image,
+    Publication,
+    RecvEndpoint,
+    SendEndpoint,
+)
+from penstock.daemon.conductor.saga import EXCLUSIVE, Refused, Saga
+from penstock.daemon.conductor.settings import SECOND_NS
+from penstock.daemon.conductor.subscriptions import add_subscription, remove_subscription
+from penstock.daemon.conductor.world import World
+
+
+def grant_lease(
+    world: World, connection_id: int, request: LeaseRequest, *, pid: int, uid: int
+) -> Saga[None]:
+    """A new client: an id and a slot in penstock.dat."""
+    client_id = world.next_id()
+    try:
+        slot: int = yield AllocateSlot(kind=SlotKind.CLIENT, object_id=client_id)
+    except Refused as refused:
+        world.emit(
+            RefuseLease(connection_id=connection_id, code=refused.code, message=refused.message)
+        )
+        return
+    world.emit(DescribeClient(slot=slot, pid=pid, uid=uid, name=request.name))
+    world.clients[client_id] = Client(
+        id=client_id, slot=slot, name=request.name, pid=pid, uid=uid
+    )
+    world.emit(GrantLease(connection_id=connection_id, client_id=client_id, client_slot=slot))
+    world.event("client_added", client_id=client_id, pid=pid, name=request.name)
+
+
+def lose_client(world: World, client: Client) -> Saga[None]:
+    """Everything that a dead client had goes; what it left half-written is padded over."""
+    yield EXCLUSIVE
+    for registration_id in list(client.publications):
+        publications.detach(world, client, registration_id, died=True)
+    for subscription in list(client.subscriptions.values()):
+        remove_subscription(world, subscription)
+    for counter_id in client.counters.values():
+        world.emit(FreeCounter(counter_id=counter_id))
+    client.counters.clear()
+    world.clients.pop(client.id, None)
+    world.emit(ForgetClient(client_id=client.id))
+    world.event("client_gone", client_id=client.id, pid=client.pid, name=client.name)
+    world.timers.at(
+        world.now_ns + SECOND_NS,
+        lambda: world.emit(FreeSlot(kind=SlotKind.CLIENT, index=client.slot)),
+    )
+
+
+# ---- commands ------------------------------------------------------------------------------------
+
+
+def enqueue(world: World, client: Client, correlation_id: int, message: Message) -> None:
+    """Takes a command; the client's earlier ones are answered first."""
+    if len(client.commands) >= world.settings.max_queued_commands:
+        refusal = Failure(
+            code="limit",
+            message=f"{len(client.commands)} commands of this client wait already: send fewer",
+        )
+        _reply(world, client, correlation_id, refusal)
+        return
+    client.commands.append((correlation_id, message))
+    _next(world, client)
+
+
+def _next(world: World, client: Client) -> None:
+    if client.busy or not client.alive or not client.commands:
+        return
+    correlation_id, message = client.commands.popleft()
+    client.busy = True
+    answered = False
+
+    def answer(reply: Message) -> None:
+        nonlocal answered
+        answered = True
+        _reply(world, client, correlation_id, reply)
+
+    def done(value: Any, error: Refused | None) -> None:
+        client.busy = False
+        if error is not None and not answered:
+            answer(Failure(code=error.code, message=error.message))
+        elif value is not None and not answered:
+            answer(value)
+        _next(world, client)
+
+    world.runner.start(_serve(world, client, message, answer), done)
+
+
+def _reply(world: World, client: Client, correlation_id: int, message: Message) -> None:
+    if client.alive:
+        world.emit(Reply(client_id=client.id, correlation_id=correlation_id, message=message))
+
+
+def _serve(
+    world: World, client: Client, message: Message, answer: Callable[[Message], None]
+) -> Saga[Message | None]:
+    match message:
+        case AddPublication():
+            return (yield from publications.add_publication(world, client, message))
+        case AddSubscription():
+            yield from add_subscription(world, client, message, answer)
+            return None
+        case AddDestination():
+            return (yield from _add_destination(world, client, message))
+    yield EXCLUSIVE
+    match message:
+        case RemovePublication():
+            _own(client.publications, message.registration_id, "publication")
+            publications.detach(world, client, message.registration_id, revoke=message.revoke)
+        case RemoveSubscription():
+            subscription = _own(client.subscriptions, message.registration_id, "subscription")
+            remove_subscription(world, subscription)
+        case RemoveDestination():
+            yield from _remove_destination(world, client, message)
+        case AddCounter():
+            return (yield from _add_counter(world, client, message))
+        case RemoveCounter():
+            counter_id = _own(client.counters, message.registration_id, "counter")
+            del client.counters[message.registration_id]
+            world.emit(FreeCounter(counter_id=counter_id))
+        case RejectImage():
+            yield from _reject_image(world, client, message)
+        case _:
+            raise Refused("malformed", f"{type(message).__name__} is not a request")
+    return Done(registration_id=getattr(message, "registration_id", 0))
+
+
+def _own(table: dict[int, Any], registration_id: int, what: str) -> Any:
+    if registration_id not in table:
+        raise Refused(
+            "unknown_registration", f"this client has no {what} with id {registration_id}"
+        )
+    return table[registration_id]
+
+
+def _endpoint(client: Client, registration_id: int) -> SendEndpoint | RecvEndpoint:
+    """The endpoint of a publication or subscription of the client."""
+    if registration_id in client.publications:
+        endpoint: SendEndpoint | RecvEndpoint | None = (
+            client.publications[registration_id].endpoint
+        )
+    else:
+        subscription = _own(client.subscriptions, registration_id, "publication or subscription")
+        endpoint = subscription.endpoint
+    if endpoint is None:
+        raise Refused(
+            "invalid_channel", "destinations can be added only with control-mode=manual"
+        )
+    return endpoint
+
+
+def _add_destination(world: World, client: Client, message: AddDestination) -> Saga[Done]:
+    endpoint = _endpoint(client, message.registration_id)
+    if isinstance(endpoint, SendEndpoint):
+        destination = yield from send_endpoints.add_destination(world, endpoint, message.channel)
+    else:
+        destination = yield from recv_endpoints.add_destination(world, endpoint, message.channel)
+    return Done(registration_id=destination)
+
+
+def _remove_destination(world: World, client: Client, message: RemoveDestination) -> Saga[None]:
+    endpoint = _endpoint(client, message.registration_id)
+    wanted = message.destination_id
+    for destination in endpoint.destinations.values():
+        if destination.id == wanted or (wanted <= 0 and destination.channel == message.channel):
+            break
+    else:
+        raise Refused(
+            "unknown_registration",
+            f"no destination {wanted if wanted > 0 else message.channel} in {endpoint.channel}",
+        )
+    if isinstance(endpoint, SendEndpoint):
+        yield from send_endpoints.remove_destination(world, endpoint, destination.id)
+    elif not endpoint.manual:
+        raise Refused("invalid_channel", f"{endpoint.channel} is not control-mode=manual")
+    else:
+        yield from recv_endpoints.remove_destination(world, endpoint, destination.id)
+
+
+def _add_counter(world: World, client: Client, message: AddCounter) -> Saga[CounterReady]:
+    registration_id = world.next_id()
+    counter_id: int = yield AllocateCounter(
+        type_id=message.type_id, key=message.key, label=message.label,
+        registration_id=registration_id, owner_id=client.id,
+    )
+    client.counters[registration_id] = counter_id
+    return CounterReady(registration_id=registration_id, counter_id=counter_id)
+
+
+def _reject_image(world: World, client: Client, message: RejectImage) -> Saga[None]:
+    for subscription in client.subscriptions.values():
+        link = subscription.links.get(message.correlation_id)
+        if link is not None:
+            break
+    else:
+        raise Refused(
+            "unknown_registration", f"this client has no image with id {message.correlation_id}"
+        )
+    source = link.source
+    if isinstance(source, Image):
+        yield RejectImageObject(image_id=source.id, reason=message.reason)
+        source.end_reason = "rejected"
+    elif source.endpoint is not None:
+        raise Refused("not_supported", "a spy cannot reject the publication that it looks at")
+    else:
+        _reject_local(world, source, message.reason)
+    world.emit(AddToSystemCounter(counter_id=SystemCounter.IMAGES_REJECTED))
+
+
+def _reject_local(world: World, publication: Publication, reason: str) -> None:
+    """IPC: publishers hear of it, subscribers leave, and may come back after the liveness time."""
+    for registration_id, owner in publication.links.items():
+        notice = PublicationError(
+            registration_id=registration_id, receiver_id=0, source="aeron:ipc", code=13,
+            message=reason,
+        )
+        world.notify(owner, notice)
+    for link in list(publication.subscribers.values()):
+        withdraw(world, link, "rejected")
+        unlink(world, link)
+    world.timers.at(
+        world.now_ns + world.settings.image_linger_ns,
+        lambda: world.runner.start(_link_again(world, publication), lambda value, error: None),
+    )
+
+
+def _link_again(world: World, publication: Publication) -> Saga[None]:
+    yield EXCLUSIVE
+    for subscription in list(world.subscriptions.values()):
+        new = publication.id not in subscription.links
+        if new and wants_publication(subscription, publication):
+            yield from publications.link_quietly(world, subscription, publication)

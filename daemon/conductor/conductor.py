@@ -1,0 +1,239 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The conductor: commands, events, results and time go in, operations come out.
+
+It reads no clock, file or socket, and calls no native code; randomness and ids are injected.  Every
+method returns the operations to perform, in order.  The result of an operation with an id goes back
+through :meth:`Conductor.on_result`, in any order.
+"""
+
+from __future__ import annotations
+
+import itertools
+import random
+from collections.abc import Callable
+from typing import Any
+
+from penstock.config.control import LeaseRequest, Message, PublicationError
+from penstock.core.driver_types import DriverEvent, EventType, ObjectKind, TetherState
+from penstock.daemon.conductor import images, publications, recv_endpoints, send_endpoints
+from penstock.daemon.conductor.actions import (
+    LogError,
+    Operation,
+    Outcome,
+    ReadCounter,
+    ReportLoss,
+    SetCounter,
+    UnblockPublication,
+)
+from penstock.daemon.conductor.clients import enqueue, grant_lease, lose_client
+from penstock.daemon.conductor.counters import ChannelStatus
+from penstock.daemon.conductor.linking import announce, report_refusal, unlink, withdraw
+from penstock.daemon.conductor.model import SubscriberLink
+from penstock.daemon.conductor.saga import Refused, Saga
+from penstock.daemon.conductor.settings import ConductorSettings
+from penstock.daemon.conductor.storage import on_term_needed
+from penstock.daemon.conductor.world import World
+
+
+class Conductor:
+    def __init__(
+        self,
+        settings: ConductorSettings,
+        *,
+        rng: random.Random,
+        next_id: Callable[[], int] | None = None,
+    ) -> None:
+        self.world = World(settings, rng=rng, next_id=next_id or itertools.count(1).__next__)
+
+    # ---- what goes in ----
+
+    def on_lease(
+        self, connection_id: int, request: LeaseRequest, *, pid: int, uid: int, now_ns: int
+    ) -> list[Operation]:
+        """A client connected; GrantLease or RefuseLease with the connection's id follows."""
+        self.world.now_ns = now_ns
+        self._start(grant_lease(self.world, connection_id, request, pid=pid, uid=uid))
+        return self.world.runner.take()
+
+    def on_lease_lost(self, client_id: int, now_ns: int) -> list[Operation]:
+        """The client's connection hung up: it is dead, or has closed."""
+        self.world.now_ns = now_ns
+        client = self.world.clients.get(client_id)
+        if client is not None and client.alive:
+            client.alive = False
+            client.commands.clear()
+            self._start(lose_client(self.world, client))
+        return self.world.runner.take()
+
+    def on_command(
+        self, client_id: int, correlation_id: int, message: Message, now_ns: int
+    ) -> list[Operation]:
+        """A request of a client that holds a lease."""
+        self.world.now_ns = now_ns
+        client = self.world.clients.get(client_id)
+        if client is not None and client.alive:
+            enqueue(self.world, client, correlation_id, message)
+        return self.world.runner.take()
+
+    def on_event(self, event: DriverEvent, now_ns: int) -> list[Operation]:
+        """News of the data plane."""
+        self.world.now_ns = now_ns
+        handler = self._handlers().get(event.type)
+        if handler is not None:
+            handler(event)
+        return self.world.runner.take()
+
+    def on_result(self, operation_id: int, outcome: Outcome, now_ns: int) -> list[Operation]:
+        """An operation with an id has ended."""
+        self.world.now_ns = now_ns
+        self.world.runner.on_result(operation_id, outcome)
+        return self.world.runner.take()
+
+    def on_tick(self, now_ns: int) -> list[Operation]:
+        """Runs the timers that are due."""
+        self.world.now_ns = now_ns
+        self.world.timers.run(now_ns)
+        return self.world.runner.take()
+
+    def next_deadline_ns(self) -> int:
+        """When on_tick has something to do; INT64_MAX: nothing is set."""
+        return self.world.timers.next_deadline_ns()
+
+    # ---- events ----
+
+    def _handlers(self) -> dict[EventType, Callable[[DriverEvent], None]]:
+        world = self.world
+        return {
+            EventType.SETUP: lambda e: self._start(images.on_setup(world, e)),
+            EventType.IMAGE_INACTIVE: lambda e: images.on_inactive(world, e),
+            EventType.IMAGE_DRAINED: lambda e: images.on_drained(world, e.id),
+            EventType.PUB_CONNECTED: lambda e: world.event(
+                "publication_connected", publication_id=e.id, connected=bool(e.a)
+            ),
+            EventType.PUB_DRAINED: lambda e: publications.on_drained(world, e.id),
+            EventType.PUB_EOS_ACK: lambda e: publications.on_end_confirmed(world, e.id),
+            EventType.PUB_BLOCKED: self._on_blocked,
+            EventType.PUB_UNBLOCKED: lambda e: world.event(
+                "publication_unblocked", publication_id=e.id, position=e.a, bytes=e.b
+            ),
+            EventType.TERM_NEEDED: lambda e: self._start(on_term_needed(world, e.kind, e.id)),
+            EventType.RELEASED: self._on_released,
+            EventType.ENDPOINT_ERROR: self._on_endpoint_error,
+            EventType.DESTINATION: lambda e: world.event(
+                "destination", endpoint_id=e.id, address=str(e.source), added=bool(e.a)
+            ),
+            EventType.REMOTE_ERROR: self._on_remote_error,
+            EventType.SILENT: self._on_silent,
+            EventType.LOSS: self._on_loss,
+            EventType.SUBSCRIBER: lambda e: self._start(self._on_tether(e)),
+        }
+
+    def _start(self, saga: Saga[Any]) -> None:
+        """Starts work that no client waits for."""
+        self.world.runner.start(saga, self._ended)
+
+    def _ended(self, value: Any, error: Refused | None) -> None:
+        if error is not None:
+            report_refusal(self.world, "housekeeping", error)
+
+    def _on_blocked(self, event: DriverEvent) -> None:
+        """A claim stands in the way: a dead claimer's is padded over at once, a slow one's when its
+        time is up (the sender sees to that)."""
+        self.world.event(
+            "publication_blocked", publication_id=event.id, position=event.a, client_slot=event.b
+        )
+        alive = any(c.slot == event.b and c.alive for c in self.world.clients.values())
+        if event.b >= 0 and not alive and event.id in self.world.publications:
+            self.world.emit(UnblockPublication(publication_id=event.id, client_slot=event.b))
+
+    def _on_released(self, event: DriverEvent) -> None:
+        match event.kind:
+            case ObjectKind.PUBLICATION:
+                publications.on_released(self.world, event.id)
+            case ObjectKind.IMAGE:
+                images.on_released(self.world, event.id)
+            case ObjectKind.SEND_ENDPOINT:
+                send_endpoints.on_released(self.world, event.id)
+            case ObjectKind.RECV_ENDPOINT:
+                recv_endpoints.on_released(self.world, event.id)
+        self.world.runner.on_release()
+
+    def _on_endpoint_error(self, event: DriverEvent) -> None:
+        sender = self.world.send_endpoints.get(event.id)
+        receiver = self.world.recv_endpoints.get(event.id)
+        endpoint = sender or receiver
+        if endpoint is None:
+            return
+        self.world.emit(
+            SetCounter(counter_id=endpoint.status_counter, value=ChannelStatus.ERRORED)
+        )
+        self.world.emit(LogError(text=f"{endpoint.channel}: {event.text}"))
+        self.world.event("endpoint_error", channel=endpoint.channel, message=event.text)
+
+    def _on_remote_error(self, event: DriverEvent) -> None:
+        publication = self.world.publications.get(event.id)
+        if publication is None:
+            return
+        source = str(event.source)
+        for registration_id, owner in publication.links.items():
+            notice = PublicationError(
+                registration_id=registration_id, receiver_id=event.a, source=source,
+                code=event.reason, message=event.text,
+            )
+            self.world.notify(owner, notice)
+        text = (
+            f"onPublicationError: registrationId={event.id}, receiverId={event.a}, "
+            f"source={source}, errorCode={event.reason}, errorMessage={event.text}"
+        )
+        self.world.emit(LogError(text=text))
+        self.world.event(
+            "publication_error", publication_id=event.id, source=source, code=event.reason,
+            message=event.text,
+        )
+
+    def _on_silent(self, event: DriverEvent) -> None:
+        """Looks names up again, at most once per interval and endpoint."""
+        world = self.world
+        sender = world.send_endpoints.get(event.id)
+        receiver = world.recv_endpoints.get(event.id)
+        endpoint = sender or receiver
+        if endpoint is None or world.now_ns < endpoint.next_resolution_ns:
+            return
+        endpoint.next_resolution_ns = world.now_ns + world.settings.resolution_interval_ns
+        if sender is not None:
+            self._start(send_endpoints.resolve_again(world, sender, event.source))
+        elif receiver is not None:
+            self._start(recv_endpoints.resolve_again(world, receiver))
+
+    def _on_loss(self, event: DriverEvent) -> None:
+        image = self.world.images.get(event.id)
+        if image is None:
+            return
+        image.lost_bytes += event.a
+        self.world.emit(
+            ReportLoss(
+                lost_bytes=event.a, session_id=image.session_id, stream_id=image.stream_id,
+                channel=image.endpoint.channel, source=str(image.source),
+            )
+        )
+        self.world.event("loss", image_id=event.id, bytes=event.a, position=event.b)
+
+    def _link_of(self, event: DriverEvent) -> SubscriberLink | None:
+        source = self.world.images.get(event.id) or self.world.publications.get(event.id)
+        links = source.subscribers.values() if source is not None else ()
+        return next((link for link in links if link.counter_id == event.a), None)
+
+    def _on_tether(self, event: DriverEvent) -> Saga[None]:
+        """An untethered subscriber fell behind, or may come back."""
+        link = self._link_of(event)
+        if link is None:
+            return
+        if event.reason == TetherState.LINGER:
+            link.resting = True
+            withdraw(self.world, link, "lagged")
+        elif event.reason == TetherState.CLOSED:
+            unlink(self.world, link)
+        elif event.reason == TetherState.ACTIVE and link.resting:
+            position: int = yield ReadCounter(counter_id=link.counter_id)
+            link.resting = False
+            announce(self.world, link, position)

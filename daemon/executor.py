@@ -1,0 +1,305 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Performs the conductor's actions against the native driver and the files of the directory.
+
+The daemon's trio shell and the simulator both use it; what belongs to a shell (replies, notices,
+leases, events) goes to its :class:`Port`.  :meth:`Executor.is_slow` tells which actions a shell with
+threads should run in one; :meth:`Executor.perform_slow` touches nothing but files and resolvers.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Callable
+from typing import Any, Final, Protocol
+
+import psutil
+
+from penstock.core import admin
+from penstock.core.driver import Driver
+from penstock.core.driver_types import Address, DriverState, ObjectKind, log_file_length
+from penstock.core.errors import ChannelRefused, PenstockError, StorageError
+from penstock.daemon.addressing import LocalInterface
+from penstock.daemon.conductor import actions as a
+from penstock.daemon.conductor.counters import SystemCounter
+
+SLOW_LOG_BYTES: Final = 64 * 1024 * 1024
+
+
+class Port(Protocol):
+    """What a shell does itself."""
+
+    def reply(self, action: a.Reply) -> None: ...
+
+    def notify(self, action: a.Notify) -> None: ...
+
+    def publish(self, action: a.PublishEvent) -> None: ...
+
+    def grant(self, action: a.GrantLease) -> None: ...
+
+    def refuse(self, action: a.RefuseLease) -> None: ...
+
+    def forget(self, action: a.ForgetClient) -> None: ...
+
+    def epoch_ms(self) -> int: ...
+
+    def resolve(self, action: a.ResolveName) -> Address: ...
+
+    def interfaces(self) -> tuple[LocalInterface, ...]: ...
+
+
+def resolve_name(action: a.ResolveName) -> Address:
+    """Asks the system's resolver.  May take seconds."""
+    family = socket.AF_INET6 if action.family == 6 else socket.AF_INET
+    try:
+        found = socket.getaddrinfo(action.host, action.port, family, socket.SOCK_DGRAM)
+    except (OSError, UnicodeError) as error:
+        raise ChannelRefused(
+            f"host {action.host} has no IPv{action.family} address ({error})", code="unknown_host"
+        ) from error
+    ip, port, *rest = found[0][4]
+    scope_id = int(rest[1]) if len(rest) == 2 else 0
+    return Address(ip=str(ip).partition("%")[0], port=int(port), scope_id=scope_id)
+
+
+def list_interfaces() -> tuple[LocalInterface, ...]:
+    """The addresses of this host's interfaces."""
+    indices = {name: index for index, name in socket.if_nameindex()}
+    stats = psutil.net_if_stats()
+    found = []
+    for name, addresses in psutil.net_if_addrs().items():
+        flags = stats[name].flags.split(",") if name in stats else []
+        for address in addresses:
+            if address.family not in (socket.AF_INET, socket.AF_INET6):
+                continue
+            found.append(
+                LocalInterface(
+                    name=name,
+                    index=indices.get(name, 0),
+                    ip=address.address.partition("%")[0],
+                    prefix_length=_prefix_length(address.netmask),
+                    is_up="up" in flags,
+                    is_loopback="loopback" in flags,
+                    is_multicast="multicast" in flags,
+                )
+            )
+    return tuple(found)
+
+
+def _prefix_length(netmask: str | None) -> int:
+    if not netmask:
+        return 0
+    family = socket.AF_INET6 if ":" in netmask else socket.AF_INET
+    return bin(int.from_bytes(socket.inet_pton(family, netmask), "big")).count("1")
+
+
+class Executor:
+    """One thread uses it, but for :meth:`perform_slow`."""
+
+    def __init__(
+        self, *, driver: Driver, cnc: admin.Cnc, shared: admin.Shared, port: Port
+    ) -> None:
+        self._driver = driver
+        self._cnc = cnc
+        self._shared = shared
+        self._port = port
+        self._handlers: dict[type[a.Action], Callable[[Any], Any]] = {
+            **self._port_handlers(),
+            **self._file_handlers(),
+            **self._send_handlers(),
+            **self._receive_handlers(),
+            a.RemoveObject: self._remove,
+            a.DestroyObject: self._destroy,
+        }
+
+    def perform(self, action: a.Action) -> a.Outcome:
+        """Does it now; a failure is a value."""
+        try:
+            return a.Outcome(value=self._handlers[type(action)](action))
+        except (PenstockError, OSError, KeyError) as error:
+            return a.Outcome(error=_error(action, error))
+
+    @staticmethod
+    def is_slow(action: a.Action) -> bool:
+        """Whether a shell with threads should use one."""
+        match action:
+            case a.ResolveName():
+                return True
+            case a.CreateLog(params=params):
+                length = log_file_length(params.term_length, params.page_size)
+                reserved = length if not params.sparse else params.reserve_terms * params.term_length
+                return reserved > SLOW_LOG_BYTES
+            case a.ReserveTerm(term_length=term_length):
+                return term_length > SLOW_LOG_BYTES
+        return False
+
+    def perform_slow(self, action: a.Action) -> a.Outcome:
+        """The same as perform for an action that is_slow.  Any thread."""
+        return self.perform(action)
+
+    # ---- tables ----
+
+    def _port_handlers(self) -> dict[type[a.Action], Callable[[Any], Any]]:
+        port = self._port
+        return {
+            a.Reply: port.reply,
+            a.Notify: port.notify,
+            a.PublishEvent: port.publish,
+            a.GrantLease: port.grant,
+            a.RefuseLease: port.refuse,
+            a.ForgetClient: port.forget,
+            a.ResolveName: port.resolve,
+            a.ListInterfaces: lambda x: port.interfaces(),
+        }
+
+    def _file_handlers(self) -> dict[type[a.Action], Callable[[Any], Any]]:
+        cnc, shared, now_ms = self._cnc, self._shared, self._port.epoch_ms
+        return {
+            a.CreateLog: self._create_log,
+            a.DeleteFile: self._delete_file,
+            a.ReserveTerm: lambda x: admin.reserve_term(
+                x.path, term_length=x.term_length, position=x.position
+            ),
+            a.SetStorage: lambda x: shared.set_storage(
+                budget_bytes=x.budget_bytes, used_bytes=x.used_bytes
+            ),
+            a.LogError: lambda x: self.log_error(x.text),
+            a.ReportLoss: lambda x: cnc.report_loss(
+                epoch_ms=now_ms(), lost_bytes=x.lost_bytes, session_id=x.session_id,
+                stream_id=x.stream_id, channel=x.channel, source=x.source,
+            ),
+            a.AllocateCounter: lambda x: cnc.allocate_counter(
+                type_id=x.type_id, key=x.key, label=x.label, registration_id=x.registration_id,
+                owner_id=x.owner_id, reference_id=x.reference_id, value=x.value, now_ms=now_ms(),
+            ),
+            a.FreeCounter: lambda x: cnc.free_counter(x.counter_id, now_ms()),
+            a.SetCounter: lambda x: cnc.set_counter(x.counter_id, int(x.value)),
+            a.ReadCounter: lambda x: cnc.counter(x.counter_id),
+            a.AddToSystemCounter: lambda x: self.add_to_counter(x.counter_id, x.delta),
+            a.AllocateSlot: lambda x: shared.allocate_slot(x.kind, x.object_id),
+            a.FreeSlot: lambda x: shared.free_slot(x.kind, x.index),
+            a.DescribeClient: lambda x: shared.describe_client(
+                x.slot, pid=x.pid, uid=x.uid, name=x.name
+            ),
+        }
+
+    def _send_handlers(self) -> dict[type[a.Action], Callable[[Any], Any]]:
+        d = self._driver
+        return {
+            a.OpenSendEndpoint: lambda x: d.open_send_endpoint(x.params),
+            a.AddSendDestination: lambda x: d.add_send_destination(
+                x.endpoint_id, x.destination_id, x.address
+            ),
+            a.RemoveSendDestination: lambda x: d.remove_send_destination(
+                x.endpoint_id, x.destination_id
+            ),
+            a.SetSendAddress: lambda x: d.set_send_address(
+                x.endpoint_id, x.destination_id, x.address
+            ),
+            a.AddPublicationObject: lambda x: d.add_publication(x.params),
+            a.GetPublicationStatus: lambda x: d.publication_status(x.publication_id),
+            a.AddPublicationSubscriber: lambda x: d.add_publication_subscriber(
+                x.publication_id, x.params
+            ),
+            a.RemovePublicationSubscriber: lambda x: d.remove_publication_subscriber(
+                x.publication_id, x.position_counter_id
+            ),
+            a.AddPublicationClient: lambda x: d.add_publication_client(
+                x.publication_id, x.client_slot
+            ),
+            a.RemovePublicationClient: lambda x: d.remove_publication_client(
+                x.publication_id, x.client_slot
+            ),
+            a.DrainPublication: lambda x: d.drain_publication(x.publication_id),
+            a.RevokePublication: lambda x: d.revoke_publication(x.publication_id),
+            a.UnblockPublication: lambda x: d.unblock_publication(
+                x.publication_id, x.client_slot
+            ),
+            a.PublicationReserved: lambda x: d.publication_reserved(x.publication_id, x.position),
+        }
+
+    def _receive_handlers(self) -> dict[type[a.Action], Callable[[Any], Any]]:
+        d = self._driver
+        return {
+            a.OpenRecvEndpoint: lambda x: d.open_recv_endpoint(x.params),
+            a.AddRecvDestination: lambda x: d.add_recv_destination(x.endpoint_id, x.params),
+            a.RemoveRecvDestination: lambda x: d.remove_recv_destination(
+                x.endpoint_id, x.destination_id
+            ),
+            a.SetRecvControl: lambda x: d.set_recv_control(
+                x.endpoint_id, x.destination_id, x.control
+            ),
+            a.AddInterest: lambda x: d.add_interest(x.endpoint_id, x.stream_id, x.session_id),
+            a.RemoveInterest: lambda x: d.remove_interest(
+                x.endpoint_id, x.stream_id, x.session_id
+            ),
+            a.ForgetSession: lambda x: d.forget_session(
+                x.endpoint_id, x.stream_id, x.session_id, keep=x.keep
+            ),
+            a.AddImageObject: lambda x: d.add_image(x.params),
+            a.AddImageSubscriber: lambda x: d.add_image_subscriber(x.image_id, x.params),
+            a.RemoveImageSubscriber: lambda x: d.remove_image_subscriber(
+                x.image_id, x.position_counter_id
+            ),
+            a.GetImageJoinPosition: lambda x: d.image_join_position(x.image_id),
+            a.DrainImage: lambda x: d.drain_image(x.image_id),
+            a.RejectImageObject: lambda x: d.reject_image(x.image_id, x.reason),
+            a.ImageReserved: lambda x: d.image_reserved(x.image_id, x.position),
+        }
+
+    # ---- the few with more to them ----
+
+    def log_error(self, text: str) -> None:
+        """Into the distinct error log, and its counter."""
+        self._cnc.log_error(self._port.epoch_ms(), text)
+        self.add_to_counter(SystemCounter.ERRORS, 1)
+
+    def add_to_counter(self, counter_id: int, delta: int) -> None:
+        """System counters that only the control plane writes."""
+        self._cnc.set_counter(counter_id, self._cnc.counter(counter_id) + delta)
+
+    def set_state(self, state: DriverState) -> None:
+        self._shared.set_state(state)
+
+    def _create_log(self, action: a.CreateLog) -> None:
+        admin.create_log(action.params)
+
+    def _delete_file(self, action: a.DeleteFile) -> None:
+        try:
+            os.unlink(action.path)
+        except FileNotFoundError:
+            self.add_to_counter(SystemCounter.FREE_FAILS, 1)
+
+    def _remove(self, action: a.RemoveObject) -> None:
+        match action.kind:
+            case ObjectKind.SEND_ENDPOINT:
+                self._driver.remove_send_endpoint(action.object_id)
+            case ObjectKind.RECV_ENDPOINT:
+                self._driver.remove_recv_endpoint(action.object_id)
+            case ObjectKind.PUBLICATION:
+                self._driver.remove_publication(action.object_id)
+            case ObjectKind.IMAGE:
+                self._driver.remove_image(action.object_id, keep_session=action.keep_session)
+
+    def _destroy(self, action: a.DestroyObject) -> None:
+        match action.kind:
+            case ObjectKind.SEND_ENDPOINT:
+                self._driver.destroy_send_endpoint(action.object_id)
+            case ObjectKind.RECV_ENDPOINT:
+                self._driver.destroy_recv_endpoint(action.object_id)
+            case ObjectKind.PUBLICATION:
+                self._driver.destroy_publication(action.object_id)
+            case ObjectKind.IMAGE:
+                self._driver.destroy_image(action.object_id)
+
+
+def _error(action: a.Action, error: Exception) -> a.ActionError:
+    """The control-protocol code for a failure.  A missing id means that the object went meanwhile."""
+    if isinstance(error, KeyError):
+        name = type(action).__name__
+        return a.ActionError(code="unknown_registration", message=f"{name}: {error} has gone")
+    if isinstance(error, StorageError) and isinstance(action, a.AllocateSlot | a.AllocateCounter):
+        return a.ActionError(code="limit", message=str(error))
+    if isinstance(error, ChannelRefused):
+        return a.ActionError(code=error.code, message=str(error))
+    return a.ActionError(code="internal", message=str(error))
