@@ -472,6 +472,7 @@ int32_t ps_sender_do_work(ps_sender_t *sender, int64_t now_ns)
     if (sender->capacity > 0) {
         work += collect_dirty(sender);
     }
+    run_timers(sender); /* before the turns: a timer may make one ready */
     int32_t turns = 0;
     const int64_t bytes = run_ready(sender, &turns);
     sender->cycles_since_poll++;
@@ -481,7 +482,6 @@ int32_t ps_sender_do_work(ps_sender_t *sender, int64_t now_ns)
         work += poll_endpoints(sender);
     }
     work += run_watched(sender);
-    run_timers(sender);
     return work;
 }
 
