@@ -12,6 +12,7 @@ import attrs
 
 METADATA: Final = "penstock"
 I32_MAX: Final = 2**31 - 1
+_DURATION_FORM: Final = 'a duration of at least {}, as nanoseconds or text like "5s"'
 _SIZE_UNITS: Final = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
 _DURATION_UNITS: Final = {"ns": 1, "us": 10**3, "ms": 10**6, "s": 10**9}
 
@@ -83,13 +84,21 @@ def size(default: int, low: int, high: int, doc: str, change: str, *,
     ))
 
 
-def duration(default: int, doc: str, change: str, *, low: int = 1, optional: bool = False) -> Any:
+def duration(default: int, doc: str, change: str, *, low: int = 1) -> Any:
     """Nanoseconds: an integer, or text with ns, us, ms or s."""
-    expected = f"a duration of at least {write_duration(low)}, as nanoseconds or text like \"5s\""
     return _make(default, Description(
-        doc=doc, change=change, expected=expected, read=_read_duration,
-        accepts=lambda value: (optional and value is None) or (
-            type(value) is int and low <= value < 2**62),
+        doc=doc, change=change, expected=_DURATION_FORM.format(write_duration(low)),
+        read=_read_duration, accepts=lambda value: type(value) is int and low <= value < 2**62,
+        write=lambda value: f'"{write_duration(value)}"',
+    ))
+
+
+def optional_duration(doc: str, change: str) -> Any:
+    """A duration that may be left unset."""
+    return _make(None, Description(
+        doc=doc, change=change, expected=_DURATION_FORM.format(write_duration(1)),
+        read=_read_duration,
+        accepts=lambda value: value is None or (type(value) is int and 1 <= value < 2**62),
         write=lambda value: f'"{write_duration(value)}"',
     ))
 

@@ -26,7 +26,7 @@ MAX_CHANNEL_CHARS: Final = 4095
 _I32 = validators.and_(validators.ge(-(2**31)), validators.lt(2**31))
 _I64 = validators.and_(validators.ge(-(2**63)), validators.lt(2**63))
 _ID = validators.and_(validators.gt(0), validators.lt(2**63))
-_CHANNEL = validators.and_(validators.min_len(1), validators.max_len(MAX_CHANNEL_CHARS))
+_CHANNEL: Any = validators.and_(validators.min_len(1), validators.max_len(MAX_CHANNEL_CHARS))
 
 
 class ControlError(ValueError):

@@ -114,12 +114,12 @@ def _reader(attribute: attrs.Attribute[Any]) -> Callable[[Any, Any], Any]:
 
 
 def _structure_table(converter: cattrs.Converter, table: type[Any]) -> Callable[[Any, Any], Any]:
+    hooks: dict[str, Any] = {
+        a.name: override(struct_hook=_reader(a))
+        for a in attrs.fields(table) if METADATA in a.metadata
+    }
     structure = make_dict_structure_fn(
-        table, converter, _cattrs_forbid_extra_keys=True, _cattrs_detailed_validation=True,
-        **{
-            a.name: override(struct_hook=_reader(a))
-            for a in attrs.fields(table) if METADATA in a.metadata
-        },
+        table, converter, _cattrs_forbid_extra_keys=True, _cattrs_detailed_validation=True, **hooks
     )
 
     def checked(value: Any, target: Any) -> Any:

@@ -21,6 +21,7 @@ from penstock.config._fields import (
     duration,
     file_mode,
     integer,
+    optional_duration,
     optional_integer,
     percent,
     port_range,
@@ -207,9 +208,8 @@ class TimeoutsConfig:
     untethered_window_limit_timeout_ns: int = duration(
         5 * SECOND_NS, "An untethered subscriber at the window's edge is dropped after this.",
         _RARELY)
-    untethered_linger_timeout_ns: int | None = duration(
-        None, "How long it may finish what it holds; not set: as the window limit time-out.",  # type: ignore[arg-type]
-        _RARELY, optional=True)
+    untethered_linger_timeout_ns: int | None = optional_duration(
+        "How long it may finish what it holds; not set: as the window limit time-out.", _RARELY)
     untethered_resting_timeout_ns: int = duration(
         10 * SECOND_NS, "How long it rests before it joins again.", _RARELY)
     resolution_interval_ns: int = duration(

@@ -106,11 +106,10 @@ def test_size_and_nesting_are_bounded() -> None:
     assert "at most 65536" in refusal(b"\x94" + b"\x00" * 70_000)
     assert "nested deeper" in refusal(b"\x91" * 60_000)
     assert "malformed" in refusal(b"\xdd\xff\xff\xff\xff")
-    with pytest.raises(ControlError, match="nested|recursion|cannot be encoded"):
-        nested: dict[str, Any] = {}
-        for _ in range(20):
-            nested = {"a": nested}
-        codec.decode(codec.encode(control.Status(snapshot=nested), 1))
+    nested: dict[str, Any] = {}
+    for _ in range(20):
+        nested = {"a": nested}
+    assert "nested deeper" in refusal(codec.encode(control.Status(snapshot=nested), 1))
 
 
 def test_a_status_may_be_large() -> None:

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
+import contextlib
 from pathlib import Path
 
 import attrs
@@ -154,10 +155,8 @@ def test_any_value_is_accepted_or_a_config_file_error(data: st.DataObject) -> No
     key = data.draw(st.sampled_from([a.name for a in attrs.fields(model)]))
     value = data.draw(_VALUES)
     text = repr(value).lower() if not isinstance(value, str) else _toml_text(value)
-    try:
+    with contextlib.suppress(ConfigFileError):
         load.load_text(f"[{table}]\n{key} = {text}\n")
-    except ConfigFileError as error:
-        assert error.problems
 
 
 def _toml_text(value: str) -> str:
