@@ -5,6 +5,7 @@
 #include <sys/eventfd.h>
 #include <sys/wait.h>
 
+#include "ps_pub_internal.h"
 #include "stream.h"
 
 enum { BIG = 8192 };
@@ -522,6 +523,26 @@ static void handles_are_refused_in_a_forked_child(void)
 
 /* ---- concurrency -------------------------------------------------------------------------------- */
 
+/* ThreadSanitizer follows addresses: let publisher, reader and daemon see the log and the counters
+ * through one mapping, as if they had the same addresses in their processes. */
+static void share_mappings(stream_t *stream, ps_pub_t *pub, ps_img_t *image)
+{
+    ps_log_unmap(&pub->log);
+    ps_log_unmap(&image->log);
+    pub->log = stream->log;
+    image->log = stream->log;
+    pub->limit = ps_counter_cell(stream->cnc, stream->limit);
+    image->position_cell = ps_counter_cell(stream->cnc, stream->position);
+}
+
+static void close_shared(ps_pub_t *pub, ps_img_t *image)
+{
+    memset(&pub->log, 0, sizeof pub->log);
+    memset(&image->log, 0, sizeof image->log);
+    ps_pub_close(pub);
+    ps_img_close(image);
+}
+
 enum { PUBLISHERS = 4, PER_PUBLISHER = 4000 };
 
 typedef struct publisher {
@@ -571,6 +592,7 @@ static void four_threads_share_a_publication(void)
     stream_open(&stream, NULL);
     ps_img_t *image = stream_img(&stream);
     ps_pub_t *pub = stream_pub(&stream);
+    share_mappings(&stream, pub, image);
     int64_t clean = 0;
     stream_turn(&stream, &clean);
     pthread_t threads[PUBLISHERS];
@@ -605,8 +627,7 @@ static void four_threads_share_a_publication(void)
     }
     CHECK_EQ(atomic_load(&stream.shared->publications[stream.publication_slot].published_ordinal),
              PUBLISHERS * PER_PUBLISHER);
-    ps_pub_close(pub);
-    ps_img_close(image);
+    close_shared(pub, image);
     stream_close(&stream);
 }
 
@@ -637,6 +658,7 @@ static void an_exclusive_publisher_and_a_reader(void)
     stream_open(&stream, exclusive);
     ps_img_t *image = stream_img(&stream);
     ps_pub_t *pub = stream_pub(&stream);
+    share_mappings(&stream, pub, image);
     int64_t clean = 0;
     stream_turn(&stream, &clean);
     pthread_t thread;
@@ -658,8 +680,7 @@ static void an_exclusive_publisher_and_a_reader(void)
         }
     }
     CHECK_EQ(pthread_join(thread, NULL), 0);
-    ps_pub_close(pub);
-    ps_img_close(image);
+    close_shared(pub, image);
     stream_close(&stream);
 }
 
