@@ -1,0 +1,418 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * The sender towards this host: publisher limit, cleaning, storage, local readers, stuck claims, and
+ * the account of who holds whom.
+ */
+#include "ps_account.h"
+#include "ps_publication.h"
+#include "ps_tether.h"
+#include "sender_rig.h"
+
+static int32_t add_reader(rig_t *rig, int64_t position, int32_t client_slot, int tether)
+{
+    const int32_t counter = rig_make_counter(rig, position);
+    const ps_subscriber_params_t params = { .position_counter_id = counter, .slot = 0,
+                                            .client_slot = client_slot,
+                                            .tether = (uint8_t)tether, .rejoin = 1 };
+    CHECK_EQ(ps_publication_add_subscriber(rig->driver, rig->pub, &params), PS_OK);
+    return counter;
+}
+
+static int32_t add_client(rig_t *rig, int64_t id)
+{
+    const int32_t slot = ps_slot_allocate(rig->shared, PS_SLOT_CLIENT, id);
+    CHECK(slot >= 0);
+    CHECK_EQ(ps_publication_add_client(rig->driver, rig->pub, slot), PS_OK);
+    return slot;
+}
+
+static int32_t cause(const rig_t *rig)
+{
+    return atomic_load(&rig->slot->cause);
+}
+
+/* Fills the publication up to its limit as a publisher would.  Returns messages. */
+static int32_t fill(rig_t *rig)
+{
+    int32_t count = 0;
+    while (rig_tail(rig) < rig_counter(rig, rig->limit)) {
+        rig_offer(rig, NULL, 992, PS_FLAG_UNFRAGMENTED);
+        count++;
+    }
+    return count;
+}
+
+static void test_limit_follows_the_sender_and_the_log_is_zeroed_behind_it(void)
+{
+    rig_t *rig = rig_open(&(rig_options_t){ .kind = RIG_UNICAST });
+    rig_step(rig, 0);
+    CHECK_EQ(rig_counter(rig, rig->limit), 0);
+    rig_connect(rig);
+    CHECK_EQ(rig_counter(rig, rig->limit), RIG_TERM / 2);
+    int64_t messages = 0;
+    for (int lap = 0; lap < 40; lap++) { /* more than thirteen terms */
+        const int32_t filled = fill(rig);
+        CHECK(filled > 0);
+        messages += filled;
+        rig_step(rig, 0);
+        const int64_t sent = rig_counter(rig, rig->sender_position);
+        rig_sm(rig, GOLDEN_RECEIVER, &rig->peer, sent, RIG_TERM / 2, 0);
+        rig_step(rig, 0);
+        CHECK_EQ(rig_counter(rig, rig->limit),
+                 rig_counter(rig, rig->sender_position) + RIG_TERM / 2);
+        memnet_discard(rig->net);
+    }
+    const int64_t sent = rig_counter(rig, rig->sender_position);
+    CHECK_EQ(sent, rig_tail(rig));
+    CHECK_EQ(rig_counter(rig, rig->position), sent);
+    for (int64_t at = sent; at < sent + RIG_TERM; at += 32) { /* the next term's worth is zero */
+        CHECK_EQ(ps_frame_length_acquire(ps_frame_at(&rig->log, at)), 0);
+    }
+    CHECK_EQ(atomic_load(&rig->slot->sent_ordinal), messages);
+    rig_close(rig);
+}
+
+static void test_storage_holds_the_limit(void)
+{
+    rig_t *rig =
+        rig_open(&(rig_options_t){ .kind = RIG_UNICAST, .reserved_position = RIG_TERM });
+    ps_event_t event;
+    rig_connect(rig);
+    CHECK(!rig_event(rig, PS_EV_TERM_NEEDED, &event));
+    for (int i = 0; i < 3; i++) {
+        fill(rig);
+        rig_step(rig, 0);
+        rig_sm(rig, GOLDEN_RECEIVER, &rig->peer, rig_counter(rig, rig->sender_position),
+               RIG_TERM / 2, 0);
+        rig_step(rig, 0);
+    }
+    CHECK_EQ(rig_counter(rig, rig->limit), RIG_TERM);
+    CHECK(rig_event(rig, PS_EV_TERM_NEEDED, &event) && event.a == RIG_TERM);
+    CHECK_EQ(cause(rig), PS_CAUSE_STORAGE);
+    rig_step(rig, 2 * S);
+    CHECK(rig_event(rig, PS_EV_TERM_NEEDED, &event)); /* again while it binds */
+    CHECK_EQ(ps_publication_reserved(rig->driver, rig->pub, INT64_MAX), PS_OK);
+    rig_step(rig, 0);
+    CHECK_EQ(rig_counter(rig, rig->limit), RIG_TERM + RIG_TERM / 2);
+    CHECK_EQ(cause(rig), PS_CAUSE_NONE);
+    CHECK_EQ(atomic_load(&rig->slot->blocked_ns[PS_CAUSE_STORAGE]), 2 * S);
+    rig_close(rig);
+}
+
+static void test_ipc(void)
+{
+    rig_t *rig = rig_open(&(rig_options_t){ .kind = RIG_IPC });
+    ps_event_t event;
+    ps_publication_status_t status;
+    rig_step(rig, 0);
+    CHECK_EQ(rig_counter(rig, rig->limit), 0);
+    CHECK_EQ(cause(rig), PS_CAUSE_NO_RECEIVER);
+    const int32_t owner = add_client(rig, 501);
+    const int32_t fast = add_reader(rig, 0, -1, 1);
+    const int32_t slow = add_reader(rig, 0, owner, 1);
+    rig_step(rig, 0);
+    CHECK_EQ(atomic_load(&rig->log.meta->is_connected), 1);
+    CHECK(rig_event(rig, PS_EV_PUB_CONNECTED, &event) && event.a == 1);
+    CHECK_EQ(rig_counter(rig, rig->limit), RIG_TERM / 2);
+    CHECK_EQ(fill(rig), 32);
+    rig_step(rig, 0);
+    CHECK_EQ(cause(rig), PS_CAUSE_SLOW_SUBSCRIBER);
+    CHECK_EQ(atomic_load(&rig->slot->wake_position), 32); /* any progress matters now */
+    ps_counter_set(rig->cnc, fast, RIG_TERM / 2);
+    rig_step(rig, 1 * S);
+    CHECK_EQ(rig_counter(rig, rig->limit), RIG_TERM / 2);
+    CHECK_EQ(atomic_load(&rig->slot->cause_culprit), 501);
+    ps_counter_set(rig->cnc, slow, 1024);
+    CHECK(ps_sender_has_work(ps_driver_sender(rig->driver)));
+    rig_step(rig, 0);
+    CHECK_EQ(rig_counter(rig, rig->limit), RIG_TERM / 2 + 1024);
+    CHECK_EQ(cause(rig), PS_CAUSE_NONE);
+    CHECK_EQ(atomic_load(&rig->slot->blocked_ns[PS_CAUSE_SLOW_SUBSCRIBER]), 1 * S);
+    ps_publication_get_status(rig->pub, &status);
+    CHECK_EQ(status.consumer_position, 1024);
+    CHECK_EQ(status.receivers, 2);
+    ps_counter_set(rig->cnc, slow, INT64_MAX); /* a lie: no further than was published */
+    rig_step(rig, 0);
+    CHECK_EQ(rig_counter(rig, rig->limit), RIG_TERM);
+    CHECK_EQ(atomic_load(&rig->slot->wake_position), INT64_MAX);
+    CHECK_EQ(ps_publication_remove_subscriber(rig->driver, rig->pub, slow), PS_OK);
+    CHECK_EQ(ps_publication_remove_subscriber(rig->driver, rig->pub, fast), PS_OK);
+    rig_step(rig, 0);
+    CHECK_EQ(atomic_load(&rig->log.meta->is_connected), 0);
+    CHECK_EQ(rig_counter(rig, rig->limit), RIG_TERM / 2);
+    rig_close(rig);
+}
+
+static void test_ipc_drains_when_read(void)
+{
+    rig_t *rig = rig_open(&(rig_options_t){ .kind = RIG_IPC });
+    ps_event_t event;
+    const int32_t reader = add_reader(rig, 0, -1, 1);
+    rig_step(rig, 0);
+    rig_offer(rig, "x", 1, PS_FLAG_UNFRAGMENTED);
+    rig_claim(rig, 100, 0); /* its owner went away: draining does not wait for it */
+    rig_step(rig, 0);
+    CHECK_EQ(ps_publication_drain(rig->driver, rig->pub), PS_OK);
+    rig_step(rig, 0);
+    CHECK(!rig_event(rig, PS_EV_PUB_DRAINED, &event));
+    CHECK_EQ(atomic_load(&rig->log.meta->end_of_stream), rig_tail(rig));
+    ps_counter_set(rig->cnc, reader, 64);
+    rig_step(rig, 2 * S);
+    CHECK(rig_event(rig, PS_EV_PUB_UNBLOCKED, &event) && event.a == 64 && event.b == 160);
+    ps_counter_set(rig->cnc, reader, rig_tail(rig));
+    rig_step(rig, 0);
+    CHECK(rig_event(rig, PS_EV_PUB_DRAINED, &event) && event.a == 0);
+    rig_close(rig);
+}
+
+static void test_spies_gate_producers_only(void)
+{
+    rig_t *rig = rig_open(&(rig_options_t){ .kind = RIG_UNICAST });
+    rig_connect(rig);
+    const int32_t client = add_client(rig, 502);
+    const int32_t spy = add_reader(rig, 0, client, 1);
+    rig_step(rig, 0);
+    fill(rig);
+    rig_step(rig, 0);
+    CHECK_EQ(rig_counter(rig, rig->sender_position), RIG_TERM / 2);
+    CHECK_EQ(rig_counter(rig, rig->limit), RIG_TERM / 2);
+    rig_sm(rig, GOLDEN_RECEIVER, &rig->peer, RIG_TERM / 2, RIG_TERM / 2, 0);
+    rig_step(rig, 0);
+    CHECK_EQ(cause(rig), PS_CAUSE_SPY);
+    CHECK_EQ(atomic_load(&rig->slot->cause_culprit), 502);
+    ps_counter_set(rig->cnc, spy, RIG_TERM / 2);
+    rig_step(rig, 0);
+    CHECK_EQ(rig_counter(rig, rig->limit), RIG_TERM);
+    rig_close(rig);
+}
+
+static void test_spies_simulate_a_connection(void)
+{
+    rig_t *rig = rig_open(&(rig_options_t){ .kind = RIG_UNICAST, .ssc = 1 });
+    rig_step(rig, 0);
+    const int32_t spy = add_reader(rig, 0, -1, 1);
+    rig_step(rig, 0);
+    CHECK_EQ(atomic_load(&rig->log.meta->is_connected), 1);
+    rig_offer(rig, "x", 1, PS_FLAG_UNFRAGMENTED);
+    rig_offer(rig, "y", 1, PS_FLAG_UNFRAGMENTED);
+    rig_step(rig, 0);
+    CHECK_EQ(rig_counter(rig, rig->sender_position), 0);
+    ps_counter_set(rig->cnc, spy, 128);
+    rig_step(rig, 0);
+    CHECK_EQ(rig_counter(rig, rig->sender_position), 128);
+    CHECK_EQ(rig_counter(rig, rig->sender_limit), 128);
+    CHECK_EQ(atomic_load(&rig->slot->sent_ordinal), 2);
+    rig_close(rig);
+}
+
+static void test_want_room_wakes_the_client(void)
+{
+    rig_t *rig = rig_open(&(rig_options_t){ .kind = RIG_UNICAST });
+    rig_connect(rig);
+    const int32_t client = add_client(rig, 503);
+    ps_client_slot_t *slot = &rig->shared->clients[client];
+    rig_step(rig, 0);
+    fill(rig);
+    rig_sm(rig, GOLDEN_RECEIVER, &rig->peer, 0, 0, 0);
+    rig_step(rig, 0);
+    atomic_store(&slot->parked, 1);
+    atomic_store(&rig->slot->want_room, 1);
+    const uint32_t before = atomic_load(&slot->futex_word);
+    fill(rig);
+    rig_step(rig, 0); /* what was filled leaves, window 32 KiB: the limit stays */
+    rig_sm(rig, GOLDEN_RECEIVER, &rig->peer, RIG_TERM / 2, RIG_TERM / 2, 0);
+    rig_step(rig, 0);
+    CHECK(atomic_load(&slot->futex_word) != before);
+    CHECK_EQ(atomic_load(&rig->slot->want_room), 0);
+    rig_close(rig);
+}
+
+static void test_a_stopped_claimer_is_unblocked_and_quarantined(void)
+{
+    rig_t *rig = rig_open(&(rig_options_t){ .kind = RIG_UNICAST });
+    ps_event_t event;
+    rig_connect(rig);
+    const int32_t client = add_client(rig, 504);
+    rig_step(rig, 0);
+    const int64_t claim = rig_claim(rig, 100, client);
+    rig_offer(rig, "x", 1, PS_FLAG_UNFRAGMENTED);
+    rig_step(rig, 0);
+    for (int i = 0; i < 140; i++) {
+        rig_step(rig, 100 * MS);
+        rig_sm(rig, GOLDEN_RECEIVER, &rig->peer, 0, RIG_TERM / 2, 0);
+    }
+    CHECK_EQ(rig_counter(rig, rig->sender_position), claim);
+    CHECK(rig_event(rig, PS_EV_PUB_BLOCKED, &event) && event.a == claim && event.b == client);
+    for (int i = 0; i < 20; i++) {
+        rig_step(rig, 100 * MS);
+        rig_sm(rig, GOLDEN_RECEIVER, &rig->peer, 0, RIG_TERM / 2, 0);
+    }
+    CHECK_EQ(rig_counter(rig, rig->sender_position), rig_tail(rig));
+    CHECK_EQ(rig_counter(rig, PS_SYS_UNBLOCKED_PUBLICATIONS), 1);
+    CHECK(rig_event(rig, PS_EV_PUB_UNBLOCKED, &event) && event.a == claim && event.b == 160);
+    CHECK_EQ(atomic_load(&rig->slot->sent_ordinal), 1);
+    for (int lap = 0; lap < 20; lap++) { /* its memory is not reused */
+        fill(rig);
+        rig_step(rig, 0);
+        rig_sm(rig, GOLDEN_RECEIVER, &rig->peer, rig_counter(rig, rig->sender_position),
+               RIG_TERM / 2, 0);
+        rig_step(rig, 0);
+        memnet_discard(rig->net);
+    }
+    CHECK_EQ(rig_counter(rig, rig->limit), 3 * RIG_TERM);
+    CHECK_EQ(cause(rig), PS_CAUSE_BLOCKED_CLAIM);
+    CHECK_EQ(atomic_load(&rig->slot->cause_culprit), 504);
+    memset((uint8_t *)ps_frame_at(&rig->log, claim) + 32, 0xEE, 100); /* it wakes and writes */
+    CHECK(!rig_commit(rig, claim, 100, client));
+    rig_step(rig, 1 * MS);
+    CHECK(rig_counter(rig, rig->limit) > 3 * RIG_TERM);
+    for (int64_t at = 32; at < 160; at += 32) { /* what it wrote is gone again */
+        CHECK_EQ(ps_frame_length_acquire(ps_frame_at(&rig->log, claim + at)), 0);
+    }
+    rig_close(rig);
+}
+
+static void test_a_dead_claimer_is_unblocked_at_once(void)
+{
+    rig_t *rig = rig_open(&(rig_options_t){ .kind = RIG_UNICAST });
+    rig_connect(rig);
+    const int32_t dead = add_client(rig, 505), alive = add_client(rig, 506);
+    rig_step(rig, 0);
+    const int64_t held = rig_claim(rig, 40, alive);
+    const int64_t lost = rig_claim(rig, 40, dead);
+    rig_offer(rig, "x", 1, PS_FLAG_UNFRAGMENTED);
+    CHECK_EQ(ps_publication_unblock(rig->driver, rig->pub, dead), PS_OK);
+    rig_step(rig, 0);
+    CHECK_EQ(rig_counter(rig, rig->sender_position), held);
+    CHECK_EQ(ps_frame_at(&rig->log, lost)->type, PS_TYPE_PAD);
+    CHECK(rig_commit(rig, held, 40, alive));
+    rig_step(rig, 0);
+    CHECK_EQ(rig_counter(rig, rig->sender_position), rig_tail(rig));
+    rig_close(rig);
+}
+
+static void test_a_dead_exclusive_owner_is_unblocked_at_once(void)
+{
+    rig_t *rig = rig_open(&(rig_options_t){ .kind = RIG_UNICAST, .exclusive = 1 });
+    rig_connect(rig);
+    rig_offer(rig, "x", 1, PS_FLAG_UNFRAGMENTED);
+    rig_claim(rig, 40, 7);
+    rig_step(rig, 0);
+    rig_step(rig, 40 * S); /* the time-out is for shared logs */
+    CHECK_EQ(rig_counter(rig, rig->sender_position), 64);
+    CHECK_EQ(ps_publication_unblock(rig->driver, rig->pub, 3), PS_OK);
+    rig_step(rig, 0);
+    CHECK_EQ(rig_counter(rig, rig->sender_position), rig_tail(rig));
+    rig_close(rig);
+}
+
+static void test_untethered_spy_is_left_behind(void)
+{
+    rig_t *rig = rig_open(&(rig_options_t){ .kind = RIG_UNICAST });
+    ps_event_t event;
+    rig_connect(rig);
+    const int32_t spy = add_reader(rig, 0, -1, 0);
+    rig_step(rig, 0);
+    fill(rig);
+    rig_step(rig, 0);
+    for (int i = 0; i < 140; i++) {
+        rig_step(rig, 100 * MS);
+        rig_sm(rig, GOLDEN_RECEIVER, &rig->peer, 0, RIG_TERM / 2, 0);
+    }
+    CHECK(rig_event(rig, PS_EV_SUBSCRIBER, &event) && event.reason == PS_TETHER_LINGER);
+    CHECK_EQ(event.a, spy);
+    CHECK(rig_event(rig, PS_EV_SUBSCRIBER, &event) && event.reason == PS_TETHER_RESTING);
+    CHECK_EQ(rig_counter(rig, rig->limit), RIG_TERM);
+    rig_step(rig, 10 * S);
+    rig_step(rig, 1 * S);
+    CHECK(rig_event(rig, PS_EV_SUBSCRIBER, &event) && event.reason == PS_TETHER_ACTIVE);
+    CHECK_EQ(rig_counter(rig, spy), rig_counter(rig, rig->sender_position));
+    rig_close(rig);
+}
+
+static void test_account_sums_hold(void)
+{
+    ps_publication_slot_t *slot = aligned_alloc(64, sizeof(*slot));
+    CHECK(slot != NULL);
+    memset(slot, 0, sizeof(*slot));
+    int64_t now_ns = 5, held_ns = 0, by_cause = 0, by_culprit = 0;
+    uint64_t random = 88172645463325252u;
+    int32_t cause_now = PS_CAUSE_NONE;
+    for (int i = 0; i < 5000; i++) {
+        random ^= random << 13;
+        random ^= random >> 7;
+        random ^= random << 17;
+        const int64_t step = (int64_t)(random % 1000);
+        held_ns += cause_now != PS_CAUSE_NONE ? step : 0;
+        now_ns += step;
+        cause_now = (int32_t)((random >> 20) % 5);
+        ps_account_bind(slot, cause_now, (int64_t)((random >> 30) % 20), now_ns);
+    }
+    ps_account_bind(slot, PS_CAUSE_NONE, 0, now_ns);
+    for (int i = 0; i < PS_CAUSE_COUNT; i++) {
+        by_cause += atomic_load(&slot->blocked_ns[i]);
+    }
+    for (int i = 0; i <= PS_CULPRITS; i++) {
+        by_culprit += atomic_load(&slot->culprits[i].blocked_ns);
+    }
+    CHECK_EQ(by_cause, held_ns);
+    CHECK_EQ(by_culprit, held_ns);
+    atomic_store(&slot->cause, 12345); /* a client scribbled: no index from it */
+    ps_account_bind(slot, PS_CAUSE_SPY, 0, now_ns + 1);
+    free(slot);
+}
+
+static void test_receiver_window_is_charged_to_the_receiver(void)
+{
+    rig_t *rig = rig_open(&(rig_options_t){ .kind = RIG_UNICAST });
+    rig_connect(rig);
+    fill(rig);
+    rig_step(rig, 0);
+    fill(rig); /* the window is used up, then the publisher's room */
+    rig_step(rig, 0);
+    CHECK_EQ(cause(rig), PS_CAUSE_RECEIVER_WINDOW);
+    CHECK_EQ(atomic_load(&rig->slot->cause_culprit), GOLDEN_RECEIVER);
+    rig_step(rig, 700 * MS);
+    rig_sm(rig, GOLDEN_RECEIVER, &rig->peer, RIG_TERM / 2, RIG_TERM / 2, 0);
+    rig_step(rig, 0);
+    CHECK_EQ(cause(rig), PS_CAUSE_NONE);
+    CHECK_EQ(atomic_load(&rig->slot->blocked_ns[PS_CAUSE_RECEIVER_WINDOW]), 700 * MS);
+    CHECK_EQ(atomic_load(&rig->slot->culprits[0].id), GOLDEN_RECEIVER);
+    rig_close(rig);
+}
+
+static void test_index_ring_tells_positions_and_ordinals(void)
+{
+    rig_t *rig = rig_open(&(rig_options_t){ .kind = RIG_UNICAST });
+    rig_connect(rig);
+    for (int i = 0; i < 10; i++) {
+        rig_offer(rig, NULL, 992, PS_FLAG_UNFRAGMENTED);
+        rig_step(rig, 1 * MS);
+    }
+    const ps_index_ring_t *ring =
+        &rig->shared->publication_rings[rig->slot - rig->shared->publications];
+    CHECK_EQ(atomic_load(&ring->count), 10);
+    CHECK_EQ(atomic_load(&ring->entries[9].position), 10 * 1024);
+    CHECK_EQ(atomic_load(&ring->entries[9].ordinal), 10);
+    CHECK_EQ(atomic_load(&ring->entries[9].time_ns),
+             rig->now_ns + ps_driver_epoch_offset_ns(rig->driver));
+    rig_close(rig);
+}
+
+int main(void)
+{
+    test_limit_follows_the_sender_and_the_log_is_zeroed_behind_it();
+    test_storage_holds_the_limit();
+    test_ipc();
+    test_ipc_drains_when_read();
+    test_spies_gate_producers_only();
+    test_spies_simulate_a_connection();
+    test_want_room_wakes_the_client();
+    test_a_stopped_claimer_is_unblocked_and_quarantined();
+    test_a_dead_claimer_is_unblocked_at_once();
+    test_a_dead_exclusive_owner_is_unblocked_at_once();
+    test_untethered_spy_is_left_behind();
+    test_account_sums_hold();
+    test_receiver_window_is_charged_to_the_receiver();
+    test_index_ring_tells_positions_and_ordinals();
+    return 0;
+}
