@@ -323,6 +323,8 @@ class Client:
         self._forked = True
         self._lock = threading.Lock()
         self._finalizer.detach()
+        for resource in self._resources.values():
+            resource._drop()
         self._port.abandon_in_child()
 
 
