@@ -202,7 +202,7 @@ int ps_cnc_create(const ps_cnc_params_t *params, ps_cnc_t **out)
 
 /* ---- opening ---------------------------------------------------------------------------------- */
 
-static int ps_is_capacity(int32_t value)
+static int ps_is_capacity(int64_t value)
 {
     return value >= 4096 && (value & (value - 1)) == 0;
 }
@@ -213,8 +213,8 @@ static int ps_cnc_check(const ps_cnc_header_t *header, uint64_t length, const ch
         return ps_fail(PS_E_VERSION, "%s: version 0x%x, not 0.2 (0: not ready)", path,
                        (unsigned)header->version);
     }
-    if (!ps_is_capacity(header->to_driver_length - PS_CNC_RING_TRAILER) ||
-        !ps_is_capacity(header->to_clients_length - PS_CNC_BROADCAST_TRAILER) ||
+    if (!ps_is_capacity((int64_t)header->to_driver_length - PS_CNC_RING_TRAILER) ||
+        !ps_is_capacity((int64_t)header->to_clients_length - PS_CNC_BROADCAST_TRAILER) ||
         header->counter_values_length < PS_COUNTER_VALUE_BYTES ||
         header->counter_values_length % PS_COUNTER_VALUE_BYTES != 0 ||
         (int64_t)header->counter_metadata_length !=

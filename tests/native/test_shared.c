@@ -1,0 +1,245 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * test_shared.c: penstock.dat: layout checks, slots, waiting and waking. */
+#include <fcntl.h>
+#include <pthread.h>
+#include <sys/stat.h>
+
+#include "stream.h"
+
+static void slots_are_handed_out_and_come_back_clean(void)
+{
+    char directory[256];
+    directory_make(directory, sizeof directory);
+    ps_shared_t *shared = shared_make(directory);
+    CHECK_EQ(ps_slot_count(shared, PS_SLOT_CLIENT), 4);
+    for (int32_t i = 0; i < 4; i++) {
+        CHECK_EQ(ps_slot_allocate(shared, PS_SLOT_CLIENT, 100 + i), i);
+    }
+    CHECK_EQ(ps_slot_allocate(shared, PS_SLOT_CLIENT, 104), PS_E_NO_SPACE);
+    CHECK_EQ(ps_slot_id(shared, PS_SLOT_CLIENT, 2), 102);
+    ps_slot_describe_client(shared, 2, 77, 1000, "a name");
+    const uint32_t word = atomic_load(&shared->clients[2].futex_word);
+    ps_slot_free(shared, PS_SLOT_CLIENT, 2);
+    CHECK_EQ(ps_slot_id(shared, PS_SLOT_CLIENT, 2), 0);
+    CHECK_EQ(ps_slot_allocate(shared, PS_SLOT_CLIENT, 105), 2);
+    CHECK_EQ(shared->clients[2].pid, 0);
+    CHECK_EQ(shared->clients[2].name[0], 0);
+    CHECK(atomic_load(&shared->clients[2].futex_word) != word); /* an old waiter must not sleep on */
+    CHECK_EQ(ps_slot_allocate(shared, PS_SLOT_CLIENT, 0), PS_E_INVALID);
+    CHECK_EQ(ps_slot_allocate(shared, 17, 1), PS_E_INVALID);
+    CHECK_EQ(ps_slot_id(shared, PS_SLOT_CLIENT, -1), 0);
+    CHECK_EQ(ps_slot_id(shared, PS_SLOT_CLIENT, 4), 0);
+    const int32_t image = ps_slot_allocate(shared, PS_SLOT_IMAGE, 9);
+    CHECK_EQ(atomic_load(&shared->images[image].wake_position), INT64_MAX);
+    CHECK_EQ(atomic_load(&shared->images[image].ordinal), -1);
+    ps_shared_close(shared);
+    directory_remove(directory);
+}
+
+static void every_kind_lies_in_its_own_place(void)
+{
+    char directory[256];
+    directory_make(directory, sizeof directory);
+    ps_shared_t *shared = shared_make(directory);
+    for (int32_t kind = PS_SLOT_CLIENT; kind <= PS_SLOT_GROUP; kind++) {
+        for (int32_t i = 0; i < ps_slot_count(shared, kind); i++) {
+            CHECK_EQ(ps_slot_allocate(shared, kind, kind * 1000 + i + 1), i);
+        }
+    }
+    memset(shared->publication_rings, 0xff, 64 * sizeof(ps_index_ring_t));
+    memset(shared->image_rings, 0xff, 4 * sizeof(ps_index_ring_t));
+    for (int32_t kind = PS_SLOT_CLIENT; kind <= PS_SLOT_GROUP; kind++) {
+        for (int32_t i = 0; i < ps_slot_count(shared, kind); i++) {
+            CHECK_EQ(ps_slot_id(shared, kind, i), kind * 1000 + i + 1);
+        }
+    }
+    CHECK((uint8_t *)(shared->image_rings + 4) <= shared->base + shared->length);
+    CHECK((uintptr_t)shared->publications % PS_LINE == 0);
+    ps_shared_close(shared);
+    directory_remove(directory);
+}
+
+static void damage_header(const char *directory, off_t at, int code)
+{
+    char path[300];
+    snprintf(path, sizeof path, "%s/penstock.dat", directory);
+    const int fd = open(path, O_RDWR);
+    CHECK(fd >= 0);
+    uint8_t old = 0;
+    CHECK_EQ(pread(fd, &old, 1, at), 1);
+    const uint8_t bad = old ^ 0x40;
+    CHECK_EQ(pwrite(fd, &bad, 1, at), 1);
+    ps_shared_t *shared = NULL;
+    const int got = ps_shared_open(directory, 1, &shared);
+    if (code != 0) {
+        CHECK_EQ(got, code);
+    }
+    CHECK(got < 0 && shared == NULL);
+    CHECK_EQ(pwrite(fd, &old, 1, at), 1);
+    close(fd);
+}
+
+static void damaged_headers_are_refused(void)
+{
+    char directory[256];
+    directory_make(directory, sizeof directory);
+    ps_shared_t *shared = shared_make(directory);
+    ps_shared_set_state(shared, PS_DRIVER_RUNNING);
+    damage_header(directory, 0, PS_E_VERSION);
+    damage_header(directory, offsetof(ps_shared_header_t, version), PS_E_VERSION);
+    for (off_t at = 0; at < (off_t)sizeof(ps_shared_header_t); at++) {
+        damage_header(directory, at, 0); /* whichever byte: never opened */
+    }
+    ps_shared_t *reader = NULL;
+    CHECK_EQ(ps_shared_open(directory, 1, &reader), PS_OK);
+    CHECK_EQ(ps_shared_state(reader), PS_DRIVER_RUNNING);
+    CHECK_EQ(ps_shared_epoch(reader), 3);
+    CHECK_EQ(ps_shared_pid(reader), 42);
+    CHECK_EQ(ps_slot_allocate(reader, PS_SLOT_CLIENT, 1), PS_E_INVALID); /* mapped read-only */
+    ps_shared_close(reader);
+    char path[300];
+    snprintf(path, sizeof path, "%s/penstock.dat", directory);
+    CHECK_EQ(truncate(path, 8192), 0);
+    CHECK_EQ(ps_shared_open(directory, 1, &reader), PS_E_CORRUPT);
+    CHECK_EQ(truncate(path, 10), 0);
+    CHECK_EQ(ps_shared_open(directory, 1, &reader), PS_E_CORRUPT);
+    directory_remove(directory);
+    CHECK_EQ(ps_shared_open(directory, 1, &reader), PS_E_SYSTEM);
+    ps_shared_close(shared);
+}
+
+static void impossible_counts_are_refused(void)
+{
+    char directory[256];
+    directory_make(directory, sizeof directory);
+    ps_shared_params_t params;
+    memset(&params, 0, sizeof params);
+    params.directory = directory;
+    params.clients = params.images = params.subscribers = params.groups = 1;
+    params.publications = 65;
+    params.file_mode = 0640;
+    ps_shared_t *shared = NULL;
+    CHECK_EQ(ps_shared_create(&params, &shared), PS_E_INVALID);
+    params.publications = 64;
+    params.images = 65537;
+    CHECK_EQ(ps_shared_create(&params, &shared), PS_E_INVALID);
+    params.images = 1;
+    CHECK_EQ(ps_shared_create(&params, &shared), PS_OK);
+    ps_shared_t *second = NULL;
+    CHECK_EQ(ps_shared_create(&params, &second), PS_E_SYSTEM);
+    char path[300];
+    struct stat info;
+    snprintf(path, sizeof path, "%s/penstock.dat", directory);
+    CHECK_EQ(stat(path, &info), 0);
+    CHECK_EQ(info.st_mode & 0777, 0640);
+    ps_shared_close(shared);
+    directory_remove(directory);
+}
+
+static void pressure_is_read_from_the_slot(void)
+{
+    stream_t stream;
+    stream_open(&stream, NULL);
+    ps_publication_slot_t *slot = &stream.shared->publications[stream.publication_slot];
+    atomic_store(&slot->cause, PS_CAUSE_SPY);
+    atomic_store(&slot->blocked_ns[PS_CAUSE_SPY], 500);
+    atomic_store(&slot->cause_culprit, 8);
+    ps_pressure_view_t view;
+    CHECK_EQ(ps_slot_read_pressure(stream.shared, stream.publication_slot, &view), PS_OK);
+    CHECK_EQ(view.cause, PS_CAUSE_SPY);
+    CHECK_EQ(view.blocked_ns[PS_CAUSE_SPY], 500);
+    CHECK_EQ(view.culprit, 8);
+    atomic_store(&slot->cause, 4711);
+    CHECK_EQ(ps_slot_read_pressure(stream.shared, stream.publication_slot, &view), PS_OK);
+    CHECK_EQ(view.cause, PS_CAUSE_NONE);
+    CHECK_EQ(ps_slot_read_pressure(stream.shared, 64, &view), PS_E_INVALID);
+    stream_close(&stream);
+}
+
+/* ---- waiting ------------------------------------------------------------------------------------ */
+
+static void what_happens_after_the_ticket_ends_the_sleep(void)
+{
+    stream_t stream;
+    stream_open(&stream, NULL);
+    const uint32_t ticket = ps_client_ticket(stream.client);
+    ps_wake_client(stream.shared, stream.client_slot); /* nobody is parked yet */
+    CHECK_EQ(ps_client_sleep(stream.client, ticket, -1), PS_OK);
+    CHECK_EQ(ps_client_sleep(stream.client, ps_client_ticket(stream.client), 0), PS_E_TIMEOUT);
+    CHECK_EQ(ps_client_sleep(stream.client, ps_client_ticket(stream.client), 1000), PS_E_TIMEOUT);
+    CHECK_EQ(atomic_load(&stream.shared->clients[stream.client_slot].parked), 0);
+    ps_wake_client(stream.shared, -1);
+    ps_wake_client(stream.shared, 4); /* out of range: ignored */
+    stream_close(&stream);
+}
+
+typedef struct rally {
+    ps_client_t *client;
+    ps_shared_t *shared;
+    int32_t slot;
+    _Atomic int32_t ball;
+} rally_t;
+
+enum { RALLY = 3000 };
+
+static void *serve(void *argument)
+{
+    rally_t *rally = argument;
+    for (int32_t i = 1; i <= RALLY; i++) {
+        while (atomic_load(&rally->ball) != 2 * i - 1) {
+            /* the other side's turn */
+        }
+        atomic_store(&rally->ball, 2 * i);
+        ps_wake_client(rally->shared, rally->slot);
+    }
+    return NULL;
+}
+
+static void no_wake_up_is_lost(void)
+{
+    stream_t stream;
+    stream_open(&stream, NULL);
+    rally_t rally = { stream.client, stream.shared, stream.client_slot, 0 };
+    pthread_t thread;
+    CHECK_EQ(pthread_create(&thread, NULL, serve, &rally), 0);
+    for (int32_t i = 1; i <= RALLY; i++) {
+        atomic_store(&rally.ball, 2 * i - 1);
+        for (;;) {
+            const uint32_t ticket = ps_client_ticket(rally.client);
+            if (atomic_load(&rally.ball) == 2 * i) {
+                break;
+            }
+            CHECK_EQ(ps_client_sleep(rally.client, ticket, INT64_C(20000000000)), PS_OK);
+        }
+    }
+    CHECK_EQ(pthread_join(thread, NULL), 0);
+    stream_close(&stream);
+}
+
+static void application_counters_add_and_set(void)
+{
+    stream_t stream;
+    stream_open(&stream, NULL);
+    const int32_t id =
+        ps_counter_allocate(stream.cnc, 1001, "k", 1, "mine", 4, 55, 5, 0, 10, 0);
+    CHECK_EQ(ps_client_counter_add(stream.client, id, 5), 15);
+    ps_client_counter_set(stream.client, id, -1);
+    CHECK_EQ(ps_counter_get(stream.cnc, id), -1);
+    CHECK_EQ(ps_client_counter_get(stream.client, id), -1);
+    ps_client_counter_set(stream.client, ps_client_counter_count(stream.client), 3); /* ignored */
+    ps_client_counter_set(stream.client, -1, 3);
+    stream_close(&stream);
+}
+
+int main(void)
+{
+    RUN(slots_are_handed_out_and_come_back_clean);
+    RUN(every_kind_lies_in_its_own_place);
+    RUN(damaged_headers_are_refused);
+    RUN(impossible_counts_are_refused);
+    RUN(pressure_is_read_from_the_slot);
+    RUN(what_happens_after_the_ticket_ends_the_sleep);
+    RUN(no_wake_up_is_lost);
+    RUN(application_counters_add_and_set);
+    return 0;
+}
