@@ -55,6 +55,7 @@ UNUSED_OK static int32_t world_step(world_t *world)
 UNUSED_OK static void world_pass(world_t *world, int64_t ns)
 {
     const int64_t end = world->now_ns + ns;
+    world_step(world); /* what was injected arrives now */
     while (world->now_ns < end) {
         int64_t due = ps_driver_next_deadline_ns(world->driver, world->now_ns);
         due = due <= world->now_ns ? world->now_ns + 1 : due;

@@ -261,7 +261,7 @@ static void test_hostile_datagrams_cost_a_counter(void)
         sum += faults[i];
     }
     CHECK(sum > 1000);
-    CHECK( faults[PS_WIRE_BAD_CHAIN] > 0 && faults[PS_WIRE_BAD_VERSION] > 0);
+    CHECK(faults[PS_WIRE_BAD_CHAIN] > 0 && faults[PS_WIRE_BAD_VERSION] > 0);
     CHECK_EQ(world_system(&world, PS_SYS_INVALID_PACKETS), sum);
     world_close(&world);
 }
