@@ -55,11 +55,14 @@ void ps_image_tether(ps_image_t *image, int64_t now_ns)
         ps_image_subscriber_t *subscriber = &image->subscribers[i];
         int64_t position = atomic_load_explicit(subscriber->position, memory_order_acquire);
 
+        /* Before the step: one that rests does not count for where it comes back. */
+        int64_t join = subscriber->tether.state == PS_TETHER_RESTING
+                           ? ps_image_rejoin_position(image)
+                           : position;
+
         if (ps_tether_step(&subscriber->tether, position, image->fastest, image->window, &timeouts,
                            now_ns)) {
             if (subscriber->tether.state == PS_TETHER_ACTIVE) {
-                int64_t join = ps_image_rejoin_position(image);
-
                 /* It rests: its client does not poll, so the cell is ours to place. */
                 atomic_store_explicit(subscriber->position, join, memory_order_release);
             }
