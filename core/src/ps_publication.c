@@ -55,7 +55,7 @@ static void set_start(ps_publication_t *pub)
     pub->producer_position = producer;
     pub->clean_position = start;
     pub->consumer_position = start;
-    pub->blocked_position = start;
+    pub->blocked_position = -1;
     pub->index_position = start;
     pub->sent_ordinal = atomic_load_explicit(&pub->slot->sent_ordinal, memory_order_relaxed);
     pub->sent_ordinal = pub->sent_ordinal < 0 ? 0 : pub->sent_ordinal;

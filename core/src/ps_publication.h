@@ -186,6 +186,8 @@ void ps_publication_flush_events(ps_publication_t *pub, int64_t now_ns);
 
 /* Explicit: the client in client_slot is dead (-1: whoever blocks). */
 void ps_publication_unblock_client(ps_publication_t *pub, int32_t client_slot, int64_t now_ns);
+/* A turn that found something: starts the clock of a stuck claim. */
+void ps_publication_note_blocked(ps_publication_t *pub, int64_t now_ns);
 /* Timer: pads over what stands still too long.  Returns when to look again. */
 int64_t ps_publication_check_blocked(ps_publication_t *pub, int64_t now_ns);
 /* True when the producer is ahead of the consumer with nothing readable there. */

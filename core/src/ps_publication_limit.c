@@ -316,6 +316,7 @@ bool ps_publication_update(ps_publication_t *pub, int64_t now_ns)
         } else {
             pull_back(pub);
         }
+        ps_publication_note_blocked(pub, now_ns);
     } else {
         ps_publication_check_drained(pub);
     }

@@ -36,9 +36,10 @@ bool ps_publication_read_subscribers(ps_publication_t *pub)
         ps_pub_subscriber_t *subscriber = &pub->subscribers[i];
         /* acquire: what the reader released may be overwritten after this */
         int64_t position = atomic_load_explicit(subscriber->cell, memory_order_acquire);
-        /* A client wrote it: believed only forward and only up to what was published. */
+        /* A client wrote it: believed only forward, at frame boundaries, and up to what was
+         * published. */
         position = position > pub->producer_position ? pub->producer_position : position;
-        if (position > subscriber->position) {
+        if (position > subscriber->position && (position & (PS_FRAME_ALIGNMENT - 1)) == 0) {
             subscriber->position = position;
             moved = true;
         }
@@ -99,7 +100,8 @@ bool ps_publication_add_reader(ps_publication_t *pub, const ps_subscriber_params
     subscriber->cell = ps_counter_cell(ps_driver_cnc(pub->driver), params->position_counter_id);
     ps_tether_init(&subscriber->tether, params->tether != 0, params->rejoin != 0, now_ns);
     int64_t position = atomic_load_explicit(subscriber->cell, memory_order_acquire);
-    if (position < pub->clean_position) { /* its history went while the command was under way */
+    if (position < pub->clean_position || position > pub->producer_position ||
+        (position & (PS_FRAME_ALIGNMENT - 1)) != 0) { /* its history went while the command was under way */
         position = pub->endpoint != NULL ? pub->sender_position : pub->consumer_position;
         atomic_store_explicit(subscriber->cell, position, memory_order_release);
     }

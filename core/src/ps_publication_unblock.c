@@ -6,7 +6,7 @@
  */
 #include "ps_sender.h"
 
-enum { WALK_STEPS = 1 << 20, EXCLUSIVE_STEPS = 64 };
+enum { WALK_STEPS = 1 << 20, EXCLUSIVE_STEPS = 64, IDLE_LOOKS = 4 };
 
 bool ps_publication_is_blocked(const ps_publication_t *pub, int64_t *position)
 {
@@ -141,19 +141,41 @@ static void report_blocked(ps_publication_t *pub, int64_t position, int64_t now_
     }
 }
 
+static int64_t look_interval_ns(const ps_publication_t *pub)
+{
+    const int64_t look_ns = ps_driver_params(pub->driver)->unblock_timeout_ns / 16;
+    return look_ns > PS_TICK_NS ? look_ns : PS_TICK_NS;
+}
+
+void ps_publication_note_blocked(ps_publication_t *pub, int64_t now_ns)
+{
+    int64_t position;
+    if (!ps_publication_is_blocked(pub, &position) || position == pub->blocked_position) {
+        return;
+    }
+    pub->blocked_position = position;
+    pub->blocked_since_ns = now_ns;
+    const int64_t due_ns = now_ns + look_interval_ns(pub);
+    if (due_ns < pub->next_due_ns) {
+        pub->next_due_ns = due_ns;
+        ps_sender_due(ps_pub_sender(pub), due_ns);
+    }
+}
+
 int64_t ps_publication_check_blocked(ps_publication_t *pub, int64_t now_ns)
 {
     const int64_t timeout_ns = ps_driver_params(pub->driver)->unblock_timeout_ns;
-    const int64_t look_ns = timeout_ns / 16 > PS_TICK_NS ? timeout_ns / 16 : PS_TICK_NS;
+    const int64_t look_ns = look_interval_ns(pub);
     const bool draining = pub->state != PS_PUB_ACTIVE;
     int64_t position;
     const bool blocked = ps_publication_is_blocked(pub, &position);
-    if (!blocked || position != pub->blocked_position) {
+    if (!blocked) {
+        pub->blocked_position = -1;
+        return now_ns + IDLE_LOOKS * look_ns; /* a commit behind a claim makes us look earlier */
+    }
+    if (position != pub->blocked_position) {
         pub->blocked_position = position;
         pub->blocked_since_ns = now_ns;
-    }
-    if (!blocked) {
-        return now_ns + look_ns;
     }
     if (draining) { /* all claimers have let go */
         return pad_over(pub, position, -1, false) > 0 ? now_ns : now_ns + look_ns;

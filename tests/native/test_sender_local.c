@@ -130,6 +130,9 @@ static void test_ipc(void)
     ps_publication_get_status(rig->pub, &status);
     CHECK_EQ(status.consumer_position, 1024);
     CHECK_EQ(status.receivers, 2);
+    ps_counter_set(rig->cnc, slow, 1033); /* no frame begins there */
+    rig_step(rig, 0);
+    CHECK_EQ(rig_counter(rig, rig->limit), RIG_TERM / 2 + 1024);
     ps_counter_set(rig->cnc, slow, INT64_MAX); /* a lie: no further than was published */
     rig_step(rig, 0);
     CHECK_EQ(rig_counter(rig, rig->limit), RIG_TERM);
@@ -271,6 +274,18 @@ static void test_a_stopped_claimer_is_unblocked_and_quarantined(void)
     rig_close(rig);
 }
 
+static void test_a_claim_in_the_first_cycle_has_its_time(void)
+{
+    rig_t *rig = rig_open(&(rig_options_t){ .kind = RIG_UNICAST });
+    rig_claim(rig, 40, 0);
+    rig_step(rig, 0);
+    rig_step(rig, 14 * S);
+    CHECK_EQ(rig_counter(rig, PS_SYS_UNBLOCKED_PUBLICATIONS), 0);
+    rig_step(rig, 1 * S);
+    CHECK_EQ(rig_counter(rig, PS_SYS_UNBLOCKED_PUBLICATIONS), 1);
+    rig_close(rig);
+}
+
 static void test_a_dead_claimer_is_unblocked_at_once(void)
 {
     rig_t *rig = rig_open(&(rig_options_t){ .kind = RIG_UNICAST });
@@ -408,6 +423,7 @@ int main(void)
     test_spies_simulate_a_connection();
     test_want_room_wakes_the_client();
     test_a_stopped_claimer_is_unblocked_and_quarantined();
+    test_a_claim_in_the_first_cycle_has_its_time();
     test_a_dead_claimer_is_unblocked_at_once();
     test_a_dead_exclusive_owner_is_unblocked_at_once();
     test_untethered_spy_is_left_behind();
