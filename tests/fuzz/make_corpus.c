@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * make_corpus.c: writes the kept corpora anew from the golden frames (make -C tests/fuzz corpus).
- * Sequence targets read records {u16 length, bytes}; see sequence.h.
+ * Sequence targets read records; see sequence.h.
  */
 #include <string.h>
 #include <sys/stat.h>
@@ -37,6 +37,16 @@ static void write_sequence(const char *target, const char *name, const char *con
     uint8_t out[4096], frame[256];
     size_t length = 0;
     for (size_t i = 0; frames[i] != NULL; i++) {
+        if (frames[i][0] == '+') { /* time passes, in units of 100 us */
+            ps_put_u16(out + length, (uint16_t)(0x8000U | strtoul(frames[i] + 1, NULL, 10)));
+            length += 2;
+            continue;
+        }
+        if (frames[i][0] == '!') { /* the application's turn, with a length */
+            ps_put_u16(out + length, (uint16_t)(0x4000U | strtoul(frames[i] + 1, NULL, 10)));
+            length += 2;
+            continue;
+        }
         const uint32_t size = golden(frames[i], frame);
         FUZZ_CHECK(size > 0);
         length = append(out, length, frame, size);
@@ -75,15 +85,22 @@ int main(int argc, char **argv)
     length = ps_wire_build_setup(frame, &setup, &trailer);
     write_file("wire", "setup_trailer", frame, length);
     write_file("trailer", "setup", frame + PS_SETUP_BYTES, length - PS_SETUP_BYTES);
-    static const char *const to_receiver[] = {"setup", "data_hello", "data_two", "data_33",
-                                              "heartbeat", "rttm_request", "pad", "eos", NULL};
-    static const char *const loss[] = {"setup", "data_two", "heartbeat", "data_hello", "eos", NULL};
-    write_sequence("receiver", "session", to_receiver);
+    static const char *const whole[] = {
+        "setup", "+1", "data_hello", "data_33", "data_two", "!0", "heartbeat", "+1000",
+        "rttm_request", "pad", "+2500", "eos", "!0", "+30000", NULL};
+    static const char *const loss[] = {"setup", "+1", "data_hello", "data_two", "+1", "heartbeat",
+                                       "+10", "data_33", "!0", "eos", "+2000", NULL};
+    static const char *const silence[] = {"setup", "+1", "data_hello", "+32767", "+32767", "+32767",
+                                          "+32767", "setup", NULL};
+    write_sequence("receiver", "whole", whole);
     write_sequence("receiver", "loss", loss);
-    static const char *const to_sender[] = {"sm", "nak", "sm_tag", "rttm_request", "sm_setup", "err",
-                                            "rsp_setup", "sm_join", "sm_eos", NULL};
-    static const char *const naks[] = {"sm", "nak", "nak", "sm", "nak", NULL};
-    write_sequence("sender_control", "session", to_sender);
+    write_sequence("receiver", "silence", silence);
+    static const char *const session[] = {"sm", "!20", "+1", "nak", "sm_tag", "rttm_request", "+200",
+                                          "sm_setup", "err", "rsp_setup", "sm_join", "!2000", "+1000",
+                                          "sm_eos", "+32767", "+32767", NULL};
+    static const char *const naks[] = {"sm", "!20", "nak", "nak", "+1", "nak", "+200", "nak", "sm",
+                                       "!2000", "nak", NULL};
+    write_sequence("sender_control", "session", session);
     write_sequence("sender_control", "naks", naks);
     return 0;
 }
