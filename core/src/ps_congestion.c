@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * ps_congestion.c: the built-in strategies.  `static` offers the configured window and does not react
- * to loss; it is Aeron's default.
+ * ps_congestion.c: the built-in strategies.  `static` offers the configured window and does not
+ * react to loss; it is Aeron's default.
  */
 #include "ps_congestion.h"
 

@@ -27,8 +27,8 @@ typedef struct ps_congestion_ops {
     const char *name;
     /* Window of the first status message, bytes. */
     int32_t (*initial_window)(ps_congestion_t *congestion);
-    /* Window from now on, 0..window_max bytes.  *force: send a status message now.  Receiver thread;
-     * constant time, integers only. */
+    /* Window from now on, 0..window_max bytes.  *force: send a status message now.  Receiver
+     * thread; constant time, integers only. */
     int32_t (*on_rebuild)(ps_congestion_t *congestion, const ps_congestion_input_t *input,
                           bool *force);
 } ps_congestion_ops_t;

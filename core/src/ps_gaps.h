@@ -5,8 +5,8 @@
  *   received          missing      received   missing      hwm
  *   ------------------[from, to)---------------[from, to)---|
  *
- * Pure data structure: no clock, no log, no allocation after init.  Ranges are stream positions, not
- * empty, disjoint, sorted, and never adjacent.  Owner: the receiver agent.
+ * Pure data structure: no clock, no log, no allocation after init.  Ranges are stream positions,
+ * not empty, disjoint, sorted, and never adjacent.  Owner: the receiver agent.
  */
 #ifndef PS_GAPS_H
 #define PS_GAPS_H

@@ -55,7 +55,7 @@ void ps_image_touch(ps_image_t *image, const ps_recv_destination_t *destination,
     connection->activity_ns = now_ns;
 }
 
-/* ---- end of stream ----------------------------------------------------------------------------- */
+/* ---- end of stream --------------------------------------------------------------------------- */
 
 void ps_image_end(ps_image_t *image, int32_t reason)
 {
@@ -119,7 +119,7 @@ static void on_eos(ps_image_t *image, const ps_recv_destination_t *destination, 
     ps_image_check_end(image);
 }
 
-/* ---- frames ------------------------------------------------------------------------------------ */
+/* ---- frames ---------------------------------------------------------------------------------- */
 
 static int on_heartbeat(ps_image_t *image, const ps_recv_destination_t *destination,
                         const ps_data_t *first, int64_t position, const ps_addr_t *from)
@@ -258,7 +258,7 @@ void ps_image_on_rttm(ps_image_t *image, const ps_recv_destination_t *destinatio
     atomic_store_explicit(&image->slot->rtt_ns, image->rtt_ns, memory_order_relaxed);
 }
 
-/* ---- commands ---------------------------------------------------------------------------------- */
+/* ---- commands -------------------------------------------------------------------------------- */
 
 static void add_image(ps_receiver_t *receiver, ps_image_t *image)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * ps_image.h: one session as received here: its log, what is missing, who reads it, and what is said
- * back to the sender.  Owner: the receiver agent, but for the parts that name the conductor.
+ * ps_image.h: one session as received here: its log, what is missing, who reads it, and what is
+ * said back to the sender.  Owner: the receiver agent, but for the parts that name the conductor.
  *
  *   clean_to          sm_position   min subscriber   rcv-pos      hwm      L + T/2
  *   -----|---------------|--------------|---------------|----gaps--|----------|
@@ -136,7 +136,7 @@ struct ps_image {
     int32_t n_joined;
 };
 
-/* ---- receiver thread --------------------------------------------------------------------------- */
+/* ---- receiver thread ------------------------------------------------------------------------- */
 
 static inline int64_t ps_image_contiguous(const ps_image_t *image)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * ps_image_api.c: the conductor's half of images: mapping, allocation, hand-over, and what it may read
- * while the receiver owns the object.
+ * ps_image_api.c: the conductor's half of images: mapping, allocation, hand-over, and what it may
+ * read while the receiver owns the object.
  */
 #include <assert.h>
 #include <stdlib.h>

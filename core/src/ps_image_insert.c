@@ -41,8 +41,8 @@ static void stamp(uint8_t *frame, const uint8_t *source, int32_t offset, int64_t
     }
 }
 
-static void stamp_all(const ps_image_t *image, uint8_t *target, const uint8_t *data, uint32_t length,
-                      int64_t rx_ns)
+static void stamp_all(const ps_image_t *image, uint8_t *target, const uint8_t *data,
+                      uint32_t length, int64_t rx_ns)
 {
     const ps_recv_endpoint_params_t *params = &image->endpoint->params;
     int64_t offset_ns = ps_driver_epoch_offset_ns(image->driver);
@@ -193,7 +193,7 @@ bool ps_image_insert(ps_image_t *image, const uint8_t *data, uint32_t length, in
     return insert_into_gaps(image, data, length, position, rx_ns);
 }
 
-/* ---- message ordinals -------------------------------------------------------------------------- */
+/* ---- message ordinals ------------------------------------------------------------------------ */
 
 static void index_ordinal(ps_image_t *image)
 {

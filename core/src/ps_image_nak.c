@@ -3,8 +3,8 @@
  * ps_image_nak.c: asking for what is missing, or padding it over, and reporting losses.
  *
  * A penstock sender repairs many ranges at once, so every gap that is due is asked for.  An Aeron
- * unicast sender has one retransmit action that a NAK for another range replaces; it is asked for the
- * first gap only, and again not before an answer could have come.
+ * unicast sender has one retransmit action that a NAK for another range replaces; it is asked for
+ * the first gap only, and again not before an answer could have come.
  */
 #include "ps_image.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * ps_image_status.c: once a duty cycle for each hot image: publish how far the stream is complete, see
- * how far it was consumed, and decide whether the sender must hear of it.
+ * ps_image_status.c: once a duty cycle for each hot image: publish how far the stream is complete,
+ * see how far it was consumed, and decide whether the sender must hear of it.
  *
  * A status message leaves when consumption advanced by more than a quarter window or into another
  * term, when the window changed, when something forces it, and otherwise by time.  It states the
@@ -15,9 +15,10 @@
 
 enum { PS_PPM = 1000000 };
 
-/* ---- consumption ------------------------------------------------------------------------------- */
+/* ---- consumption ----------------------------------------------------------------------------- */
 
-/* Another process writes the cell: what is outside [join, rcv-pos] or between frames is bent back. */
+/* Another process writes the cell: what is outside [join, rcv-pos] or between frames is bent
+ * back. */
 static int64_t position_of(const ps_image_t *image, const ps_image_subscriber_t *subscriber)
 {
     /* Acquire: what the client read lies before its release store; cleaning comes after this. */
@@ -109,7 +110,7 @@ bool ps_image_release_due(const ps_image_t *image)
     return slowest_of(image, &who, &fastest) >= due_position(image);
 }
 
-/* ---- cleaning and storage ---------------------------------------------------------------------- */
+/* ---- cleaning and storage -------------------------------------------------------------------- */
 
 bool ps_image_clean(ps_image_t *image)
 {
@@ -147,9 +148,10 @@ void ps_image_check_storage(ps_image_t *image, int64_t end)
     }
 }
 
-/* ---- status messages --------------------------------------------------------------------------- */
+/* ---- status messages ------------------------------------------------------------------------- */
 
-/* Messages below the consumed position as far as the index knows: exact at the end, else at least. */
+/* Messages below the consumed position as far as the index knows: exact at the end, else at
+ * least. */
 static int64_t released_ordinal(const ps_image_t *image)
 {
     uint64_t count = atomic_load_explicit(&image->ring->count, memory_order_relaxed);
@@ -276,7 +278,7 @@ void ps_image_send_rttm(ps_image_t *image, int64_t now_ns)
     }
 }
 
-/* ---- the cycle --------------------------------------------------------------------------------- */
+/* ---- the cycle ------------------------------------------------------------------------------- */
 
 static void start(ps_image_t *image, int64_t now_ns)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * ps_image_timers.c: what happens to an image by time: liveness, status messages, draining, tethers,
- * and events that the ring had no room for.
+ * ps_image_timers.c: what happens to an image by time: liveness, status messages, draining,
+ * tethers, and events that the ring had no room for.
  */
 #include <string.h>
 

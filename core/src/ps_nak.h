@@ -24,7 +24,8 @@ int64_t ps_nak_first_ns(const ps_nak_policy_t *policy, ps_random_t *random);
  * sooner than an answer can arrive only produces duplicates. */
 int64_t ps_nak_retry_ns(const ps_nak_policy_t *policy, int64_t rtt_ns, ps_random_t *random);
 
-/* One draw of the group distribution for u in [0, 2^32): 0 for u = 0, below max_backoff_ns always. */
+/* One draw of the group distribution for u in [0, 2^32): 0 for u = 0, below max_backoff_ns
+ * always. */
 int64_t ps_nak_backoff_ns(int64_t max_backoff_ns, int64_t group_size, uint32_t u);
 
 #endif

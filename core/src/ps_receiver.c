@@ -2,10 +2,10 @@
  *
  * ps_receiver.c: the receiver agent: creation, commands, duty cycle, timers.
  *
- * One duty cycle: read every socket, let the images that changed ("hot") ask for what is missing, say
- * what was consumed, and wake their readers behind one fence; then, at most once a millisecond, the
- * timers.  Frames that go out are collected in the outbox and leave at the end.  The cost of a cycle
- * follows the hot images and the sockets, not the open images.
+ * One duty cycle: read every socket, let the images that changed ("hot") ask for what is missing,
+ * say what was consumed, and wake their readers behind one fence; then, at most once a
+ * millisecond, the timers.  Frames that go out are collected in the outbox and leave at the end.
+ * The cost of a cycle follows the hot images and the sockets, not the open images.
  */
 #include "ps_receiver.h"
 
@@ -17,7 +17,7 @@
  * that reports no work ends the instant). */
 enum { PS_POLL_ALL_LIMIT = 8, PS_POLL_IDLE_AFTER = 64, PS_POLL_IDLE_MASK = 7 };
 
-/* ---- life -------------------------------------------------------------------------------------- */
+/* ---- life ------------------------------------------------------------------------------------ */
 
 int ps_receiver_create(ps_driver_t *driver, ps_receiver_t **out)
 {
@@ -74,7 +74,7 @@ void ps_receiver_on_command(ps_receiver_t *receiver, const ps_command_t *command
     (void)known;
 }
 
-/* ---- faults ------------------------------------------------------------------------------------ */
+/* ---- faults ---------------------------------------------------------------------------------- */
 
 void ps_receiver_fault(ps_receiver_t *receiver, int32_t fault)
 {
@@ -91,7 +91,7 @@ void ps_receiver_faults(const ps_receiver_t *receiver, uint64_t out[PS_WIRE_FAUL
     }
 }
 
-/* ---- outbox ------------------------------------------------------------------------------------ */
+/* ---- outbox ---------------------------------------------------------------------------------- */
 
 static bool same_target(const ps_outbox_t *box, const ps_recv_destination_t *destination,
                         const ps_addr_t *to)
@@ -149,7 +149,7 @@ void ps_receiver_outbox_commit(ps_receiver_t *receiver, uint32_t length)
     box->count++;
 }
 
-/* ---- lists ------------------------------------------------------------------------------------- */
+/* ---- lists ----------------------------------------------------------------------------------- */
 
 void ps_receiver_make_hot(ps_receiver_t *receiver, ps_image_t *image)
 {
@@ -207,9 +207,10 @@ static void retry_releases(ps_receiver_t *receiver)
             (size_t)receiver->n_releases * sizeof(*receiver->releases));
 }
 
-/* ---- duty cycle -------------------------------------------------------------------------------- */
+/* ---- duty cycle ------------------------------------------------------------------------------ */
 
-static void report_socket_error(ps_receiver_t *receiver, ps_recv_destination_t *destination, int code)
+static void report_socket_error(ps_receiver_t *receiver, ps_recv_destination_t *destination,
+                                int code)
 {
     ps_event_t event = { .type = PS_EV_ENDPOINT_ERROR, .kind = PS_KIND_RECV_ENDPOINT,
                          .id = destination->endpoint->params.id, .now_ns = receiver->now_ns,

@@ -74,11 +74,11 @@ struct ps_receiver {
 /* Dropped datagrams by ps_wire_fault.  Any thread. */
 void ps_receiver_faults(const ps_receiver_t *receiver, uint64_t out[PS_WIRE_FAULTS]);
 
-/* ---- receiver thread --------------------------------------------------------------------------- */
+/* ---- receiver thread ------------------------------------------------------------------------- */
 
 void ps_receiver_fault(ps_receiver_t *receiver, int32_t fault);
-/* Room for one control frame to `to`; write at most PS_CONTROL_MAX bytes, then _commit.  Flushes when
- * the target changes or the box is full. */
+/* Room for one control frame to `to`; write at most PS_CONTROL_MAX bytes, then _commit.  Flushes
+ * when the target changes or the box is full. */
 uint8_t *ps_receiver_outbox(ps_receiver_t *receiver, const ps_recv_destination_t *destination,
                             const ps_addr_t *to);
 void ps_receiver_outbox_commit(ps_receiver_t *receiver, uint32_t length);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * ps_receiver_dispatch.c: from a datagram to its session.  Everything here is hostile until checked: a
- * bad datagram costs a counter, an unwanted one nothing.
+ * ps_receiver_dispatch.c: from a datagram to its session.  Everything here is hostile until
+ * checked: a bad datagram costs a counter, an unwanted one nothing.
  */
 #include "ps_receiver.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * ps_receiver_map.c: see ps_receiver_map.h.  Removal shifts the following run back, so that look-ups
- * never walk over graves.
+ * ps_receiver_map.c: see ps_receiver_map.h.  Removal shifts the following run back, so that
+ * look-ups never walk over graves.
  */
 #include "ps_receiver_map.h"
 

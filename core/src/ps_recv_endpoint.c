@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * ps_recv_endpoint.c: the receiver thread's half: sessions, interest, elicitation of SETUPs, commands.
- * The conductor's half is ps_recv_endpoint_api.c.
+ * ps_recv_endpoint.c: the receiver thread's half: sessions, interest, elicitation of SETUPs,
+ * commands. The conductor's half is ps_recv_endpoint_api.c.
  */
 #include "ps_recv_endpoint.h"
 
@@ -14,7 +14,7 @@
 #define PS_ELICIT_NS INT64_C(1000000000)
 #define PS_SILENT_NS INT64_C(5000000000)
 
-/* ---- sessions ---------------------------------------------------------------------------------- */
+/* ---- sessions -------------------------------------------------------------------------------- */
 
 ps_session_t *ps_recv_endpoint_find(ps_recv_endpoint_t *endpoint, int32_t stream_id,
                                     int32_t session_id)
@@ -74,7 +74,7 @@ void ps_recv_endpoint_erase(ps_recv_endpoint_t *endpoint, ps_session_t *session)
     endpoint->cached = NULL;
 }
 
-/* ---- interest ---------------------------------------------------------------------------------- */
+/* ---- interest -------------------------------------------------------------------------------- */
 
 bool ps_recv_endpoint_wants(const ps_recv_endpoint_t *endpoint, int32_t stream_id,
                             int32_t session_id)
@@ -188,7 +188,7 @@ static void forget_session(ps_recv_endpoint_t *endpoint, const ps_command_t *com
     }
 }
 
-/* ---- elicitation and timers -------------------------------------------------------------------- */
+/* ---- elicitation and timers ------------------------------------------------------------------ */
 
 const ps_addr_t *ps_recv_destination_reply_to(const ps_recv_destination_t *destination,
                                               const ps_addr_t *from)
@@ -274,7 +274,7 @@ void ps_recv_endpoint_tick(ps_receiver_t *receiver, ps_recv_endpoint_t *endpoint
     }
 }
 
-/* ---- commands ---------------------------------------------------------------------------------- */
+/* ---- commands -------------------------------------------------------------------------------- */
 
 static void close_destination(ps_receiver_t *receiver, ps_recv_endpoint_t *endpoint, int32_t index)
 {

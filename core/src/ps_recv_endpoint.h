@@ -68,7 +68,7 @@ struct ps_recv_endpoint {
     int32_t interests;             /* conductor: subscriptions counted */
 };
 
-/* ---- receiver thread --------------------------------------------------------------------------- */
+/* ---- receiver thread ------------------------------------------------------------------------- */
 
 ps_session_t *ps_recv_endpoint_find(ps_recv_endpoint_t *endpoint, int32_t stream_id,
                                     int32_t session_id);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * recv_world.h: a receiver on a transport in memory, in virtual time; the test plays sender, conductor
- * and subscribers.  The session is that of golden.h.
+ * recv_world.h: a receiver on a transport in memory, in virtual time; the test plays sender,
+ * conductor and subscribers.  The session is that of golden.h.
  */
 #ifndef RECV_WORLD_H
 #define RECV_WORLD_H
@@ -226,7 +226,8 @@ UNUSED_OK static void world_close(world_t *world)
     directory_remove(world->directory);
 }
 
-/* One unfragmented frame of length bytes (header included) at position, filled from its position. */
+/* One unfragmented frame of length bytes (header included) at position, filled from its
+ * position. */
 UNUSED_OK static uint32_t world_frame(const world_t *world, uint8_t *out, int64_t position,
                                       int32_t length, uint16_t type)
 {

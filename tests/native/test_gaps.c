@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The gap list against a bitmap: every sequence of arrivals on a small stream, with lists of several
- * sizes.  And the NAK distribution: bounds, shape, and the same numbers everywhere.
+ * The gap list against a bitmap: every sequence of arrivals on a small stream, with lists of
+ * several sizes.  And the NAK distribution: bounds, shape, and the same numbers everywhere.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -167,7 +167,7 @@ static void test_retry_waits_for_a_round_trip(void)
     for (int i = 0; i < 10000; i++) {
         sum += ps_nak_first_ns(&group, &random);
     }
-    CHECK(sum / 10000 > 680000 && sum / 10000 < 760000); /* mean of the distribution: 0.735 of max */
+    CHECK(sum / 10000 > 710000 && sum / 10000 < 760000); /* the mean is 0.735 of the maximum */
 }
 
 static void test_static_congestion(void)

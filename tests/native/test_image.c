@@ -166,8 +166,8 @@ static void test_padding_ends_a_term(void)
     world_close(&world);
 }
 
-/* A stream of many terms; datagrams lost, doubled and out of order; the subscriber checks each frame
- * before it consumes it.  Term ids wrap on the way. */
+/* A stream of many terms; datagrams lost, doubled and out of order; the subscriber checks each
+ * frame before it consumes it.  Term ids wrap on the way. */
 static void stream_of_many_terms(uint64_t seed, int32_t frame, uint32_t capabilities)
 {
     const world_options_t options = {.initial_term_id = INT32_MAX - 2,

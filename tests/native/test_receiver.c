@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The receiver's sessions: a SETUP becomes an event, an image, a status message; unknown data asks for
- * a SETUP; refusals, interest, several destinations, hostile datagrams.  Frames are golden.h's.
+ * The receiver's sessions: a SETUP becomes an event, an image, a status message; unknown data asks
+ * for a SETUP; refusals, interest, several destinations, hostile datagrams.  Frames are golden.h's.
  */
 #include "recv_world.h"
 
