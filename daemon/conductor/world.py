@@ -81,7 +81,7 @@ class World:
         if client.alive:
             self.emit(Notify(client_id=client.id, notice=notice))
 
-    def event(self, name: str, **fields: Any) -> None:
+    def event(self, name: str, /, **fields: Any) -> None:
         """One line of the event feed; names are stable."""
         self.emit(PublishEvent(name=name, fields=fields))
 

@@ -1,0 +1,176 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The daemon's directory: claimed by one daemon at a time, cleaned, and left without a trace.
+
+``DIR/daemon.lock`` is held with flock for the daemon's life; its text names the owner.  A directory
+with entries but without that file belongs to somebody else and is not touched.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import grp
+import os
+import stat
+from pathlib import Path
+from typing import Final
+
+import attrs
+
+from penstock.config.models import DirectoryConfig
+from penstock.core.errors import ConfigurationError, DirectoryInUseError, VersionMismatch
+
+LOCK_NAME: Final = "daemon.lock"
+_LOCK_HEAD: Final = "penstock 1"
+_FILES: Final = (
+    "cnc.dat", "penstock.dat", "loss-report.dat", "control.sock", "events.sock", "lease.sock",
+    "metrics.sock",
+)
+_FOLDERS: Final = ("publications", "images")
+_LOG_SUFFIX: Final = ".logbuffer"
+
+
+@attrs.define
+class ClaimedDirectory:
+    """A directory that this process owns until :meth:`release`."""
+
+    path: Path
+    mode: int
+    file_mode: int
+    made_by_us: bool
+    _lock_fd: int
+
+    def protect(self, name: str) -> None:
+        """Gives a socket or file of ours the configured mode."""
+        os.chmod(self.path / name, self.file_mode)
+
+    def release(self) -> None:
+        """Removes everything of ours, the directory too if a daemon made it, and lets it go."""
+        _wipe(self.path)
+        for name in _FOLDERS:
+            _remove_folder(self.path / name)
+        (self.path / LOCK_NAME).unlink(missing_ok=True)
+        if self.made_by_us:
+            _remove_folder(self.path)
+        os.close(self._lock_fd)
+
+
+def claim_directory(config: DirectoryConfig) -> ClaimedDirectory:
+    """Makes the directory ours; what a dead daemon left in it is removed.
+
+    :raises DirectoryInUseError: a live daemon owns it.
+    :raises VersionMismatch: it belongs to another program.
+    :raises ConfigurationError: it cannot be made or written.
+    """
+    path = Path(config.path)
+    try:
+        made = _make(path, config)
+        lock_fd = _lock(path)
+        made = made or _made_by_predecessor(lock_fd)
+        _write_owner(lock_fd, made)
+        _wipe(path)
+        for name in _FOLDERS:
+            folder = path / name
+            folder.mkdir(exist_ok=True)
+            os.chmod(folder, stat.S_IMODE(path.stat().st_mode))
+    except OSError as error:
+        raise ConfigurationError(
+            f"directory.path: {path}: {error.strerror}; choose a directory that this user can "
+            "write, with --dir"
+        ) from error
+    return ClaimedDirectory(path, config.mode, config.file_mode, made, lock_fd)
+
+
+def _make(path: Path, config: DirectoryConfig) -> bool:
+    """True when it was not there before."""
+    try:
+        path.mkdir(parents=True, exist_ok=False)
+    except FileExistsError:
+        if not path.is_dir():
+            raise VersionMismatch(f"{path} is not a directory: choose another with --dir") from None
+        names = {entry.name for entry in path.iterdir()}
+        if names and LOCK_NAME not in names:
+            raise VersionMismatch(
+                f"{path} holds files of another program ({sorted(names)[0]}): choose another "
+                "directory with --dir, or empty this one"
+            ) from None
+        return False
+    mode = config.mode
+    if config.group:
+        try:
+            os.chown(path, -1, grp.getgrnam(config.group).gr_gid)
+        except KeyError:
+            path.rmdir()
+            raise ConfigurationError(
+                f"directory.group: there is no group {config.group!r} on this host"
+            ) from None
+        mode |= stat.S_ISGID            # what is made in it inherits the group
+    os.chmod(path, mode)
+    return True
+
+
+def _lock(path: Path) -> int:
+    """The lock file, locked.  A file that its owner removed meanwhile is left for the new one."""
+    name = path / LOCK_NAME
+    while True:
+        fd = os.open(name, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o640)
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            owner = _owner(fd)
+            os.close(fd)
+            if error.errno not in (errno.EWOULDBLOCK, errno.EACCES):
+                raise
+            raise DirectoryInUseError(
+                f"a daemon is already running in {path}{owner}: stop it, or choose another "
+                "directory with --dir"
+            ) from None
+        try:
+            if os.stat(name).st_ino == os.fstat(fd).st_ino:
+                return fd
+        except FileNotFoundError:
+            pass
+        os.close(fd)
+
+
+def _text(fd: int) -> list[str]:
+    return os.pread(fd, 256, 0).decode("ascii", "replace").splitlines()
+
+
+def _owner(fd: int) -> str:
+    lines = _text(fd)
+    return f" (pid {lines[1]})" if len(lines) > 1 else ""
+
+
+def _made_by_predecessor(fd: int) -> bool:
+    lines = _text(fd)
+    if lines and lines[0] != _LOCK_HEAD:
+        raise VersionMismatch(
+            f"the directory was left by another version of penstock ({lines[0][:40]}): remove it"
+        )
+    return len(lines) > 2 and lines[2] == "made"
+
+
+def _write_owner(fd: int, made: bool) -> None:
+    text = f"{_LOCK_HEAD}\n{os.getpid()}\n{'made' if made else 'found'}\n"
+    os.ftruncate(fd, 0)
+    os.pwrite(fd, text.encode(), 0)
+
+
+def _wipe(path: Path) -> None:
+    """Removes the files of a daemon that lives no more."""
+    for name in _FILES:
+        (path / name).unlink(missing_ok=True)
+    for folder in _FOLDERS:
+        if (path / folder).is_dir():
+            for entry in (path / folder).iterdir():
+                if entry.name.endswith(_LOG_SUFFIX):
+                    entry.unlink(missing_ok=True)
+
+
+def _remove_folder(path: Path) -> None:
+    try:
+        path.rmdir()
+    except OSError as error:
+        if error.errno not in (errno.ENOENT, errno.ENOTEMPTY, errno.EACCES, errno.EBUSY):
+            raise

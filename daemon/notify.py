@@ -1,0 +1,31 @@
+# SPDX-License-Identifier: Apache-2.0
+"""systemd's notification protocol (sd_notify), as far as a service needs it."""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Mapping
+
+
+class Notifier:
+    """Sends state to the service manager; without one, does nothing."""
+
+    def __init__(self, environment: Mapping[str, str] | None = None) -> None:
+        environment = os.environ if environment is None else environment
+        self._address = environment.get("NOTIFY_SOCKET", "")
+        watchdog = environment.get("WATCHDOG_USEC", "")
+        self.watchdog = bool(self._address) and watchdog.isdigit() and int(watchdog) > 0
+
+    def send(self, *lines: str) -> None:
+        """E.g. ``READY=1``.  A manager that does not listen is no error of ours."""
+        if not self._address:
+            return
+        address = self._address
+        if address.startswith("@"):
+            address = "\0" + address[1:]
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as channel:
+            try:
+                channel.sendto("\n".join(lines).encode(), address)
+            except OSError:
+                return

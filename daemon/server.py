@@ -1,0 +1,580 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The daemon's trio shell: sockets, clocks and threads around the conductor.
+
+One nursery owns every task.  The conductor, the executor and the native driver are used by the trio
+thread only; slow actions (names, very large files) run in worker threads, and their results come
+back here.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import random
+import secrets
+import signal
+import sys
+import time
+from collections import deque
+from collections.abc import Iterable
+from typing import Final
+
+import attrs
+import trio
+
+from penstock.config.control import (
+    DaemonStopping,
+    Failure,
+    LeaseGrant,
+    LeaseRequest,
+    Message,
+    Status,
+)
+from penstock.config.models import DaemonConfig
+from penstock.core import admin
+from penstock.core.driver import Driver, Net
+from penstock.core.driver_types import (
+    Address,
+    Agent,
+    CncParams,
+    DriverParams,
+    DriverState,
+    Idle,
+    ImpairParams,
+    SharedParams,
+    Threading,
+)
+from penstock.core.errors import ConfigurationError, PenstockError, StorageError
+from penstock.daemon import status
+from penstock.daemon.addressing import LocalInterface
+from penstock.daemon.conductor import Conductor, ConductorSettings, Operation
+from penstock.daemon.conductor import actions as a
+from penstock.daemon.control_socket import ControlSocket
+from penstock.daemon.directory import ClaimedDirectory, claim_directory
+from penstock.daemon.executor import Executor, list_interfaces, resolve_name
+from penstock.daemon.leases import LeaseSocket
+from penstock.daemon.notify import Notifier
+
+_LOG = logging.getLogger("penstock.daemon")
+_TICK_S: Final = 0.1
+_SECOND_NS: Final = 10**9
+_TOKEN_BYTES: Final = 16
+_EVENT_BATCH: Final = 256
+_PPM_PER_PERCENT: Final = 10_000
+_CNC_REFUSAL: Final = "penstock serves its own clients only: use the penstock client library"
+
+
+def version() -> str:
+    from importlib.metadata import PackageNotFoundError
+    from importlib.metadata import version as installed
+
+    try:
+        return installed("penstock")
+    except PackageNotFoundError:
+        return "0.0.0"
+
+
+def _version_number(text: str) -> int:
+    parts = [int("".join(filter(str.isdigit, part)) or 0) for part in text.split(".")[:3]]
+    major, minor, patch = (*parts, 0, 0, 0)[:3]
+    return major << 16 | minor << 8 | patch
+
+
+@attrs.frozen(kw_only=True)
+class Identity:
+    """Who this daemon is, drawn anew at each start."""
+
+    daemon_id: int
+    epoch: int
+    receiver_id_base: int
+    seed: int
+    start_ns: int
+    start_ms: int
+
+
+def _new_identity() -> Identity:
+    return Identity(
+        daemon_id=secrets.randbits(63) | 1,
+        epoch=time.time_ns() // 1_000_000,
+        receiver_id_base=secrets.randbits(62) | 1,
+        seed=secrets.randbits(63) | 1,
+        start_ns=time.monotonic_ns(),
+        start_ms=time.time_ns() // 1_000_000,
+    )
+
+
+class Server:
+    """Everything of one running daemon."""
+
+    def __init__(self, config: DaemonConfig, directory: ClaimedDirectory) -> None:
+        self._config = config
+        self._directory = directory
+        self._identity = _new_identity()
+        self._notifier = Notifier()
+        self._tokens: dict[bytes, int] = {}
+        self._client_of: dict[bytes, int] = {}          # by ZeroMQ identity
+        self._identity_of: dict[int, bytes] = {}
+        self._lease_of: dict[int, int] = {}             # connection id -> client id
+        self._stopping = False
+        self._cycles = dict.fromkeys(Agent, 0)
+        self._healthy = True
+        self._open_files()
+        self._slow: trio.Nursery | None = None
+        self._resolver_limit = trio.CapacityLimiter(8)
+        self._file_limit = trio.CapacityLimiter(2)
+
+    # ---- start -----------------------------------------------------------------------------------
+
+    def _open_files(self) -> None:
+        config, identity, path = self._config, self._identity, str(self._directory.path)
+        timeouts, limits = config.timeouts, config.limits
+        self._cnc = admin.Cnc.create(
+            CncParams(
+                directory=path,
+                client_liveness_timeout_ns=10 * _SECOND_NS,
+                start_ms=identity.start_ms,
+                pid=os.getpid(),
+                counter_values_bytes=config.storage.counter_values_bytes,
+                error_log_bytes=config.storage.error_log_bytes,
+                file_mode=config.directory.file_mode,
+                software_version=_version_number(version()),
+            )
+        )
+        self._shared = admin.Shared.create(
+            SharedParams(
+                directory=path,
+                clients=limits.clients,
+                publications=limits.publications,
+                images=limits.images,
+                subscribers=limits.subscribers,
+                groups=limits.groups,
+                file_mode=config.directory.file_mode,
+                daemon_id=identity.daemon_id,
+                daemon_epoch=identity.epoch,
+                receiver_id_base=identity.receiver_id_base,
+                pid=os.getpid(),
+                start_ms=identity.start_ms,
+            )
+        )
+        self._driver = Driver(
+            _driver_params(config, identity), net=_net(config), cnc=self._cnc, shared=self._shared
+        )
+        budget = config.storage.budget_bytes
+        if not budget:
+            budget = int(admin.free_bytes(path) * config.storage.budget_percent / 100)
+        self._shared.set_storage(budget_bytes=budget, used_bytes=0)
+        self._conductor = Conductor(
+            _settings(config, identity, path, budget),
+            rng=random.Random(identity.seed),
+            next_id=self._cnc.next_id,
+        )
+        self._executor = Executor(
+            driver=self._driver, cnc=self._cnc, shared=self._shared, port=self
+        )
+        self._facts = status.DaemonFacts(
+            version=version(), pid=os.getpid(), directory=path, daemon_id=identity.daemon_id,
+            epoch=identity.epoch, threading=config.threading, start_ns=identity.start_ns,
+        )
+        if timeouts.image_liveness_timeout_ns < timeouts.idle_heartbeat_interval_ns * 2:
+            _LOG.warning("timeouts: images may time out between idle heartbeats")
+
+    async def run(self) -> None:
+        """Until SIGTERM or SIGINT."""
+        self._control = ControlSocket(self._directory, self)
+        self._leases = LeaseSocket(
+            self._directory, on_request=self._on_lease_request, on_lost=self._on_lease_lost
+        )
+        self._driver.start()
+        self._shared.set_state(DriverState.RUNNING)
+        self._cnc.heartbeat(self.epoch_ms())
+        try:
+            with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
+                async with trio.open_nursery() as nursery:
+                    self._slow = nursery
+                    nursery.start_soon(self._control.run)
+                    nursery.start_soon(self._leases.run)
+                    nursery.start_soon(self._watch_events)
+                    nursery.start_soon(self._housekeeping)
+                    nursery.start_soon(self._serve_metrics)
+                    self._announce()
+                    async for number in signals:
+                        _LOG.info("%s: stopping", signal.Signals(number).name)
+                        break
+                    self._say_goodbye()
+                    nursery.cancel_scope.cancel()
+        finally:
+            self._stopping = True
+            self._leases.close()
+            self._control.close()
+
+    def _announce(self) -> None:
+        self._notifier.send("READY=1", f"STATUS=serving {self._directory.path}")
+        print(
+            f"penstock {version()} ready in {self._directory.path} "
+            f"(pid {os.getpid()}, {self._config.threading})",
+            flush=True,
+        )
+
+    def _say_goodbye(self) -> None:
+        self._stopping = True
+        self._notifier.send("STOPPING=1")
+        self._shared.set_state(DriverState.STOPPED)
+        for identity in self._identity_of.values():
+            self._control.send(identity, DaemonStopping())
+        self._control.publish("stopping", {})
+
+    def close(self) -> None:
+        """Ends threads and mappings; the directory is released by its owner."""
+        self._driver.close()
+        self._shared.set_state(DriverState.STOPPED)
+        self._cnc.heartbeat(-1)
+        self._shared.close()
+        self._cnc.close()
+
+    # ---- tasks -----------------------------------------------------------------------------------
+
+    async def _watch_events(self) -> None:
+        """News of the data plane, in batches."""
+        fd = self._driver.event_fd()
+        while True:
+            await trio.lowlevel.wait_readable(fd)
+            _drain_eventfd(fd)
+            taken = 0
+            while (event := self._driver.poll_event()) is not None:
+                self._perform(self._conductor.on_event(event, time.monotonic_ns()))
+                taken += 1
+                if taken % _EVENT_BATCH == 0:
+                    await trio.lowlevel.checkpoint()
+
+    async def _housekeeping(self) -> None:
+        """Timers and CnC commands each tick; heartbeat and watchdog each second."""
+        next_second_ns = 0
+        while True:
+            now_ns = time.monotonic_ns()
+            if self._conductor.next_deadline_ns() <= now_ns:
+                self._perform(self._conductor.on_tick(now_ns))
+            self._cnc.answer_commands(_CNC_REFUSAL)
+            if now_ns >= next_second_ns:
+                next_second_ns = now_ns + _SECOND_NS
+                self._cnc.heartbeat(self.epoch_ms())
+                self._feed_watchdog()
+            await trio.sleep(_TICK_S)
+
+    def _feed_watchdog(self) -> None:
+        """A parked agent is woken for it, so that standing still and having nothing to do differ."""
+        cycles = {agent: self._driver.duty_cycles(agent) for agent in Agent}
+        self._healthy = any(cycles.values()) and all(
+            cycles[agent] != self._cycles[agent] or not cycles[agent] for agent in Agent
+        )
+        self._cycles = cycles
+        self._driver.wake()
+        if self._healthy and self._notifier.watchdog:
+            self._notifier.send("WATCHDOG=1")
+
+    async def _serve_metrics(self) -> None:
+        if not self._config.metrics.listen:
+            return
+        from penstock.daemon.metrics import DaemonCollector, make_app, serve_metrics
+
+        app = make_app(DaemonCollector(self._cnc, self.snapshot), lambda: self._healthy)
+        await serve_metrics(
+            app,
+            listen=self._config.metrics.listen,
+            directory=self._directory.path,
+            file_mode=self._config.directory.file_mode,
+        )
+
+    # ---- operations ------------------------------------------------------------------------------
+
+    def _perform(self, operations: Iterable[Operation]) -> None:
+        """Performs operations, and those that their results lead to."""
+        queue = deque(operations)
+        while queue:
+            operation = queue.popleft()
+            if operation.operation_id and Executor.is_slow(operation.action):
+                assert self._slow is not None
+                self._slow.start_soon(self._perform_slowly, operation)
+                continue
+            outcome = self._executor.perform(operation.action)
+            if operation.operation_id:
+                now_ns = time.monotonic_ns()
+                queue.extend(self._conductor.on_result(operation.operation_id, outcome, now_ns))
+            elif outcome.error is not None:
+                _LOG.warning("%s: %s", type(operation.action).__name__, outcome.error.message)
+
+    async def _perform_slowly(self, operation: Operation) -> None:
+        names = isinstance(operation.action, a.ResolveName)
+        outcome = await trio.to_thread.run_sync(
+            self._executor.perform_slow, operation.action,
+            limiter=self._resolver_limit if names else self._file_limit,
+            abandon_on_cancel=names,
+        )
+        now_ns = time.monotonic_ns()
+        self._perform(self._conductor.on_result(operation.operation_id, outcome, now_ns))
+
+    def snapshot(self) -> status.DaemonStatus:
+        return status.take(
+            self._facts, self._conductor.world, self._driver, self._cnc, self._shared,
+            now_ns=time.monotonic_ns(), malformed=self._control.malformed,
+        )
+
+    # ---- leases ----------------------------------------------------------------------------------
+
+    def _on_lease_request(
+        self, connection_id: int, request: LeaseRequest, pid: int, uid: int
+    ) -> None:
+        self._perform(
+            self._conductor.on_lease(
+                connection_id, request, pid=pid, uid=uid, now_ns=time.monotonic_ns()
+            )
+        )
+
+    def _on_lease_lost(self, connection_id: int) -> None:
+        client_id = self._lease_of.pop(connection_id, None)
+        if client_id is not None and not self._stopping:
+            self._perform(self._conductor.on_lease_lost(client_id, time.monotonic_ns()))
+
+    # ---- the control socket's receiver -----------------------------------------------------------
+
+    def on_hello(self, identity: bytes, token: bytes) -> bool:
+        client_id = self._tokens.get(token)
+        if client_id is None:
+            return False
+        previous = self._identity_of.get(client_id)
+        if previous is not None:
+            self._client_of.pop(previous, None)
+        self._client_of[identity] = client_id
+        self._identity_of[client_id] = identity
+        return True
+
+    def on_request(self, identity: bytes, correlation_id: int, message: Message) -> bool:
+        client_id = self._client_of.get(identity)
+        if client_id is None:
+            return False
+        self._perform(
+            self._conductor.on_command(client_id, correlation_id, message, time.monotonic_ns())
+        )
+        return True
+
+    def on_status(self) -> Message:
+        return Status(snapshot=status.to_dict(self.snapshot()))
+
+    # ---- the executor's port ---------------------------------------------------------------------
+
+    def reply(self, action: a.Reply) -> None:
+        identity = self._identity_of.get(action.client_id)
+        if identity is not None:
+            self._control.send(identity, action.message, action.correlation_id)
+
+    def notify(self, action: a.Notify) -> None:
+        identity = self._identity_of.get(action.client_id)
+        if identity is not None:
+            self._control.send(identity, action.notice)
+
+    def publish(self, action: a.PublishEvent) -> None:
+        _LOG.debug("%s %s", action.name, action.fields)
+        self._control.publish(action.name, action.fields)
+
+    def grant(self, action: a.GrantLease) -> None:
+        token = secrets.token_bytes(_TOKEN_BYTES)
+        self._tokens[token] = action.client_id
+        self._lease_of[action.connection_id] = action.client_id
+        grant = LeaseGrant(
+            client_id=action.client_id,
+            client_slot=action.client_slot,
+            token=token,
+            daemon_id=self._identity.daemon_id,
+            daemon_epoch=self._identity.epoch,
+            daemon_version=version(),
+        )
+        fds = (self._driver.wake_fd(Agent.SENDER), self._driver.wake_fd(Agent.RECEIVER))
+        self._leases.answer(action.connection_id, grant, fds)
+
+    def refuse(self, action: a.RefuseLease) -> None:
+        refusal = Failure(code=action.code, message=action.message)
+        self._leases.answer(action.connection_id, refusal)
+        self._leases.hang_up(action.connection_id)
+
+    def forget(self, action: a.ForgetClient) -> None:
+        identity = self._identity_of.pop(action.client_id, None)
+        if identity is not None:
+            self._client_of.pop(identity, None)
+        stale = [token for token, owner in self._tokens.items() if owner == action.client_id]
+        for token in stale:
+            del self._tokens[token]
+
+    def epoch_ms(self) -> int:
+        return time.time_ns() // 1_000_000
+
+    def resolve(self, action: a.ResolveName) -> Address:
+        return resolve_name(action)
+
+    def interfaces(self) -> tuple[LocalInterface, ...]:
+        return list_interfaces()
+
+
+# ---- from configuration --------------------------------------------------------------------------
+
+
+def _net(config: DaemonConfig) -> Net:
+    net = Net.udp()
+    bad = config.impairment
+    if not bad.active:
+        return net
+    return net.impaired(
+        ImpairParams(
+            send_loss_ppm=int(bad.send_loss_percent * _PPM_PER_PERCENT),
+            recv_loss_ppm=int(bad.recv_loss_percent * _PPM_PER_PERCENT),
+            duplicate_ppm=int(bad.duplicate_percent * _PPM_PER_PERCENT),
+            reorder_ppm=int(bad.reorder_percent * _PPM_PER_PERCENT),
+            corrupt_ppm=int(bad.corrupt_percent * _PPM_PER_PERCENT),
+            delay_ns=bad.delay_ns,
+            jitter_ns=bad.jitter_ns,
+            seed=bad.seed,
+        )
+    )
+
+
+def _driver_params(config: DaemonConfig, identity: Identity) -> DriverParams:
+    agents, times = config.agents, config.timeouts
+    return DriverParams(
+        threading=Threading[config.threading.upper()],
+        idle=Idle[agents.idle.upper()],
+        sender_cpu=agents.sender_cpu,
+        receiver_cpu=agents.receiver_cpu,
+        seed=identity.seed,
+        receiver_id_base=identity.receiver_id_base,
+        daemon_id=identity.daemon_id,
+        daemon_epoch=identity.epoch,
+        setup_interval_ns=times.setup_interval_ns,
+        heartbeat_interval_ns=times.heartbeat_interval_ns,
+        idle_heartbeat_interval_ns=times.idle_heartbeat_interval_ns,
+        idle_after_ns=times.idle_after_ns,
+        status_message_timeout_ns=times.status_message_timeout_ns,
+        connection_timeout_ns=times.connection_timeout_ns,
+        image_liveness_timeout_ns=times.image_liveness_timeout_ns,
+        unblock_timeout_ns=times.unblock_timeout_ns,
+        retransmit_delay_ns=times.retransmit_delay_ns,
+        retransmit_linger_ns=times.retransmit_linger_ns,
+        nak_unicast_delay_ns=times.nak_unicast_delay_ns,
+        nak_unicast_retry_ratio=times.nak_unicast_retry_ratio,
+        nak_multicast_max_backoff_ns=times.nak_multicast_max_backoff_ns,
+        pending_setup_timeout_ns=times.pending_setup_timeout_ns,
+        nak_multicast_group_size=times.nak_multicast_group_size,
+        max_gaps=agents.max_gaps,
+        event_capacity=agents.event_capacity,
+        command_capacity=agents.command_capacity,
+        advertise=config.extensions.advertise,
+    )
+
+
+def _settings(
+    config: DaemonConfig, identity: Identity, directory: str, budget: int
+) -> ConductorSettings:
+    return settings_from(config, directory=directory, budget_bytes=budget,
+                         receiver_id_base=identity.receiver_id_base)
+
+
+def settings_from(
+    config: DaemonConfig, *, directory: str, budget_bytes: int, receiver_id_base: int
+) -> ConductorSettings:
+    """What the configuration means for a conductor; the simulator uses it too."""
+    pubs, subs, sockets = config.publications, config.subscriptions, config.sockets
+    times, limits = config.timeouts, config.limits
+    return ConductorSettings(
+        directory=directory,
+        receiver_id_base=receiver_id_base,
+        storage_budget_bytes=budget_bytes,
+        file_mode=config.directory.file_mode,
+        page_size=config.storage.page_bytes,
+        term_length=pubs.term_length_bytes,
+        ipc_term_length=pubs.ipc_term_length_bytes,
+        mtu=pubs.mtu_bytes,
+        ipc_mtu=pubs.ipc_mtu_bytes,
+        publication_window=pubs.window_bytes,
+        receiver_window=subs.receiver_window_bytes,
+        max_resend=pubs.max_resend,
+        sparse=pubs.sparse,
+        reliable=subs.reliable,
+        tether=subs.tether,
+        rejoin=subs.rejoin,
+        spies_simulate_connection=pubs.spies_simulate_connection,
+        gso=sockets.gso,
+        gro=sockets.gro,
+        sndbuf_bytes=sockets.sndbuf_bytes,
+        rcvbuf_bytes=sockets.rcvbuf_bytes,
+        multicast_ttl=sockets.multicast_ttl,
+        sender_port_range=sockets.sender_ports,
+        receiver_port_range=sockets.receiver_ports,
+        receiver_group_tag=subs.group_tag,
+        linger_ns=pubs.linger_ns,
+        image_linger_ns=times.image_linger_ns,
+        resolution_interval_ns=times.resolution_interval_ns,
+        untethered_window_limit_timeout_ns=times.untethered_window_limit_timeout_ns,
+        untethered_linger_timeout_ns=times.untethered_linger_timeout_ns,
+        untethered_resting_timeout_ns=times.untethered_resting_timeout_ns,
+        stream_session_limit=limits.sessions_per_stream,
+        reserved_session_low=limits.reserved_session_low,
+        reserved_session_high=limits.reserved_session_high,
+        max_queued_commands=limits.queued_commands,
+    )
+
+
+def _drain_eventfd(fd: int) -> None:
+    try:
+        os.eventfd_read(fd)
+    except BlockingIOError:
+        return
+
+
+# ---- entry ---------------------------------------------------------------------------------------
+
+
+async def run_daemon(config: DaemonConfig) -> None:
+    """Runs a daemon until SIGTERM or SIGINT.
+
+    :raises DirectoryInUseError: a live daemon owns the directory.
+    :raises VersionMismatch: the directory is not penstock's.
+    :raises StorageError: its file system has no room for the daemon's own files.
+    :raises ConfigurationError: a setting cannot be put into effect, e.g. a port is in use.
+    """
+    directory = claim_directory(config.directory)
+    try:
+        server = _make_server(config, directory)
+        try:
+            await server.run()
+        except* PenstockError as group:
+            raise _first(group) from None
+        finally:
+            server.close()
+    finally:
+        directory.release()
+
+
+def _make_server(config: DaemonConfig, directory: ClaimedDirectory) -> Server:
+    try:
+        return Server(config, directory)
+    except StorageError as error:
+        raise StorageError(
+            f"{error}: the file system of {directory.path} is too small; make room, or lower "
+            "storage.counter_values_bytes and the limits"
+        ) from error
+
+
+def _first(group: BaseExceptionGroup[PenstockError]) -> PenstockError:
+    found: BaseException = group
+    while isinstance(found, BaseExceptionGroup):
+        found = found.exceptions[0]
+    assert isinstance(found, PenstockError)
+    return found
+
+
+def run(config: DaemonConfig) -> None:
+    """The same, as a program: logs to standard error."""
+    logging.basicConfig(
+        stream=sys.stderr, level=config.log.level.upper(),
+        format="%(asctime)s %(levelname)s %(name)s: %(message)s",
+    )
+    if not config.directory.path:
+        raise ConfigurationError("directory.path: no directory is given: use --dir")
+    trio.run(run_daemon, config)
