@@ -1,11 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  * test_pub_sub.c: publications and images over one log, the test moving the limit. */
-#include <pthread.h>
-#include <sched.h>
 #include <sys/eventfd.h>
 #include <sys/wait.h>
 
-#include "ps_pub_internal.h"
 #include "stream.h"
 
 enum { BIG = 8192 };
@@ -521,169 +518,6 @@ static void handles_are_refused_in_a_forked_child(void)
     stream_close(&stream);
 }
 
-/* ---- concurrency -------------------------------------------------------------------------------- */
-
-/* ThreadSanitizer follows addresses: let publisher, reader and daemon see the log and the counters
- * through one mapping, as if they had the same addresses in their processes. */
-static void share_mappings(stream_t *stream, ps_pub_t *pub, ps_img_t *image)
-{
-    ps_log_unmap(&pub->log);
-    ps_log_unmap(&image->log);
-    pub->log = stream->log;
-    image->log = stream->log;
-    pub->limit = ps_counter_cell(stream->cnc, stream->limit);
-    image->position_cell = ps_counter_cell(stream->cnc, stream->position);
-}
-
-static void close_shared(ps_pub_t *pub, ps_img_t *image)
-{
-    memset(&pub->log, 0, sizeof pub->log);
-    memset(&image->log, 0, sizeof image->log);
-    ps_pub_close(pub);
-    ps_img_close(image);
-}
-
-enum { PUBLISHERS = 4, PER_PUBLISHER = 4000 };
-
-typedef struct publisher {
-    ps_pub_t *pub;
-    uint64_t number;
-} publisher_t;
-
-/* Message: {publisher, sequence}, sometimes long enough to be fragmented. */
-static void *publish(void *argument)
-{
-    const publisher_t *self = argument;
-    uint64_t words[256];
-    for (uint64_t sequence = 0; sequence < PER_PUBLISHER; sequence++) {
-        for (size_t i = 0; i < 256; i += 2) {
-            words[i] = self->number;
-            words[i + 1] = sequence;
-        }
-        const size_t length = sequence % 50 == 7 ? sizeof words : 16 + sequence % 3 * 16;
-        int64_t code;
-        do {
-            int32_t accepted = 0;
-            if (sequence % 5 == 1) {
-                code = ps_pub_offer_strided(self->pub, (const uint8_t *)words, (int64_t)length, 1,
-                                            &accepted);
-            } else if (sequence % 5 == 2 && length < 1000) {
-                ps_claim_t claim;
-                code = ps_pub_try_claim(self->pub, length, &claim);
-                if (code > 0) {
-                    memcpy(claim.data, words, length);
-                    CHECK_EQ(ps_pub_commit(self->pub, &claim, 0), PS_OK);
-                }
-            } else {
-                code = ps_pub_offer(self->pub, words, length, 0);
-            }
-            CHECK(code > 0 || code == PS_ADMIN_ACTION || code == PS_BACK_PRESSURED);
-            if (code < 0) {
-                sched_yield();
-            }
-        } while (code < 0);
-    }
-    return NULL;
-}
-
-static void four_threads_share_a_publication(void)
-{
-    stream_t stream;
-    stream_open(&stream, NULL);
-    ps_img_t *image = stream_img(&stream);
-    ps_pub_t *pub = stream_pub(&stream);
-    share_mappings(&stream, pub, image);
-    int64_t clean = 0;
-    stream_turn(&stream, &clean);
-    pthread_t threads[PUBLISHERS];
-    publisher_t publishers[PUBLISHERS];
-    for (uint64_t i = 0; i < PUBLISHERS; i++) {
-        publishers[i] = (publisher_t){ pub, i };
-        CHECK_EQ(pthread_create(&threads[i], NULL, publish, &publishers[i]), 0);
-    }
-    uint64_t next[PUBLISHERS] = { 0 };
-    int64_t total = 0;
-    while (total < PUBLISHERS * PER_PUBLISHER) {
-        ps_message_t messages[64];
-        const int32_t got = ps_img_poll(image, messages, 64, PS_POLL_ASSEMBLE);
-        CHECK(got >= 0);
-        for (int32_t i = 0; i < got; i++) {
-            const uint8_t *data = messages[i].data;
-            uint64_t head[2];
-            memcpy(head, data, sizeof head);
-            CHECK(head[0] < PUBLISHERS);
-            CHECK_EQ(head[1], next[head[0]]); /* each publisher's messages once and in order */
-            CHECK_EQ(memcmp(data, data + messages[i].length - 16, 16), 0);
-            next[head[0]]++;
-            total++;
-        }
-        stream_turn(&stream, &clean);
-        if (got == 0) {
-            sched_yield();
-        }
-    }
-    for (int32_t i = 0; i < PUBLISHERS; i++) {
-        CHECK_EQ(pthread_join(threads[i], NULL), 0);
-    }
-    CHECK_EQ(atomic_load(&stream.shared->publications[stream.publication_slot].published_ordinal),
-             PUBLISHERS * PER_PUBLISHER);
-    close_shared(pub, image);
-    stream_close(&stream);
-}
-
-static void *publish_exclusive(void *argument)
-{
-    ps_pub_t *pub = argument;
-    uint64_t words[64][4];
-    uint64_t sequence = 0;
-    while (sequence < 20000) {
-        int32_t count = 0;
-        for (; count < 64 && sequence + (uint64_t)count < 20000; count++) {
-            words[count][0] = words[count][3] = sequence + (uint64_t)count;
-        }
-        int32_t accepted = 0;
-        const int64_t code = ps_pub_offer_strided(pub, (const uint8_t *)words, 32, count, &accepted);
-        CHECK(code > 0 || code == PS_ADMIN_ACTION || code == PS_BACK_PRESSURED);
-        sequence += (uint64_t)accepted;
-        if (accepted == 0) {
-            sched_yield();
-        }
-    }
-    return NULL;
-}
-
-static void an_exclusive_publisher_and_a_reader(void)
-{
-    stream_t stream;
-    stream_open(&stream, exclusive);
-    ps_img_t *image = stream_img(&stream);
-    ps_pub_t *pub = stream_pub(&stream);
-    share_mappings(&stream, pub, image);
-    int64_t clean = 0;
-    stream_turn(&stream, &clean);
-    pthread_t thread;
-    CHECK_EQ(pthread_create(&thread, NULL, publish_exclusive, pub), 0);
-    uint64_t next = 0;
-    while (next < 20000) {
-        ps_message_t messages[64];
-        const int32_t got = ps_img_poll(image, messages, 64, 0);
-        CHECK(got >= 0);
-        for (int32_t i = 0; i < got; i++, next++) {
-            uint64_t words[4];
-            memcpy(words, messages[i].data, sizeof words);
-            CHECK_EQ(words[0], next);
-            CHECK_EQ(words[3], next);
-        }
-        stream_turn(&stream, &clean);
-        if (got == 0) {
-            sched_yield();
-        }
-    }
-    CHECK_EQ(pthread_join(thread, NULL), 0);
-    close_shared(pub, image);
-    stream_close(&stream);
-}
-
 int main(void)
 {
     fill_source();
@@ -703,7 +537,5 @@ int main(void)
     RUN(random_bytes_in_the_log_never_lead_outside);
     RUN(releasing_past_the_wake_position_kicks_the_parked_sender);
     RUN(handles_are_refused_in_a_forked_child);
-    RUN(four_threads_share_a_publication);
-    RUN(an_exclusive_publisher_and_a_reader);
     return 0;
 }
