@@ -279,7 +279,10 @@ class Client:
             self._resources.pop(resource.registration_id, None)
             self._registrations.pop(resource.registration_id, None)
         resource._drop()
-        if self._forked or self._port.state is not PortState.OPEN:
+        if self._forked:
+            return
+        core.client_wake(self._handle)  # who waits on it must see that it is closed
+        if self._port.state is not PortState.OPEN:
             return
         try:
             self._port.perform(request, self._timeout_s)

@@ -1,0 +1,94 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Daemons for the loopback tests.
+
+``host`` and ``peer`` are two daemons that live as long as the test module, as two hosts would; a test
+that harms its daemon makes its own with ``new_host``.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import os
+import shutil
+import socket
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+import penstock
+from support.hosts import PenstockHost, memory_directory, penstock_host
+
+NewHost = Callable[..., PenstockHost]
+
+
+@contextlib.contextmanager
+def _directory() -> Iterator[Path]:
+    path = Path(tempfile.mkdtemp(prefix="penstock-test-", dir=memory_directory()))
+    try:
+        yield path
+    finally:
+        shutil.rmtree(path, ignore_errors=True)
+
+
+@contextlib.contextmanager
+def _host(*args: str) -> Iterator[PenstockHost]:
+    with _directory() as parent, penstock_host(parent / "penstock", *args) as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def host() -> Iterator[PenstockHost]:
+    """A daemon of the module."""
+    with _host() as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def peer() -> Iterator[PenstockHost]:
+    """A second daemon of the module."""
+    with _host() as made:
+        yield made
+
+
+@pytest.fixture
+def new_host() -> Iterator[NewHost]:
+    """Starts further daemons, with arguments, for one test."""
+    with contextlib.ExitStack() as stack:
+        yield lambda *args: stack.enter_context(_host(*args))
+
+
+@pytest.fixture
+def client(host: PenstockHost) -> Iterator[penstock.Client]:
+    """A client of ``host``."""
+    with penstock.connect(host.directory, name="test") as made:
+        yield made
+
+
+@pytest.fixture
+def remote(peer: PenstockHost) -> Iterator[penstock.Client]:
+    """A client of ``peer``."""
+    with penstock.connect(peer.directory, name="remote") as made:
+        yield made
+
+
+_PORTS = itertools.count(21_000 + os.getpid() % 4000 * 8)
+
+
+@pytest.fixture
+def port() -> Callable[[], int]:
+    """Free UDP ports."""
+
+    def free() -> int:
+        for candidate in _PORTS:
+            with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+                try:
+                    probe.bind(("127.0.0.1", 20_000 + candidate % 40_000))
+                except OSError:
+                    continue
+                return 20_000 + candidate % 40_000
+        raise AssertionError("unreachable")
+
+    return free

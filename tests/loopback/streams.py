@@ -1,0 +1,54 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Moving messages between clients within one test."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Sequence
+
+from penstock import Publication, Subscription
+
+TIMEOUT_S = 60.0
+
+
+def messages(count: int, size: int = 100) -> list[bytes]:
+    """Numbered messages of growing size up to ``size``."""
+    return [b"%d:" % n + bytes((n + k) % 256 for k in range(n % size)) for n in range(count)]
+
+
+def receive(subscription: Subscription, count: int, *, timeout_s: float = TIMEOUT_S) -> list[bytes]:
+    """Polls until ``count`` messages are there, and fails at the time-out."""
+    received: list[bytes] = []
+    deadline = time.monotonic() + timeout_s
+    while len(received) < count:
+        if not subscription.poll(lambda m, _h: received.append(bytes(m)), 64):
+            left_s = deadline - time.monotonic()
+            assert left_s > 0, f"only {len(received)} of {count} messages came"
+            subscription.wait(left_s)
+    return received
+
+
+def pump(
+    publication: Publication,
+    sent: Sequence[bytes],
+    subscriptions: Iterable[Subscription],
+    *,
+    timeout_s: float = TIMEOUT_S,
+) -> list[list[bytes]]:
+    """Sends from and receives in one thread, so that nobody runs ahead of back pressure."""
+    all_subscriptions = list(subscriptions)
+    received: list[list[bytes]] = [[] for _ in all_subscriptions]
+    deadline = time.monotonic() + timeout_s
+    first = 0
+    while first < len(sent) or any(len(got) < len(sent) for got in received):
+        first += publication.offer_batch(sent[first : first + 256]).accepted
+        work = 0
+        for subscription, got in zip(all_subscriptions, received, strict=True):
+            append = got.append
+            work += subscription.poll(lambda m, _h, take=append: take(bytes(m)), 256)
+        if not work:
+            assert time.monotonic() < deadline, (
+                f"{first} of {len(sent)} sent, {[len(got) for got in received]} came"
+            )
+            all_subscriptions[0].wait(0.002)
+    return received
