@@ -32,11 +32,12 @@ static void send_nak(ps_image_t *image, int64_t position, int32_t length, int64_
     atomic_fetch_add_explicit(image->naks_cell, 1, memory_order_relaxed);
 }
 
-/* The part of a gap that lies in the term it begins in. */
+/* The part of a gap that lies in the term it begins in, and where there is storage; 0: none. */
 static int32_t part_of(const ps_image_t *image, const ps_gap_t *gap)
 {
     int64_t left = image->log.term_length - (gap->from & image->log.term_mask);
-    int64_t length = gap->to - gap->from;
+    int64_t end = gap->to < image->reserved_position ? gap->to : image->reserved_position;
+    int64_t length = end > gap->from ? end - gap->from : 0;
 
     return (int32_t)(length < left ? length : left);
 }
@@ -50,6 +51,9 @@ static int32_t pad_over(ps_image_t *image)
         int64_t from = image->gaps.items[0].from;
         int32_t length = part_of(image, &image->gaps.items[0]);
 
+        if (length == 0) {
+            break; /* PS_EV_TERM_NEEDED is out */
+        }
         /* The list says that nothing was ever written there, so the word is 0. */
         if (ps_log_pad(&image->log, from, length, 0) == 1) {
             ps_system_add(image->driver, PS_SYS_LOSS_GAP_FILLS, 1);
@@ -57,7 +61,8 @@ static int32_t pad_over(ps_image_t *image)
         (void)ps_gaps_fill(&image->gaps, from, from + length);
         work++;
     }
-    image->nak_due_ns = image->gaps.count > 0 ? image->receiver->now_ns : INT64_MAX;
+    image->nak_due_ns =
+        image->gaps.count > 0 ? image->receiver->now_ns + PS_TICK_NS : INT64_MAX;
     return work;
 }
 
@@ -94,8 +99,12 @@ int32_t ps_image_ask(ps_image_t *image, int64_t now_ns)
         ps_gap_t *gap = &image->gaps.items[i];
 
         if (gap->due_ns <= now_ns && asked < PS_IMAGE_NAKS_PER_CYCLE) {
-            send_nak(image, gap->from, part_of(image, gap), now_ns);
-            gap->asked += gap->asked < INT32_MAX;
+            int32_t length = part_of(image, gap);
+
+            if (length > 0) {
+                send_nak(image, gap->from, length, now_ns);
+                gap->asked += gap->asked < INT32_MAX;
+            }
             gap->due_ns = now_ns + ps_nak_retry_ns(&image->nak, image->rtt_ns,
                                                    &image->receiver->random);
             asked++;

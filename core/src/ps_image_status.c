@@ -356,6 +356,7 @@ int32_t ps_image_cycle(ps_image_t *image, int64_t now_ns, bool *stay)
 {
     int32_t work = 0;
     bool clean;
+    bool behind;
     int64_t wake_position;
 
     if (!image->started) {
@@ -388,8 +389,8 @@ int32_t ps_image_cycle(ps_image_t *image, int64_t now_ns, bool *stay)
                                                                           : INT64_MAX;
     /* Pairs with a subscriber that stores its position, then reads this after a full fence. */
     atomic_store_explicit(&image->slot->wake_position, wake_position, memory_order_release);
+    behind = !clean || (image->ordinal >= 0 && image->ordinal_position < image->position);
     *stay = (image->gaps.count > 0 && image->state == PS_IMAGE_ACTIVE) ||
-            wake_position != INT64_MAX || !clean ||
-            (image->ordinal >= 0 && image->ordinal_position < image->position);
-    return work;
+            wake_position != INT64_MAX || behind;
+    return work + behind; /* not to be parked before it has caught up */
 }
