@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Files of a daemon directory: cnc.dat with its counters, penstock.dat, log buffers (ps_admin.h).
 
-Control plane only.  A failed call raises what :func:`penstock.core.errors.native_error` makes of it.
+Control plane only.  A failed call raises what :func:`penstock.core.errors.native_error` makes of
+it.
 """
 
 from __future__ import annotations
@@ -46,7 +47,9 @@ class Cnc:
     @classmethod
     def open(cls, directory: str, *, read_only: bool = True) -> Cnc:
         out = ffi.new("ps_cnc_t **")
-        check(lib.ps_cnc_open(directory.encode(), int(read_only), out), f"open cnc.dat in {directory}")
+        check(
+            lib.ps_cnc_open(directory.encode(), int(read_only), out), f"open cnc.dat in {directory}"
+        )
         return cls(out[0])
 
     @property

@@ -86,7 +86,7 @@ class ControlSocket:
         except zmq.ZMQError as error:
             if error.errno not in (zmq.EHOSTUNREACH, zmq.EAGAIN):
                 raise
-        if self._router.getsockopt(zmq.EVENTS) & zmq.POLLIN:
+        if self._readable():
             self._kick.set()
 
     def publish(self, name: str, fields: dict[str, Any]) -> None:
@@ -112,7 +112,7 @@ class ControlSocket:
             nursery.start_soon(self._on_kick)
 
     async def _on_descriptor(self) -> None:
-        fd = self._router.getsockopt(zmq.FD)
+        fd = int(self._router.getsockopt(zmq.FD))
         while True:
             await self._drain()
             await trio.lowlevel.wait_readable(fd)
@@ -123,10 +123,14 @@ class ControlSocket:
             self._kick = trio.Event()
             await self._drain()
 
+    def _readable(self) -> bool:
+        """Asking also makes ZeroMQ process what waits behind its descriptor."""
+        return bool(int(self._router.getsockopt(zmq.EVENTS)) & zmq.POLLIN)
+
     async def _drain(self) -> None:
         """Takes what is there; lets others run between batches."""
         taken = 0
-        while self._router.getsockopt(zmq.EVENTS) & zmq.POLLIN:
+        while self._readable():
             try:
                 frames = self._router.recv_multipart(zmq.DONTWAIT)
             except zmq.Again:

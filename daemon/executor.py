@@ -2,8 +2,9 @@
 """Performs the conductor's actions against the native driver and the files of the directory.
 
 The daemon's trio shell and the simulator both use it; what belongs to a shell (replies, notices,
-leases, events) goes to its :class:`Port`.  :meth:`Executor.is_slow` tells which actions a shell with
-threads should run in one; :meth:`Executor.perform_slow` touches nothing but files and resolvers.
+leases, events) goes to its :class:`Port`.  :meth:`Executor.is_slow` tells which actions a shell
+with threads should run in one; :meth:`Executor.perform_slow` touches nothing but files and
+resolvers.
 """
 
 from __future__ import annotations
@@ -127,8 +128,8 @@ class Executor:
                 return True
             case a.CreateLog(params=params):
                 length = log_file_length(params.term_length, params.page_size)
-                reserved = length if not params.sparse else params.reserve_terms * params.term_length
-                return reserved > SLOW_LOG_BYTES
+                part = params.reserve_terms * params.term_length
+                return (part if params.sparse else length) > SLOW_LOG_BYTES
             case a.ReserveTerm(term_length=term_length):
                 return term_length > SLOW_LOG_BYTES
         return False
@@ -294,7 +295,7 @@ class Executor:
 
 
 def _error(action: a.Action, error: Exception) -> a.ActionError:
-    """The control-protocol code for a failure.  A missing id means that the object went meanwhile."""
+    """The control-protocol code for a failure.  A missing id: the object went meanwhile."""
     if isinstance(error, KeyError):
         name = type(action).__name__
         return a.ActionError(code="unknown_registration", message=f"{name}: {error} has gone")

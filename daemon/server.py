@@ -261,7 +261,7 @@ class Server:
             await trio.sleep(_TICK_S)
 
     def _feed_watchdog(self) -> None:
-        """A parked agent is woken for it, so that standing still and having nothing to do differ."""
+        """A parked agent is woken for it: standing still and having nothing to do differ."""
         cycles = {agent: self._driver.duty_cycles(agent) for agent in Agent}
         self._healthy = any(cycles.values()) and all(
             cycles[agent] != self._cycles[agent] or not cycles[agent] for agent in Agent

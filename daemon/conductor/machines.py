@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Life cycles as tables.  A trigger that a state does not know is no transition: the same fact may be
-reported twice (the last client leaves while the sender reports the end of the stream)."""
+"""Life cycles as tables.  A trigger that a state does not know is no transition: the same fact may
+be reported twice (the last client leaves while the sender reports the end of the stream)."""
 
 from __future__ import annotations
 

@@ -77,7 +77,9 @@ def max_message_bytes(term_length: int) -> int:
     return min(term_length // 8, 16 * MIB)
 
 
-def add_publication(world: World, client: Client, message: AddPublication) -> Saga[PublicationReady]:
+def add_publication(
+    world: World, client: Client, message: AddPublication
+) -> Saga[PublicationReady]:
     """Serves AddPublication."""
     plan = publication_plan(parse(message.channel), message.channel, world.settings)
     addressing: SendAddressing | None = None

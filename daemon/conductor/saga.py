@@ -4,8 +4,8 @@
 A saga yields an :class:`Action` and is resumed with its result, or gets :class:`Refused` thrown in.
 Yielding :data:`EXCLUSIVE` waits for the right to change what the conductor owns: one saga at a time
 holds it, in the order of asking, until it ends.  Slow look-ups (names) come before it, so that a
-resolver that hangs holds up its own client only.  Yielding :data:`UNTIL_RELEASE` waits until an agent
-has let go of some object (a socket that is about to be opened anew).
+resolver that hangs holds up its own client only.  Yielding :data:`UNTIL_RELEASE` waits until an
+agent has let go of some object (a socket that is about to be opened anew).
 """
 
 from __future__ import annotations
