@@ -96,5 +96,6 @@ def main(target: Callable[[bytes], None], name: str, words: Sequence[bytes]) -> 
     except Exception:
         traceback.print_exc()
         return 1
-    print(f"{name}: {args.runs} runs from seed {args.seed} in {time.monotonic() - start:.0f} s: clean")
+    took_s = time.monotonic() - start
+    print(f"{name}: {args.runs} runs from seed {args.seed} in {took_s:.0f} s: clean")
     return 0

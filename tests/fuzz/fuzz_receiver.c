@@ -11,7 +11,7 @@
 enum { MOST_ANSWERS = 64, POLL = 16 };
 
 typedef struct world {
-    fuzz_world_t base;
+    fuzz_world_t *base;
     ps_recv_endpoint_t *endpoint;
     ps_image_t *image;
     ps_img_t *img;
@@ -22,7 +22,7 @@ typedef struct world {
 
 static void open_receiver(world_t *world)
 {
-    fuzz_world_t *base = &world->base;
+    fuzz_world_t *base = world->base;
     ps_recv_endpoint_params_t endpoint;
     memset(&endpoint, 0, sizeof endpoint);
     endpoint.id = 1;
@@ -42,7 +42,7 @@ static void open_receiver(world_t *world)
 /* The conductor makes an image when a sane setup of the golden session arrives. */
 static void make_image(world_t *world, const ps_event_t *setup)
 {
-    fuzz_world_t *base = &world->base;
+    fuzz_world_t *base = world->base;
     fuzz_make_log(base, setup->active_term_id, setup->term_offset, PS_LOG_IMAGE);
     ps_image_params_t params;
     memset(&params, 0, sizeof params);
@@ -83,7 +83,7 @@ static void make_image(world_t *world, const ps_event_t *setup)
 static void serve(world_t *world)
 {
     ps_event_t event;
-    while (ps_driver_poll_event(world->base.driver, &event)) {
+    while (ps_driver_poll_event(world->base->driver, &event)) {
         const bool golden_setup = event.type == PS_EV_SETUP && event.session_id == GOLDEN_SESSION &&
                                   event.initial_term_id == GOLDEN_TERM &&
                                   event.term_length == PS_TERM_MIN && event.mtu <= 32 * 1024;
@@ -91,7 +91,7 @@ static void serve(world_t *world)
             ps_wrap_sub(event.active_term_id, GOLDEN_TERM) >= 0) {
             make_image(world, &event);
         } else if (event.type == PS_EV_SETUP) {
-            (void)ps_recv_endpoint_forget_session(world->base.driver, world->endpoint,
+            (void)ps_recv_endpoint_forget_session(world->base->driver, world->endpoint,
                                                   event.stream_id, event.session_id, 0);
         }
     }
@@ -135,24 +135,24 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     static world_t world;
     sequence_t sequence = {.data = data, .left = size};
     memset(&world, 0, sizeof world);
-    fuzz_world_open(&world.base);
+    world.base = fuzz_world_begin();
     open_receiver(&world);
     const ps_addr_t to = memnet_addr(1, FUZZ_PORT), from = memnet_addr(2, FUZZ_PEER_PORT);
-    fuzz_step(&world.base, MOST_ANSWERS);
+    fuzz_step(world.base, MOST_ANSWERS);
     for (;;) {
         const sequence_step_t step = sequence_next(&sequence);
         if (step.kind == SEQUENCE_END) {
             break;
         }
         if (step.kind == SEQUENCE_DATAGRAM) {
-            FUZZ_CHECK(memnet_inject(world.base.memnet, &to, &from, step.data, step.length));
+            FUZZ_CHECK(memnet_inject(world.base->memnet, &to, &from, step.data, step.length));
         } else if (step.kind == SEQUENCE_WAIT) {
-            world.base.now_ns += step.wait_ns;
+            world.base->now_ns += step.wait_ns;
         } else {
             read_some(&world);
         }
-        world.base.now_ns += 1000;
-        fuzz_step(&world.base, MOST_ANSWERS);
+        world.base->now_ns += 1000;
+        fuzz_step(world.base, MOST_ANSWERS);
         serve(&world);
         check_positions(&world);
     }
@@ -160,6 +160,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if (world.img != NULL) {
         ps_img_close(world.img);
     }
-    fuzz_world_close(&world.base); /* frees image and endpoint, with whatever state they are in */
+    fuzz_world_end(world.base); /* frees image and endpoint, with whatever state they are in */
     return 0;
 }

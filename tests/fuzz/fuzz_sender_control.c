@@ -12,7 +12,7 @@
 enum { MOST_DATAGRAMS = 2 * PS_TERM_MIN / 64 + 64, MESSAGES = 40 };
 
 typedef struct world {
-    fuzz_world_t base;
+    fuzz_world_t *base;
     ps_send_endpoint_t *endpoint;
     ps_publication_t *publication;
     ps_pub_t *pub;
@@ -22,7 +22,7 @@ typedef struct world {
 
 static void open_sender(world_t *world)
 {
-    fuzz_world_t *base = &world->base;
+    fuzz_world_t *base = world->base;
     ps_send_endpoint_params_t endpoint;
     memset(&endpoint, 0, sizeof endpoint);
     endpoint.id = 1;
@@ -73,10 +73,10 @@ static void offer_some(world_t *world, uint32_t length)
 
 static void check_positions(world_t *world)
 {
-    const int64_t sent = ps_counter_get(world->base.cnc, world->sender_counter);
+    const int64_t sent = ps_counter_get(world->base->cnc, world->sender_counter);
     const int64_t published = ps_pub_position(world->pub);
     FUZZ_CHECK(sent >= world->sent && sent <= published && sent % PS_FRAME_ALIGNMENT == 0);
-    const int64_t limit = ps_counter_get(world->base.cnc, world->limit_counter);
+    const int64_t limit = ps_counter_get(world->base->cnc, world->limit_counter);
     FUZZ_CHECK(limit <= sent + PS_TERM_MIN); /* the publisher never gets a term ahead */
     world->sent = sent;
 }
@@ -86,31 +86,31 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     static world_t world;
     sequence_t sequence = {.data = data, .left = size};
     memset(&world, 0, sizeof world);
-    fuzz_world_open(&world.base);
+    world.base = fuzz_world_begin();
     open_sender(&world);
     const ps_addr_t to = memnet_addr(2, FUZZ_PEER_PORT), from = memnet_addr(1, FUZZ_PORT);
-    fuzz_step(&world.base, MOST_DATAGRAMS);
+    fuzz_step(world.base, MOST_DATAGRAMS);
     for (;;) {
         const sequence_step_t step = sequence_next(&sequence);
         if (step.kind == SEQUENCE_END) {
             break;
         }
         if (step.kind == SEQUENCE_DATAGRAM) {
-            FUZZ_CHECK(memnet_inject(world.base.memnet, &to, &from, step.data, step.length));
+            FUZZ_CHECK(memnet_inject(world.base->memnet, &to, &from, step.data, step.length));
         } else if (step.kind == SEQUENCE_WAIT) {
-            world.base.now_ns += step.wait_ns;
+            world.base->now_ns += step.wait_ns;
         } else {
             offer_some(&world, step.length);
         }
-        world.base.now_ns += 1000;
-        fuzz_step(&world.base, MOST_DATAGRAMS);
+        world.base->now_ns += 1000;
+        fuzz_step(world.base, MOST_DATAGRAMS);
         ps_event_t event;
-        while (ps_driver_poll_event(world.base.driver, &event)) {
+        while (ps_driver_poll_event(world.base->driver, &event)) {
             FUZZ_CHECK(memchr(event.text, 0, sizeof event.text) != NULL);
         }
         check_positions(&world);
     }
     ps_pub_close(world.pub);
-    fuzz_world_close(&world.base);
+    fuzz_world_end(world.base);
     return 0;
 }

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Fuzz target: any text is a channel or a ChannelError, and what is read writes the same channel."""
+"""Fuzz target: any text is a channel or a ChannelError, and a channel reads as it was written."""
 
 from __future__ import annotations
 

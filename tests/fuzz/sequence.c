@@ -31,15 +31,49 @@ sequence_step_t sequence_next(sequence_t *sequence)
     return step;
 }
 
-void fuzz_world_open(fuzz_world_t *world)
+static fuzz_world_t the_world; /* one for the life of the process: making files is slow */
+
+static void remove_world(void)
 {
-    memset(world, 0, sizeof *world);
+    fuzz_world_t *world = &the_world;
+    ps_client_close(world->client);
+    ps_shared_close(world->shared);
+    ps_cnc_close(world->cnc);
+    directory_remove(world->directory);
+}
+
+static void open_world(fuzz_world_t *world)
+{
     if (access("/dev/shm", W_OK) == 0) {
-        (void)setenv("TMPDIR", "/dev/shm", 0); /* thousands of directories a second */
+        (void)setenv("TMPDIR", "/dev/shm", 0);
     }
     directory_make(world->directory, sizeof world->directory);
     world->cnc = cnc_make(world->directory);
     world->shared = shared_make(world->directory);
+    for (int32_t i = 0; i < FUZZ_COUNTERS; i++) {
+        world->counters[i] = ps_counter_allocate(world->cnc, 1, NULL, 0, "fuzz", 4, 1, 5, 0, 0, 1);
+        CHECK(world->counters[i] >= 0);
+    }
+    world->client_slot = ps_slot_allocate(world->shared, PS_SLOT_CLIENT, 5);
+    const ps_client_params_t client = {.directory = world->directory, .client_id = 5,
+                                       .client_slot = world->client_slot, .sender_wake_fd = -1,
+                                       .receiver_wake_fd = -1};
+    CHECK_EQ(ps_client_open(&client, &world->client), PS_OK);
+    snprintf(world->log_path, sizeof world->log_path, "%s/golden.logbuffer", world->directory);
+    world->is_open = true;
+    CHECK_EQ(atexit(remove_world), 0);
+}
+
+fuzz_world_t *fuzz_world_begin(void)
+{
+    fuzz_world_t *world = &the_world;
+    if (!world->is_open) {
+        open_world(world);
+    }
+    for (int32_t i = 0; i < ps_counter_capacity(world->cnc); i++) {
+        ps_counter_set(world->cnc, i, 0);
+    }
+    world->counters_used = 0;
     world->memnet = memnet_create();
     world->now_ns = 1000000000;
     ps_driver_params_t params;
@@ -56,29 +90,26 @@ void fuzz_world_open(fuzz_world_t *world)
     params.command_capacity = 16;
     params.max_gaps = 8;
     CHECK_EQ(ps_driver_create(&params, &world->driver), PS_OK);
-    world->client_slot = ps_slot_allocate(world->shared, PS_SLOT_CLIENT, 5);
-    const ps_client_params_t client = {.directory = world->directory, .client_id = 5,
-                                       .client_slot = world->client_slot, .sender_wake_fd = -1,
-                                       .receiver_wake_fd = -1};
-    CHECK_EQ(ps_client_open(&client, &world->client), PS_OK);
-    snprintf(world->log_path, sizeof world->log_path, "%s/golden.logbuffer", world->directory);
+    return world;
 }
 
-void fuzz_world_close(fuzz_world_t *world)
+void fuzz_world_end(fuzz_world_t *world)
 {
-    ps_client_close(world->client);
+    static const int32_t kinds[] = {PS_SLOT_PUBLICATION, PS_SLOT_IMAGE, PS_SLOT_SUBSCRIBER};
     ps_driver_destroy(world->driver);
     memnet_destroy(world->memnet);
-    ps_shared_close(world->shared);
-    ps_cnc_close(world->cnc);
-    directory_remove(world->directory);
+    (void)unlink(world->log_path);
+    for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++) {
+        ps_slot_free(world->shared, kinds[i], 0); /* an input takes one of each at most */
+        FUZZ_CHECK(ps_slot_id(world->shared, kinds[i], 1) == 0);
+    }
 }
 
 int32_t fuzz_counter(fuzz_world_t *world, int64_t value)
 {
-    const int32_t id =
-        ps_counter_allocate(world->cnc, 1, NULL, 0, "fuzz", 4, 1, 5, 0, value, 1);
-    CHECK(id >= 0);
+    FUZZ_CHECK(world->counters_used < FUZZ_COUNTERS);
+    const int32_t id = world->counters[world->counters_used++];
+    ps_counter_set(world->cnc, id, value);
     return id;
 }
 

@@ -13,7 +13,7 @@
 #include "ps_admin.h"
 
 enum { SEQUENCE_TIME = 0x8000, SEQUENCE_TURN = 0x4000, SEQUENCE_LENGTH = 0x0FFF,
-       SEQUENCE_STEPS = 256, FUZZ_PORT = 40124, FUZZ_PEER_PORT = 50000 };
+       SEQUENCE_STEPS = 256, FUZZ_COUNTERS = 16, FUZZ_PORT = 40124, FUZZ_PEER_PORT = 50000 };
 
 typedef struct sequence {
     const uint8_t *data;
@@ -33,9 +33,14 @@ typedef struct sequence_step {
 /* The next step; after SEQUENCE_STEPS, or without bytes left, the end. */
 sequence_step_t sequence_next(sequence_t *sequence);
 
+/* The files are made once and reset for each input: counters to zero, slots freed.  Driver, network and
+ * log are new each time. */
 typedef struct fuzz_world {
     char directory[256];
     char log_path[300];
+    bool is_open;
+    int32_t counters[FUZZ_COUNTERS];
+    int32_t counters_used;
     ps_cnc_t *cnc;
     ps_shared_t *shared;
     memnet_t *memnet;
@@ -45,10 +50,10 @@ typedef struct fuzz_world {
     int64_t now_ns;
 } fuzz_world_t;
 
-void fuzz_world_open(fuzz_world_t *world);
-void fuzz_world_close(fuzz_world_t *world);
+fuzz_world_t *fuzz_world_begin(void);
+void fuzz_world_end(fuzz_world_t *world);
 int32_t fuzz_counter(fuzz_world_t *world, int64_t value);
-/* Makes the log of the golden session at world->log_path. */
+/* Makes the log of the golden session at world->log_path; gone at the end of the input. */
 void fuzz_make_log(fuzz_world_t *world, int32_t term_id, int32_t term_offset, uint8_t type);
 /* A step of the driver, no more than `most` datagrams sent by it; each is a valid frame. */
 void fuzz_step(fuzz_world_t *world, int32_t most);
