@@ -196,7 +196,7 @@ class Driver:
         check(code, "remove a send endpoint")
 
     def destroy_send_endpoint(self, endpoint_id: int) -> None:
-        lib.ps_send_endpoint_destroy(self._send_endpoints.pop(endpoint_id))
+        lib.ps_send_endpoint_destroy(self._driver, self._send_endpoints.pop(endpoint_id))
 
     # ---- publications ----
 
@@ -271,7 +271,7 @@ class Driver:
         check(lib.ps_publication_remove(self._driver, publication), "remove a publication")
 
     def destroy_publication(self, publication_id: int) -> None:
-        lib.ps_publication_destroy(self._publications.pop(publication_id))
+        lib.ps_publication_destroy(self._driver, self._publications.pop(publication_id))
 
     # ---- receive endpoints ----
 
@@ -335,7 +335,7 @@ class Driver:
         check(code, "remove a receive endpoint")
 
     def destroy_recv_endpoint(self, endpoint_id: int) -> None:
-        lib.ps_recv_endpoint_destroy(self._recv_endpoints.pop(endpoint_id))
+        lib.ps_recv_endpoint_destroy(self._driver, self._recv_endpoints.pop(endpoint_id))
 
     # ---- images ----
 
@@ -392,7 +392,7 @@ class Driver:
         check(code, "remove an image")
 
     def destroy_image(self, image_id: int) -> None:
-        lib.ps_image_destroy(self._images.pop(image_id))
+        lib.ps_image_destroy(self._driver, self._images.pop(image_id))
 
     @staticmethod
     def _subscriber(params: SubscriberParams) -> Any:
