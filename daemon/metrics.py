@@ -175,6 +175,7 @@ async def serve_metrics(app: Starlette, *, listen: str, directory: Path, file_mo
     config.graceful_timeout = 0.5
     config.loglevel = "WARNING"
     quiet = logging.getLogger("penstock.daemon.http")
+    quiet.setLevel(logging.WARNING)
     config.errorlog = quiet
     config.accesslog = None
     umask = os.umask(0)
