@@ -90,7 +90,7 @@ struct ps_publication {
     uint32_t pending;                  /* ps_pub_pending */
     bool connected, has_initial_connection, has_receivers, setup_elicited, end_of_stream, revoked,
         corrupt, eos_acked, back_pressured, short_send, window_shut, cleaning_behind,
-        storage_clamped, quarantine_clamped, removed;
+        storage_clamped, quarantine_clamped, limit_raised, removed;
     bool in_ready, in_watch;
     /* sender: timers */
     int64_t next_due_ns;
@@ -151,8 +151,9 @@ void ps_publication_move_sender(ps_publication_t *pub, int64_t position, int64_t
 /* ---- ps_publication_limit.c ------------------------------------------------------------------- */
 
 /* Reads producer and local readers, moves pub-lmt, binds the cause, sets wake_position, wakes those
- * who wait for room.  True: cleaning is behind, call again soon. */
-bool ps_publication_update(ps_publication_t *pub, int64_t now_ns);
+ * who wait for room.  sending: a further turn follows at once.  True: cleaning is behind, call again
+ * soon. */
+bool ps_publication_update(ps_publication_t *pub, bool sending, int64_t now_ns);
 /* Recomputes is_connected and tells. */
 void ps_publication_update_connected(ps_publication_t *pub, int64_t now_ns);
 void ps_publication_release_quarantine(ps_publication_t *pub);

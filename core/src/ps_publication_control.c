@@ -154,7 +154,7 @@ int64_t ps_publication_expire_receivers(ps_publication_t *pub, int64_t now_ns)
             i++;
         }
     }
-    if (pub->receiver_count != before && ps_publication_update(pub, now_ns)) {
+    if (pub->receiver_count != before && ps_publication_update(pub, pub->in_ready, now_ns)) {
         ps_sender_ready(ps_pub_sender(pub), pub);
     }
     /* With nobody there, the first status message starts the timer again. */

@@ -108,13 +108,21 @@ static int64_t quarantine_limit(const ps_publication_t *pub)
 
 static void store_limit(ps_publication_t *pub, int64_t limit)
 {
-    const bool raised = limit > pub->publisher_limit;
+    pub->limit_raised = pub->limit_raised || limit > pub->publisher_limit;
     pub->publisher_limit = limit;
     /* release: cleaning happened before */
     atomic_store_explicit(pub->limit_cell, limit, memory_order_release);
-    if (!raised) {
+}
+
+/* Wakes those who wait for room.  While the sender has more to send at once, little room waits for
+ * more: a wake-up costs both sides more than a turn. */
+static void wake_for_room(ps_publication_t *pub, bool more)
+{
+    const int64_t room = pub->publisher_limit - pub->producer_position;
+    if (!pub->limit_raised || (more && room < pub->window_bytes / WAKE_PARTS)) {
         return;
     }
+    pub->limit_raised = false;
     /* Pairs with a client that sets want_room, then looks at the limit once more. */
     atomic_thread_fence(memory_order_seq_cst);
     if (atomic_load_explicit(&pub->slot->want_room, memory_order_relaxed) != 0) {
@@ -286,7 +294,7 @@ static bool follow_spies(ps_publication_t *pub)
     return !there && pub->sender_position > before;
 }
 
-bool ps_publication_update(ps_publication_t *pub, int64_t now_ns)
+bool ps_publication_update(ps_publication_t *pub, bool sending, int64_t now_ns)
 {
     bool more = false;
     const int64_t producer = ps_log_producer_position(&pub->log);
@@ -320,6 +328,7 @@ bool ps_publication_update(ps_publication_t *pub, int64_t now_ns)
     } else {
         ps_publication_check_drained(pub);
     }
+    wake_for_room(pub, sending || more);
     bind_cause(pub, now_ns);
     set_wake_position(pub);
     if (pub->pending != 0) {

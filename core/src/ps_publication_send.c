@@ -9,7 +9,7 @@
 
 #include "ps_sender.h"
 
-enum { SKIP_FRAMES = 4096, INDEX_PARTS = 256 };
+enum { SKIP_FRAMES = 4096, INDEX_PARTS = 256, RETRY_NS = 100 * 1000 };
 
 /* One datagram found in the log. */
 typedef struct scan {
@@ -206,6 +206,16 @@ static int32_t collect(ps_publication_t *pub, ps_dgram_t *dgrams, scan_t *scans,
     return count;
 }
 
+/* The socket took nothing: trying again at once would only burn the CPU. */
+static void retry_later(ps_publication_t *pub, int64_t now_ns)
+{
+    ps_sender_t *sender = ps_pub_sender(pub);
+    const int64_t due_ns = now_ns + (pub->endpoint->failed ? PS_TICK_NS : RETRY_NS);
+    pub->next_due_ns = due_ns < pub->next_due_ns ? due_ns : pub->next_due_ns;
+    ps_sender_due(sender, due_ns);
+    sender->urgent = true;
+}
+
 static int32_t send_data(ps_publication_t *pub, int64_t now_ns, bool *more)
 {
     ps_dgram_t dgrams[PS_TURN_DATAGRAMS];
@@ -237,6 +247,10 @@ static int32_t send_data(ps_publication_t *pub, int64_t now_ns, bool *more)
         ps_publication_move_sender(pub, pub->sender_position + span, messages, now_ns);
     }
     pub->short_send = taken < count;
+    if (taken == 0) {
+        retry_later(pub, now_ns);
+        return 0;
+    }
     *more = *more || left || pub->short_send;
     return bytes;
 }
@@ -291,7 +305,11 @@ static int32_t resend_slice(ps_publication_t *pub, int64_t now_ns, bool *more)
         action->cursor += spans[i];
         bytes += (int32_t)dgrams[i].length;
     }
-    if (taken > 0 && !action->started) {
+    if (taken == 0) {
+        retry_later(pub, now_ns);
+        return 0;
+    }
+    if (!action->started) {
         action->started = true;
         ps_system_add(pub->driver, PS_SYS_RETRANSMITS_SENT, 1);
     }
@@ -311,7 +329,7 @@ int32_t ps_publication_turn(ps_publication_t *pub, int64_t now_ns, bool *more)
         bytes += resend_slice(pub, now_ns, more);
         bytes += send_data(pub, now_ns, more);
     }
-    if (ps_publication_update(pub, now_ns)) {
+    if (ps_publication_update(pub, *more, now_ns)) {
         *more = true;
     }
     return bytes;

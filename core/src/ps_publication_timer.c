@@ -190,11 +190,10 @@ static int64_t network_timers(ps_publication_t *pub, int64_t now_ns)
     due_ns = earlier(due_ns, setup_timer(pub, now_ns));
     due_ns = earlier(due_ns, heartbeat_timer(pub, now_ns));
     const int64_t resend_ns = ps_retransmit_next_ns(&pub->retransmit);
-    if (resend_ns <= now_ns) {
+    if (resend_ns <= now_ns || pub->short_send) {
         ps_sender_ready(ps_pub_sender(pub), pub);
-    } else {
-        due_ns = earlier(due_ns, resend_ns);
     }
+    due_ns = resend_ns > now_ns ? earlier(due_ns, resend_ns) : due_ns;
     return due_ns;
 }
 
@@ -207,7 +206,7 @@ void ps_publication_on_timer(ps_publication_t *pub, int64_t now_ns)
     }
     pub->next_due_ns = INT64_MAX;
     due_ns = earlier(due_ns, tether_timer(pub, now_ns));
-    if (ps_publication_update(pub, now_ns)) {
+    if (ps_publication_update(pub, pub->in_ready, now_ns)) {
         ps_sender_ready(ps_pub_sender(pub), pub);
     }
     if (pub->endpoint != NULL) {

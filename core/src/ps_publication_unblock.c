@@ -109,7 +109,7 @@ static void walk_claims(ps_publication_t *pub, int32_t client_slot)
 void ps_publication_unblock_client(ps_publication_t *pub, int32_t client_slot, int64_t now_ns)
 {
     int64_t position;
-    (void)ps_publication_update(pub, now_ns);
+    (void)ps_publication_update(pub, pub->in_ready, now_ns);
     if (client_slot >= 0 && !pub->params.exclusive) {
         walk_claims(pub, client_slot);
     } else {

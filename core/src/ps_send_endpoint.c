@@ -165,8 +165,10 @@ int32_t ps_send_endpoint_send(ps_send_endpoint_t *endpoint, const ps_dgram_t *dg
         if (result < 0) {
             report_error(endpoint, result, now_ns);
         }
+        errors = result < 0;
         taken = result < 0 ? 0 : result;
     }
+    endpoint->failed = errors > 0;
     if (taken < count) {
         ps_system_add(endpoint->driver, PS_SYS_SHORT_SENDS, 1);
     }

@@ -29,6 +29,7 @@ struct ps_send_endpoint {
     int64_t due_ns;
     ps_send_endpoint_t *next;
     bool poll_now;
+    bool failed;                       /* the last send met an error, not a full socket */
     bool removed;
 };
 

@@ -382,7 +382,7 @@ static int32_t run_watched(ps_sender_t *sender)
     for (ps_publication_t *pub = sender->watch_head, *next; pub != NULL; pub = next) {
         next = pub->next_watch;
         const int64_t slowest = pub->slowest_position;
-        if (ps_publication_update(pub, sender->now_ns)) {
+        if (ps_publication_update(pub, pub->in_ready, sender->now_ns)) {
             ps_sender_ready(sender, pub);
         }
         moved += pub->slowest_position != slowest;

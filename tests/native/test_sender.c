@@ -346,8 +346,9 @@ static void test_short_sends_are_repeated(void)
     CHECK_EQ(rig_counter(rig, rig->sender_position), 2 * 1408);
     CHECK(rig_counter(rig, PS_SYS_SHORT_SENDS) > 0);
     CHECK_EQ(atomic_load(&rig->slot->sent_ordinal), 2);
+    CHECK_EQ(ps_driver_next_deadline_ns(rig->driver, rig->now_ns), rig->now_ns + MS / 10);
     memnet_room(rig->net, -1);
-    rig_step(rig, 0);
+    rig_step(rig, MS / 10);
     CHECK_EQ(rig_counter(rig, rig->sender_position), 5 * 1408);
     CHECK_EQ(memnet_pending(rig->net), 5);
     rig_close(rig);
