@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * ps_frame.h: storing the header fields of a frame in a term.
+ * ps_frame.h: storing and reading the header fields of a frame in a term.
  *
  * Publisher and unblocker may both write the fields behind the first word of one frame; they write
  * the same values, as relaxed 64-bit stores, so neither disturbs the other.
@@ -31,6 +31,25 @@ static inline void ps_frame_reserved(ps_frame_t *frame, int64_t reserved_value)
 {
     ps_alias64_t *words = (ps_alias64_t *)(void *)frame;
     __atomic_store_n(words + 3, (uint64_t)reserved_value, __ATOMIC_RELAXED);
+}
+
+/* Readers' side. */
+static inline int32_t ps_frame_term_offset(const ps_frame_t *frame)
+{
+    const ps_alias64_t *words = (const ps_alias64_t *)(const void *)frame;
+    return (int32_t)(uint32_t)__atomic_load_n(words + 1, __ATOMIC_RELAXED);
+}
+
+static inline int32_t ps_frame_term_id(const ps_frame_t *frame)
+{
+    const ps_alias64_t *words = (const ps_alias64_t *)(const void *)frame;
+    return (int32_t)(uint32_t)(__atomic_load_n(words + 2, __ATOMIC_RELAXED) >> 32);
+}
+
+static inline int64_t ps_frame_reserved_value(const ps_frame_t *frame)
+{
+    const ps_alias64_t *words = (const ps_alias64_t *)(const void *)frame;
+    return (int64_t)__atomic_load_n(words + 3, __ATOMIC_RELAXED);
 }
 
 #endif

@@ -307,20 +307,23 @@ typedef struct ps_stretch {
  * PS_E_CORRUPT.  Moves the offset on 1 and 2. */
 static inline int ps_img_frame(ps_img_t *image, ps_stretch_t *at, ps_message_t *out)
 {
-    const ps_frame_t *frame = (const ps_frame_t *)(const void *)(at->term + at->offset);
-    const int32_t frame_length = ps_frame_length_acquire(frame);
+    ps_frame_t *frame = (ps_frame_t *)(void *)(at->term + at->offset);
+    /* One acquire load of length, flags and type together: pairs with the commit. */
+    const uint64_t word = atomic_load_explicit(ps_frame_word(frame), memory_order_acquire);
+    const int32_t frame_length = (int32_t)(uint32_t)word;
     if (frame_length <= 0) {
         return 0;
     }
     const int32_t room = image->log.term_length - at->offset;
     const int32_t offset = at->offset;
     if (PS_UNLIKELY(frame_length < PS_HEADER_BYTES || frame_length > room ||
-                    frame->term_offset != offset || frame->term_id != at->term_id)) {
+                    ps_frame_term_offset(frame) != offset ||
+                    ps_frame_term_id(frame) != at->term_id)) {
         return ps_img_corrupt(image, at->begin + offset, frame_length);
     }
     /* room is a multiple of 32, so the aligned length fits too. */
     at->offset = offset + ps_align32(frame_length);
-    const uint16_t type = frame->type;
+    const uint16_t type = (uint16_t)(word >> 48);
     if (PS_UNLIKELY(type != PS_TYPE_DATA)) {
         if (type != PS_TYPE_PAD) {
             at->offset = offset;
@@ -333,13 +336,13 @@ static inline int ps_img_frame(ps_img_t *image, ps_stretch_t *at, ps_message_t *
     out->log_offset = at->log_base + offset + PS_HEADER_BYTES;
     out->start_position = at->begin + offset;
     out->position = at->begin + at->offset;
-    out->reserved_value = frame->reserved_value;
+    out->reserved_value = ps_frame_reserved_value(frame);
     out->session_id = image->log.session_id;
     out->stream_id = image->log.stream_id;
     out->term_id = at->term_id;
     out->term_offset = offset;
     out->image_index = image->index;
-    out->flags = frame->flags;
+    out->flags = (uint8_t)(word >> 40);
     out->assembled = 0;
     return 1;
 }

@@ -174,8 +174,9 @@ int ps_log_rotate(const ps_log_t *log, int32_t term_count, int32_t term_id)
 /* Fills a hole of zero words [position, position + limit).  A publisher that reserved a part of it
  * but has not claimed yet may wake at any moment; it must find each of its frames taken.  So:
  * claim the first word (nobody else can get it now), lay a 32-byte PAD into each further slot by
- * compare-and-swap in ascending order, stop at the first that somebody owns, and then let the first
- * word cover what was filled.  Bound: limit / 32 steps. */
+ * compare-and-swap in ascending order, stop at the first that somebody owns (the next frame), and
+ * then let the first word cover what was filled.  Nothing behind a slot that is not ours is looked
+ * at: its owner may be writing there.  Bound: limit / 32 steps. */
 static int32_t ps_fill_hole(const ps_log_t *log, int64_t position, int32_t limit)
 {
     _Atomic uint64_t *first = ps_frame_word(ps_frame_at(log, position));
@@ -196,20 +197,6 @@ static int32_t ps_fill_hole(const ps_log_t *log, int64_t position, int32_t limit
     atomic_store_explicit(first, ps_frame_word_of(filled, PS_FLAG_UNFRAGMENTED, PS_TYPE_PAD),
                           memory_order_seq_cst);
     return filled;
-}
-
-/* Bytes from position to the next word that is not zero, at most limit. */
-static int32_t ps_hole_length(const ps_log_t *log, int64_t position, int32_t limit)
-{
-    int32_t length = PS_FRAME_ALIGNMENT;
-    while (length < limit) {
-        _Atomic uint64_t *word = ps_frame_word(ps_frame_at(log, position + length));
-        if (atomic_load_explicit(word, memory_order_acquire) != 0) {
-            break;
-        }
-        length += PS_FRAME_ALIGNMENT;
-    }
-    return length < limit ? length : limit;
 }
 
 /* Length of a claim, or 32 when another process wrote nonsense: then the next call goes on. */
@@ -265,7 +252,7 @@ int32_t ps_log_unblock(const ps_log_t *log, int64_t position, int32_t only_claim
         if (only_claimer >= 0 || word != 0) {
             return 0;
         }
-        padded = ps_fill_hole(log, position, ps_hole_length(log, position, tail - offset));
+        padded = ps_fill_hole(log, position, tail - offset);
     }
     if (padded > 0 && tripped && offset + padded >= log->term_length) {
         ps_log_rotate(log, active, ps_wrap_add(log->initial_term_id, active));
