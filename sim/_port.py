@@ -1,0 +1,119 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The driver port of a simulated client: its requests go to the host's conductor in a call."""
+
+from __future__ import annotations
+
+import weakref
+from collections import deque
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from penstock.client._port import Lease, Listener, Notice, PortState, Request
+from penstock.config import control
+from penstock.core.errors import ChannelRefused, ClosedError, DaemonGone, StorageError
+
+if TYPE_CHECKING:
+    from penstock.sim.host import Host
+
+_T = TypeVar("_T")
+
+
+class SimPort:
+    """See :class:`penstock.client._port.DriverPort`, which this implements."""
+
+    def __init__(self, host: Host, lease: Lease) -> None:
+        self._host = host
+        self._lease = lease
+        self._state = PortState.OPEN
+        self._listener: weakref.ref[Listener] | None = None
+        self._correlation = 0
+        self._replies: dict[int, Any] = {}
+        self._notices: dict[int, deque[Notice]] = {}
+
+    @property
+    def lease(self) -> Lease:
+        return self._lease
+
+    @property
+    def state(self) -> PortState:
+        return self._state
+
+    def listen(self, listener: Listener) -> None:
+        self._listener = weakref.ref(listener)
+
+    def add_publication(
+        self, request: control.AddPublication, timeout_s: float
+    ) -> control.PublicationReady:
+        return self._call(request, control.PublicationReady)
+
+    def add_subscription(
+        self, request: control.AddSubscription, timeout_s: float
+    ) -> control.SubscriptionReady:
+        return self._call(request, control.SubscriptionReady)
+
+    def add_counter(self, request: control.AddCounter, timeout_s: float) -> control.CounterReady:
+        return self._call(request, control.CounterReady)
+
+    def perform(self, request: Request, timeout_s: float) -> control.Done:
+        return self._call(request, control.Done)
+
+    def status(self, timeout_s: float) -> control.Status:
+        raise ChannelRefused("a simulated daemon gives no status", code="not_supported")
+
+    def notices(self, registration_id: int) -> deque[Notice]:
+        return self._notices.setdefault(registration_id, deque())
+
+    def forget(self, registration_id: int) -> None:
+        self._notices.pop(registration_id, None)
+
+    def close(self) -> None:
+        if self._state is PortState.OPEN:
+            self._state = PortState.CLOSED
+            self._host.end_lease(self._lease.client_id)
+
+    def abandon_in_child(self) -> None:
+        self._state = PortState.CLOSED
+
+    # ---- from the host ---------------------------------------------------------------------------
+
+    def take_reply(self, correlation_id: int, message: Any) -> None:
+        if isinstance(message, control.SubscriptionReady | control.PublicationReady):
+            self._notices.setdefault(message.registration_id, deque())
+        self._replies[correlation_id] = message
+
+    def take_notice(self, notice: Any) -> None:
+        if isinstance(notice, control.PublicationError):
+            registration = notice.registration_id
+        else:
+            registration = notice.subscription_id
+        queue = self._notices.get(registration)
+        if queue is None:
+            return
+        queue.append(notice)
+        listener = self._listener() if self._listener is not None else None
+        if listener is not None:
+            listener.on_notice()
+
+    def take_hangup(self) -> None:
+        """The daemon died."""
+        if self._state is PortState.OPEN:
+            self._state = PortState.GONE
+            listener = self._listener() if self._listener is not None else None
+            if listener is not None:
+                listener.on_gone()
+
+    def _call(self, request: Any, expected: type[_T]) -> _T:
+        if self._state is PortState.GONE:
+            raise DaemonGone("the simulated daemon is gone")
+        if self._state is PortState.CLOSED:
+            raise ClosedError("the client is closed")
+        self._correlation += 1
+        correlation = self._correlation
+        self._host.command(self._lease.client_id, correlation, request)
+        reply = self._replies.pop(correlation, None)
+        if isinstance(reply, control.Failure):
+            if reply.code == "storage":
+                raise StorageError(reply.message)
+            raise ChannelRefused(reply.message, code=reply.code)
+        if not isinstance(reply, expected):
+            raise AssertionError(f"{request} was answered with {reply}")
+        return reply

@@ -1,0 +1,233 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A simulated host: the production driver, conductor and executor, stepped by hand."""
+
+from __future__ import annotations
+
+import random
+from collections import deque
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+from penstock.client._client import Client
+from penstock.client._port import Lease
+from penstock.config.control import LeaseRequest, Message
+from penstock.core import admin
+from penstock.core.driver import Driver
+from penstock.core.driver_types import (
+    Address,
+    CncParams,
+    DriverParams,
+    SharedParams,
+    Threading,
+)
+from penstock.core.errors import ChannelRefused
+from penstock.core.sim import SimNetwork
+from penstock.daemon.addressing import LocalInterface
+from penstock.daemon.conductor import Conductor, ConductorSettings, Operation
+from penstock.daemon.conductor import actions as a
+from penstock.daemon.executor import Executor
+from penstock.sim._port import SimPort
+
+#: Epoch time of virtual time 0, in ms.
+EPOCH_MS: Final = 1_700_000_000_000
+_MS_NS: Final = 1_000_000
+_MIB: Final = 1024 * 1024
+#: A host that still finds work at one moment after so many rounds will never stop.
+_MAX_ROUNDS: Final = 100_000
+
+
+class LivelockError(AssertionError):
+    """A host did not come to rest at one moment of virtual time."""
+
+
+class Host:
+    """Owns a directory with real files.  Time comes from the caller alone."""
+
+    def __init__(
+        self, *, name: str, ip: str, directory: Path, network: SimNetwork, rng: random.Random
+    ) -> None:
+        self.name = name
+        self.ip = ip
+        self.directory = directory
+        self.now_ns = 0
+        self.events: list[tuple[int, str]] = []
+        self._ports: dict[int, SimPort] = {}
+        self._granted: dict[int, Lease] = {}
+        self._connections = 0
+        (directory / "publications").mkdir(parents=True)
+        (directory / "images").mkdir()
+        receiver_id_base = rng.randrange(1, 2**62)
+        daemon_id, daemon_epoch = rng.randrange(1, 2**63), 1
+        pid = 1 + network.add_host(ip)
+        self._cnc = admin.Cnc.create(
+            CncParams(
+                directory=str(directory),
+                client_liveness_timeout_ns=10_000 * _MS_NS,
+                start_ms=EPOCH_MS,
+                pid=pid,
+                counter_values_bytes=_MIB,
+                error_log_bytes=_MIB,
+                file_mode=0o600,
+                software_version=256,
+            )
+        )
+        self._shared = admin.Shared.create(
+            SharedParams(
+                directory=str(directory),
+                clients=64,
+                publications=64,
+                images=64,
+                subscribers=64,
+                groups=64,
+                file_mode=0o600,
+                daemon_id=daemon_id,
+                daemon_epoch=daemon_epoch,
+                receiver_id_base=receiver_id_base,
+                pid=pid,
+                start_ms=EPOCH_MS,
+            )
+        )
+        self.driver = Driver(
+            DriverParams(
+                threading=Threading.INVOKER,
+                seed=rng.randrange(2**63),
+                receiver_id_base=receiver_id_base,
+                daemon_id=daemon_id,
+                daemon_epoch=daemon_epoch,
+            ),
+            net=network.host_net(pid - 1),
+            cnc=self._cnc,
+            shared=self._shared,
+        )
+        self.driver.start()
+        self.conductor = Conductor(
+            ConductorSettings(
+                directory=str(directory),
+                receiver_id_base=receiver_id_base,
+                storage_budget_bytes=512 * _MIB,
+                epoch_offset_ns=EPOCH_MS * _MS_NS,
+                file_mode=0o600,
+                gso=False,
+                gro=False,
+            ),
+            rng=random.Random(rng.randrange(2**63)),
+        )
+        self._executor = Executor(
+            driver=self.driver, cnc=self._cnc, shared=self._shared, port=self
+        )
+
+    def close(self) -> None:
+        """The daemon stops; files stay."""
+        for port in list(self._ports.values()):
+            port.take_hangup()
+        self.driver.close()
+        self._shared.close()
+        self._cnc.close()
+
+    # ---- applications ----------------------------------------------------------------------------
+
+    def connect(self, name: str) -> Client:
+        """A client of this host's daemon: the production class on a port in this process."""
+        self._connections += 1
+        number = self._connections
+        self._perform(
+            self.conductor.on_lease(
+                number, LeaseRequest(name=name), pid=1000 + number, uid=0, now_ns=self.now_ns
+            )
+        )
+        self.settle()
+        port = SimPort(self, self._granted.pop(number))
+        self._ports[port.lease.client_id] = port
+        return Client(port)
+
+    def command(self, client_id: int, correlation_id: int, message: Message) -> None:
+        """A request of a client; its reply comes during the call."""
+        self._perform(
+            self.conductor.on_command(client_id, correlation_id, message, self.now_ns)
+        )
+        self.settle()
+
+    def end_lease(self, client_id: int) -> None:
+        """The client has gone."""
+        self._ports.pop(client_id, None)
+        self._perform(self.conductor.on_lease_lost(client_id, self.now_ns))
+        self.settle()
+
+    # ---- time ------------------------------------------------------------------------------------
+
+    def next_deadline_ns(self) -> int:
+        """When this host has to be stepped again."""
+        driver = self.driver.next_deadline_ns(self.now_ns)
+        return min(driver, self.conductor.next_deadline_ns())
+
+    def settle(self) -> bool:
+        """Steps until there is nothing to do at this moment.  Returns whether there was."""
+        for rounds in range(_MAX_ROUNDS):
+            worked = self.driver.step(self.now_ns) > 0
+            while (event := self.driver.poll_event()) is not None:
+                worked = True
+                self._perform(self.conductor.on_event(event, self.now_ns))
+            if self.conductor.next_deadline_ns() <= self.now_ns:
+                worked = True
+                self._perform(self.conductor.on_tick(self.now_ns))
+            if not worked:
+                return rounds > 0
+        raise LivelockError(f"{self.name} does not come to rest at {self.now_ns} ns")
+
+    def _perform(self, operations: Sequence[Operation]) -> None:
+        waiting = deque(operations)
+        while waiting:
+            operation = waiting.popleft()
+            outcome = self._executor.perform(operation.action)
+            if operation.operation_id != 0:
+                waiting.extend(
+                    self.conductor.on_result(operation.operation_id, outcome, self.now_ns)
+                )
+            elif outcome.error is not None:
+                self.events.append((self.now_ns, f"{operation.action}: {outcome.error.message}"))
+
+    # ---- what the executor leaves to its shell ---------------------------------------------------
+
+    def reply(self, action: a.Reply) -> None:
+        port = self._ports.get(action.client_id)
+        if port is not None:
+            port.take_reply(action.correlation_id, action.message)
+
+    def notify(self, action: a.Notify) -> None:
+        port = self._ports.get(action.client_id)
+        if port is not None:
+            port.take_notice(action.notice)
+
+    def publish(self, action: a.PublishEvent) -> None:
+        self.events.append((self.now_ns, f"{action.name} {sorted(action.fields.items())}"))
+
+    def grant(self, action: a.GrantLease) -> None:
+        self._granted[action.connection_id] = Lease(
+            directory=self.directory,
+            client_id=action.client_id,
+            client_slot=action.client_slot,
+            daemon_id=1,
+            daemon_epoch=1,
+            daemon_version="simulated",
+            sender_wake_fd=-1,
+            receiver_wake_fd=-1,
+        )
+
+    def refuse(self, action: a.RefuseLease) -> None:
+        raise ChannelRefused(action.message, code=action.code)
+
+    def forget(self, action: a.ForgetClient) -> None:
+        self._ports.pop(action.client_id, None)
+
+    def epoch_ms(self) -> int:
+        return EPOCH_MS + self.now_ns // _MS_NS
+
+    def resolve(self, action: a.ResolveName) -> Address:
+        raise ChannelRefused(f"no names are known here, not {action.host}", code="unknown_host")
+
+    def interfaces(self) -> tuple[LocalInterface, ...]:
+        loopback = LocalInterface(
+            name="lo", index=1, ip="127.0.0.1", prefix_length=8, is_loopback=True
+        )
+        return (loopback, LocalInterface(name="eth0", index=2, ip=self.ip, prefix_length=24))
