@@ -209,6 +209,10 @@ static void arm_sm_timer(ps_image_t *image, int64_t now_ns)
         interval_ns = PS_SM_IDLE_NS;
     }
     image->sm_due_ns = now_ns + interval_ns;
+    if (interval_ns == PS_SM_IDLE_NS) {
+        /* On a common grid, so that many idle streams share few wake-ups. */
+        image->sm_due_ns -= image->sm_due_ns % PS_SM_IDLE_GRID_NS;
+    }
     ps_image_timer(image, image->sm_due_ns);
 }
 
