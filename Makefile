@@ -8,7 +8,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DELETE_ON_ERROR:
-.PHONY: setup ext test lint lint-python lint-types lint-c demo docs wheel lock clean
+.PHONY: setup ext test lint lint-python lint-types lint-c installed demo docs wheel lock clean
 
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 VENV := .venv
@@ -64,13 +64,15 @@ lint: lint-python lint-types lint-c
 lint-python: $(STAMPS)/lock
 	$(BIN)/ruff check .
 
-# mypy sees what a user sees: the package installed from its wheel.
-lint-types: $(STAMPS)/lock
+# The package as a user has it, from its wheel: what mypy checks and the reference describes.
+installed: $(STAMPS)/lock
 	@rm -rf build/lint && mkdir -p build/lint/dist
 	@flock $(STAMPS)/ext.lock $(BIN)/python -m build --wheel --no-isolation \
 	    --outdir build/lint/dist . >build/lint/build.log 2>&1 || { cat build/lint/build.log; exit 1; }
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-compile \
 	    --target build/lint/site build/lint/dist/*.whl
+
+lint-types: installed
 	cd build/lint && MYPYPATH=site ../../$(BIN)/python -m mypy --config-file ../../pyproject.toml \
 	    --cache-dir ../../.mypy_cache -p penstock
 
@@ -86,8 +88,8 @@ lint-c: $(STAMPS)/packages-required
 demo: setup ext
 	@$(BIN)/python -m demo
 
-docs: setup
-	$(BIN)/mkdocs build --strict --quiet --config-file docs/mkdocs.yml
+docs: installed
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
 wheel: $(STAMPS)/lock
 	$(BIN)/python -m build --no-isolation

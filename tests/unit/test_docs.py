@@ -1,0 +1,55 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Pages of the guide that list what the code has."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import yaml
+
+import penstock
+from penstock.config import uri
+
+DOCS = Path(__file__).parents[2] / "docs"
+
+
+def rows(page: str) -> list[list[str]]:
+    text = (DOCS / page).read_text(encoding="utf-8")
+    return [
+        [cell.strip() for cell in re.split(r"(?<!\\)\|", line)[1:-1]]
+        for line in text.splitlines() if line.startswith("|") and not line.startswith("|--")
+    ]
+
+
+def test_the_page_of_channels_has_every_parameter() -> None:
+    listed = {
+        key for row in rows("channels.md") if len(row) == 3
+        for key in re.findall(r"`([a-z-]+)`", row[0])
+    }
+    assert listed == set(uri.PARAMETERS)
+    refused = (DOCS / "channels.md").read_text(encoding="utf-8").split("Refused by name")[1]
+    for key in uri.REFUSED:
+        assert key in refused or key.startswith("ps-")
+
+
+def test_the_page_of_offer_codes_has_every_code() -> None:
+    listed = {
+        row[0].strip("`"): int(row[1].replace("−", "-")) for row in rows("offer-codes.md")[1:]
+    }
+    assert listed == {code.name: code.value for code in penstock.Offer}
+
+
+def test_links_between_pages_lead_somewhere() -> None:
+    pages = {str(path.relative_to(DOCS)) for path in DOCS.rglob("*.md")}
+    for page in sorted(pages):
+        text = (DOCS / page).read_text(encoding="utf-8")
+        for link in re.findall(r"\]\(([^)#:]+\.md)\)", text):
+            assert ((DOCS / page).parent / link).exists(), f"{page}: {link}"
+
+
+def test_the_site_is_configured() -> None:
+    with (DOCS.parent / "mkdocs.yml").open(encoding="utf-8") as file:
+        site = yaml.safe_load(file)
+    assert site["strict"] is True
+    assert site["docs_dir"] == "docs"
