@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import pytest
 from support.hosts import PenstockHost
@@ -37,8 +37,8 @@ def result_of(sub: Peer) -> dict[str, object]:
 
 
 @pytest.fixture(params=["", "loss=5%,seed=3"], ids=["clean", "lossy"])
-def impairment(request: pytest.FixtureRequest) -> Iterator[list[str]]:
-    yield ["--impair", request.param] if request.param else []
+def impairment(request: pytest.FixtureRequest) -> list[str]:
+    return ["--impair", request.param] if request.param else []
 
 
 def test_unicast_between_two_hosts(lan: Network, start: Start, impairment: list[str]) -> None:
