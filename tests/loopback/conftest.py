@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Daemons for the loopback tests.
 
-``host`` and ``peer`` are two daemons that live as long as the test module, as two hosts would; a test
-that harms its daemon makes its own with ``new_host``.
+``host`` and ``peer`` are two daemons that live as long as the test module, as two hosts would; a
+test that harms its daemon makes its own with ``new_host``.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from support.hosts import PenstockHost, memory_directory, penstock_host
 
 import penstock
-from support.hosts import PenstockHost, memory_directory, penstock_host
 
 NewHost = Callable[..., PenstockHost]
 

@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 import trio
+from support.hosts import PenstockHost
 
 import penstock
 from loopback.streams import TIMEOUT_S, messages, pump, receive
 from penstock import Client, Image, Offer
-from support.hosts import PenstockHost
 
 Port = Callable[[], int]
 STREAM = 1001
@@ -121,7 +121,7 @@ def test_multi_destination_cast_with_dynamic_control(
 ) -> None:
     control = f"control=127.0.0.1:{port()}|control-mode=dynamic|term-length=64k"
     with (
-        client.add_publication(f"aeron:udp?{control}|fc=min", STREAM) as publication,
+        client.add_publication(f"aeron:udp?{control}", STREAM) as publication,
         remote.add_subscription(
             f"aeron:udp?endpoint=127.0.0.1:{port()}|{control}", STREAM
         ) as one,
@@ -281,10 +281,14 @@ def test_a_slow_subscriber_presses_back_and_nothing_is_lost(
         connected(publication, subscription)
         accepted = 0
         result = 0
-        with pytest.raises(penstock.TimeoutExpired, match="BACK_PRESSURED"):
-            while True:
+        refusal = ""
+        while not refusal:
+            try:
                 result = publication.send(b"%d" % accepted, 0.3)
                 accepted += 1
+            except penstock.TimeoutExpired as error:
+                refusal = str(error)
+        assert "BACK_PRESSURED" in refusal
         assert publication.offer(b"x") is Offer.BACK_PRESSURED
         assert result <= 128 * 1024
         assert receive(subscription, accepted) == [b"%d" % n for n in range(accepted)]
@@ -332,11 +336,14 @@ def test_counters_are_shared(client: Client, host: PenstockHost) -> None:
 
 def test_status_and_log_files_follow_the_streams(host: PenstockHost) -> None:
     before = log_files(host)
-    with penstock.connect(host.directory, name="counted") as client:
-        with client.add_publication("aeron:ipc", 99), client.add_subscription("aeron:ipc", 99):
-            assert len(log_files(host)) == len(before) + 1
-            clients = client.status()["clients"]
-            assert any(entry["name"] == "counted" for entry in clients)
+    with (
+        penstock.connect(host.directory, name="counted") as client,
+        client.add_publication("aeron:ipc", 99),
+        client.add_subscription("aeron:ipc", 99),
+    ):
+        assert len(log_files(host)) == len(before) + 1
+        clients = client.status()["clients"]
+        assert any(entry["name"] == "counted" for entry in clients)
     eventually(lambda: log_files(host) <= before, "a log file is left")
 
 
@@ -360,10 +367,12 @@ def test_refusals_say_why(client: Client, channel: str, code: str) -> None:
 
 def test_a_port_in_use_is_refused(client: Client, remote: Client, port: Port) -> None:
     channel = f"aeron:udp?endpoint=127.0.0.1:{port()}"
-    with remote.add_subscription(channel, STREAM):
-        with pytest.raises(penstock.ChannelRefused) as caught:
-            client.add_subscription(channel, STREAM)
-        assert caught.value.code == "address_in_use"
+    with (
+        remote.add_subscription(channel, STREAM),
+        pytest.raises(penstock.ChannelRefused) as caught,
+    ):
+        client.add_subscription(channel, STREAM)
+    assert caught.value.code == "address_in_use"
 
 
 # ---- trio ----------------------------------------------------------------------------------------

@@ -113,13 +113,13 @@ async def test_waiting_ends_when_the_daemon_dies(port: LocalPort, client: AsyncC
     port.move_limit(publication.sync.registration_id, 0)
 
     async def expect(waiting: trio.MemorySendChannel[str], name: str) -> None:
+        waits = {
+            "send": lambda: publication.send(b"x"),
+            "wait": subscription.wait,
+            "next": subscription.__anext__,
+        }
         with pytest.raises(errors.DaemonGone):
-            if name == "send":
-                await publication.send(b"x")
-            elif name == "wait":
-                await subscription.wait()
-            else:
-                await subscription.__anext__()
+            await waits[name]()
         waiting.send_nowait(name)
 
     ended, names = trio.open_memory_channel[str](3)
