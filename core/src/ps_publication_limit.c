@@ -61,11 +61,13 @@ static bool clean(ps_publication_t *pub, int64_t to)
     return pub->clean_position >= to;
 }
 
-/* The term of `limit` is one that producers may write: its partition is zero. */
-static bool is_clean_for(const ps_publication_t *pub, int64_t limit)
+/* The furthest limit whose term producers may write: its partition is zero.  That is two terms ahead
+ * of the clean position, and not to be reached while that stands at a term's very beginning. */
+static int64_t clean_limit(const ps_publication_t *pub)
 {
-    const int64_t ahead = (limit >> pub->log.shift) - (pub->clean_position >> pub->log.shift);
-    return ahead < 2 || (ahead == 2 && (pub->clean_position & pub->log.term_mask) != 0);
+    const bool inside = (pub->clean_position & pub->log.term_mask) != 0;
+    const int64_t terms = (pub->clean_position >> pub->log.shift) + (inside ? 3 : 2);
+    return (terms << pub->log.shift) - PS_FRAME_ALIGNMENT;
 }
 
 static bool has_answered(const ps_publication_t *pub, const ps_pub_quarantine_t *entry)
@@ -171,8 +173,10 @@ static bool raise_limit(ps_publication_t *pub, int64_t now_ns)
         return false;
     }
     const bool cleaned = clean(pub, consumer - ps_pub_term(pub));
-    pub->cleaning_behind = !is_clean_for(pub, want);
-    if (!pub->cleaning_behind) {
+    const int64_t zeroed = clean_limit(pub);
+    pub->cleaning_behind = want > zeroed;
+    want = want > zeroed ? zeroed : want;
+    if (want > pub->publisher_limit) {
         store_limit(pub, want);
     }
     return !cleaned;
