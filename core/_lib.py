@@ -6,12 +6,8 @@ Only modules below ``penstock.core`` import this; everything above sees Python t
 
 from __future__ import annotations
 
-import os
-import sys
 from typing import Any
 
-_flags = sys.getdlopenflags()
-sys.setdlopenflags((_flags & ~os.RTLD_NOW) | os.RTLD_LAZY)
 try:
     from penstock import _core
 except ImportError as error:
@@ -19,8 +15,6 @@ except ImportError as error:
         f"the C core penstock._core cannot be loaded ({error}); "
         "in a source tree run 'make ext', otherwise reinstall penstock for this Python and platform"
     ) from error
-finally:
-    sys.setdlopenflags(_flags)
 
 ffi: Any = _core.ffi
 lib: Any = _core.lib

@@ -10,7 +10,7 @@ import contextlib
 import signal
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, NoReturn
 
 from rich.console import Console
@@ -23,6 +23,7 @@ from demo.hosts import Daemon, DemoError, Reporter, left_behind, scratch_directo
 STREAM = 2013
 TIME_LIMIT_S = 100.0
 REFRESH_S = 0.25
+LINE_S = 2.0
 
 
 def main() -> int:
@@ -74,13 +75,13 @@ def transfer(
                              f"--rate={rate}")
         stack.callback(publisher.stop)
         history: list[tuple[float, int]] = []
-        with Live(console=console, auto_refresh=False, transient=True) as live:
+        with contextlib.ExitStack() as screen:
+            show = display(console, screen)
             while not (publisher.is_over() and receiver.is_over()):
                 if time.monotonic() > deadline:
                     raise DemoError(f"not finished after {TIME_LIMIT_S:g} s")
                 history.append((time.monotonic(), int(receiver.values.get("records", 0))))
-                traffic = figures(here, there)
-                live.update(progress(publisher.values, history[-8:], traffic), refresh=True)
+                show(progress(publisher.values, history[-8:], figures(here, there)))
                 time.sleep(REFRESH_S)
         return receiver.wait_for("result", 5.0), figures(here, there)
 
@@ -99,17 +100,39 @@ def figures(here: Daemon, there: Daemon) -> dict[str, int]:
 
 def progress(
     published: Mapping[str, Any], history: list[tuple[float, int]], traffic: Mapping[str, int]
-) -> Table:
-    """What is shown while it runs."""
+) -> dict[str, int]:
+    """What is shown while it runs: label to number."""
     (start, before), (end, now) = history[0], history[-1]
     rate = (now - before) / (end - start) if end > start else 0.0
+    return {
+        "records published": int(published.get("records", 0)),
+        "records received": now,
+        "records a second": round(rate),
+        **traffic,
+    }
+
+
+def display(console: Console, stack: contextlib.ExitStack) -> Callable[[dict[str, int]], None]:
+    """A table that renews itself on a terminal, a line now and then elsewhere."""
+    if console.is_terminal:
+        live = stack.enter_context(Live(console=console, auto_refresh=False, transient=True))
+        return lambda numbers: live.update(table_of(numbers), refresh=True)
+    due = 0.0
+
+    def line(numbers: dict[str, int]) -> None:
+        nonlocal due
+        if time.monotonic() >= due:
+            due = time.monotonic() + LINE_S
+            print(", ".join(f"{label} {value:,}" for label, value in numbers.items()), flush=True)
+
+    return line
+
+
+def table_of(numbers: Mapping[str, int]) -> Table:
     table = Table(title="336 776 flight records over UDP", box=None, show_header=False)
     table.add_column(justify="right", min_width=12)
     table.add_column()
-    table.add_row(f"{int(published.get('records', 0)):,}", "records published")
-    table.add_row(f"{now:,}", "records received")
-    table.add_row(f"{rate:,.0f}", "records a second")
-    for label, value in traffic.items():
+    for label, value in numbers.items():
         table.add_row(f"{value:,}", label)
     return table
 
