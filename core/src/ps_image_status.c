@@ -368,6 +368,7 @@ int32_t ps_image_cycle(ps_image_t *image, int64_t now_ns, bool *stay)
     }
     if (image->state == PS_IMAGE_DRAINING && image->drain_ns == 0) {
         image->drain_ns = now_ns;
+        ps_image_timer(image, now_ns);
     }
     if (image->gaps.count == 0) {
         image->nak_due_ns = INT64_MAX;

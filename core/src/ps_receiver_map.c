@@ -12,12 +12,13 @@
 
 static uint32_t home_of(const ps_map_t *map, uint64_t key)
 {
-    key ^= key >> 32;
-    key *= UINT64_C(0x9e3779b97f4a7c15);
+    key ^= map->salt;
+    key = (key ^ (key >> 32)) * UINT64_C(0x9e3779b97f4a7c15);
+    key = (key ^ (key >> 29)) * UINT64_C(0xbf58476d1ce4e5b9);
     return (uint32_t)(key >> 32) & map->mask;
 }
 
-int ps_map_init(ps_map_t *map, int32_t limit)
+int ps_map_init(ps_map_t *map, int32_t limit, uint64_t salt)
 {
     uint32_t capacity = 8;
 
@@ -30,6 +31,7 @@ int ps_map_init(ps_map_t *map, int32_t limit)
     map->mask = capacity - 1;
     map->count = 0;
     map->limit = limit;
+    map->salt = salt;
     if (map->keys == NULL || map->values == NULL) {
         ps_map_fini(map);
         return ps_fail(PS_E_NO_MEMORY, "no memory for a table of %d entries", limit);

@@ -329,6 +329,29 @@ static void add_destination(ps_receiver_t *receiver, ps_recv_endpoint_t *endpoin
     ps_receiver_timer(receiver, receiver->now_ns);
 }
 
+/* The control address moved: what is said about live sessions goes there from now on. */
+static void set_control(ps_receiver_t *receiver, ps_recv_endpoint_t *endpoint,
+                        const ps_command_t *command)
+{
+    ps_recv_destination_t *destination = endpoint->destinations[command->i];
+
+    if (destination == NULL) {
+        return;
+    }
+    destination->control = command->address;
+    destination->elicit_due_ns = receiver->now_ns;
+    ps_receiver_timer(receiver, receiver->now_ns);
+    for (int32_t i = 0; i < receiver->n_images; i++) {
+        ps_image_t *image = receiver->images[i];
+
+        if (image->endpoint == endpoint && image->connections[command->i].established &&
+            destination->control.family != 0) {
+            image->connections[command->i].control =
+                *ps_recv_destination_reply_to(destination, &destination->control);
+        }
+    }
+}
+
 bool ps_recv_endpoint_on_command(ps_receiver_t *receiver, const ps_command_t *command)
 {
     ps_recv_endpoint_t *endpoint = command->object;
@@ -349,11 +372,7 @@ bool ps_recv_endpoint_on_command(ps_receiver_t *receiver, const ps_command_t *co
         close_destination(receiver, endpoint, command->i);
         break;
     case PS_RCMD_SET_CONTROL:
-        if (endpoint->destinations[command->i] != NULL) {
-            endpoint->destinations[command->i]->control = command->address;
-            endpoint->destinations[command->i]->elicit_due_ns = receiver->now_ns;
-            ps_receiver_timer(receiver, receiver->now_ns);
-        }
+        set_control(receiver, endpoint, command);
         break;
     case PS_RCMD_ADD_INTEREST:
         add_interest(receiver, endpoint, command);

@@ -31,13 +31,14 @@ void ps_recv_endpoint_free(ps_recv_endpoint_t *endpoint)
 
 static int allocate(ps_recv_endpoint_t *endpoint)
 {
-    int code = ps_map_init(&endpoint->any_interest, PS_RECV_INTERESTS_MAX);
+    uint64_t salt = ps_driver_params(endpoint->driver)->seed * UINT64_C(0x9e3779b97f4a7c15);
+    int code = ps_map_init(&endpoint->any_interest, PS_RECV_INTERESTS_MAX, salt);
 
     if (code == PS_OK) {
-        code = ps_map_init(&endpoint->session_interest, PS_RECV_INTERESTS_MAX);
+        code = ps_map_init(&endpoint->session_interest, PS_RECV_INTERESTS_MAX, salt);
     }
     if (code == PS_OK) {
-        code = ps_map_init(&endpoint->session_index, PS_RECV_SESSIONS_MAX);
+        code = ps_map_init(&endpoint->session_index, PS_RECV_SESSIONS_MAX, salt);
     }
     if (code != PS_OK) {
         return code;

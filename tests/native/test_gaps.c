@@ -190,7 +190,7 @@ static void test_map(void)
     ps_map_t map;
     ps_random_t random;
     ps_random_seed(&random, 7);
-    CHECK(ps_map_init(&map, LIMIT) == PS_OK);
+    CHECK(ps_map_init(&map, LIMIT, 12345) == PS_OK);
     for (int step = 0; step < 200000; step++) {
         const int32_t key = (int32_t)ps_random_below(&random, KEYS);
         const uint64_t wide = ps_map_key(key / 7, key % 7 - 3);

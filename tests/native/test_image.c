@@ -328,6 +328,31 @@ static void test_penstock_senders_are_asked_for_every_gap(void)
     }
 }
 
+static void test_receive_times_go_where_the_channel_says(void)
+{
+    static const int64_t RX = 123456789;
+    world_t world;
+    open_image(&world, &PLAIN);
+    ps_recv_endpoint_params_t *params = &world.endpoint->params;
+    params->channel_timestamp = 1;
+    params->channel_timestamp_offset = -8;
+    params->media_timestamp = 1;
+    params->media_timestamp_offset = 16;
+    world.now_ns += RX;
+    world_data(&world, 0, 128, 64);
+    world_data(&world, 128, 160, 32); /* no payload: nowhere to write */
+    world_step(&world);
+    const int64_t epoch = world.now_ns + ps_driver_epoch_offset_ns(world.driver);
+    for (int64_t at = 0; at < 128; at += 64) {
+        int64_t media;
+        memcpy(&media, ps_log_at(&world.log, at) + 32 + 16, sizeof media);
+        CHECK_EQ(ps_frame_at(&world.log, at)->reserved_value, epoch);
+        CHECK_EQ(media, epoch);
+    }
+    CHECK_EQ(world_status(&world).position, 160);
+    world_close(&world);
+}
+
 static void test_group_images_back_off(void)
 {
     const world_options_t group = {.group = 1};
@@ -356,6 +381,7 @@ int main(void)
     RUN(test_gaps_are_padded_over_when_unreliable);
     RUN(test_nothing_is_written_without_storage);
     RUN(test_penstock_senders_are_asked_for_every_gap);
+    RUN(test_receive_times_go_where_the_channel_says);
     RUN(test_group_images_back_off);
     return 0;
 }

@@ -171,6 +171,69 @@ static void test_explicit_control_address_is_asked_every_second(void)
     world_close(&world);
 }
 
+static void test_multicast_answers_go_to_the_control_group(void)
+{
+    static memnet_dgram_t dgram;
+    uint8_t frame[256];
+    world_t world;
+    world_open(&world, &PLAIN);
+    const ps_recv_destination_params_t destination = {
+        .id = 2, .socket = {.bind = memnet_addr(2, 40200), .multicast_ttl = 4},
+        .group_control = memnet_addr(240, 40201), .multicast = 1
+    };
+    ps_addr_t local;
+    CHECK_EQ(ps_recv_endpoint_add_destination(world.driver, world.endpoint, &destination, &local),
+             PS_OK);
+    world_step(&world);
+    uint32_t length = golden("data_hello", frame);
+    CHECK_EQ(memnet_inject(world.memnet, &local, &world.sender, frame, length), 1);
+    world_step(&world);
+    CHECK_EQ(memnet_take(world.memnet, &dgram), 1);
+    CHECK(is_golden(&dgram, "sm_setup"));
+    CHECK_EQ(dgram.to.port, 40201);
+    length = golden("setup", frame);
+    frame[36] = 9; /* the sender's time to live is another */
+    CHECK_EQ(memnet_inject(world.memnet, &local, &world.sender, frame, length), 1);
+    world_step(&world);
+    CHECK_EQ(world_system(&world, PS_SYS_TTL_ASYMMETRY), 1);
+    world_close(&world);
+}
+
+static void test_a_moved_control_address_is_used_at_once(void)
+{
+    static memnet_dgram_t dgram;
+    uint8_t frame[256];
+    world_t world;
+    world_open(&world, &PLAIN);
+    CHECK_EQ(ps_recv_endpoint_remove_destination(world.driver, world.endpoint, 1), PS_OK);
+    const ps_recv_destination_params_t destination = {
+        .id = 2, .socket = {.bind = memnet_addr(2, 40200)}, .control = memnet_addr(9, 40300)
+    };
+    CHECK_EQ(ps_recv_endpoint_add_destination(world.driver, world.endpoint, &destination,
+                                              &world.local), PS_OK);
+    world_step(&world);
+    const uint32_t length = golden("setup", frame);
+    world_inject(&world, frame, length);
+    world_step(&world);
+    ps_event_t event;
+    CHECK_EQ(world_event(&world, PS_EV_SETUP, &event), 1);
+    CHECK_EQ(event.destination, 0); /* the index is free again */
+    world_make_image(&world, &PLAIN);
+    const ps_addr_t moved = memnet_addr(9, 40301);
+    CHECK_EQ(ps_recv_endpoint_set_control(world.driver, world.endpoint, 2, &moved), PS_OK);
+    world_step(&world);
+    memnet_discard(world.memnet);
+    world_pass(&world, 300 * MS);
+    int32_t heard = 0;
+    while (memnet_take(world.memnet, &dgram)) {
+        CHECK_EQ(dgram.to.port, 40301);
+        heard++;
+    }
+    CHECK(heard > 0);
+    CHECK_EQ(ps_recv_endpoint_set_control(world.driver, world.endpoint, 99, &moved), PS_E_INVALID);
+    world_close(&world);
+}
+
 static void test_released_endpoint_is_reported(void)
 {
     world_t world;
@@ -300,6 +363,8 @@ int main(void)
     RUN(test_ending_and_unwanted_streams_are_left_alone);
     RUN(test_refused_session_stays_quiet_until_interest_goes);
     RUN(test_explicit_control_address_is_asked_every_second);
+    RUN(test_multicast_answers_go_to_the_control_group);
+    RUN(test_a_moved_control_address_is_used_at_once);
     RUN(test_released_endpoint_is_reported);
     RUN(test_image_of_two_destinations_answers_on_both);
     RUN(test_hostile_datagrams_cost_a_counter);
