@@ -48,6 +48,16 @@ class _LazyGroup(click.Group):
         command: click.Command = importlib.import_module(module).command
         return command
 
+    def invoke(self, ctx: click.Context) -> object:
+        """Click has its own ideas about these two; users expect ours, and silence."""
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt:
+            ctx.exit(EXIT_INTERRUPTED)
+        except BrokenPipeError:
+            _silence_stdout()
+            ctx.exit(EXIT_BROKEN_PIPE)
+
     @staticmethod
     def _module(name: str) -> str | None:
         module = f"penstock.cli.{COMMANDS.get(name, '')}"
@@ -72,7 +82,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return end.exit_code
     except (KeyboardInterrupt, click.Abort):
         return EXIT_INTERRUPTED
-    except BrokenPipeError:
+    except BrokenPipeError:  # the last flush
         _silence_stdout()
         return EXIT_BROKEN_PIPE
     except click.ClickException as error:
