@@ -96,7 +96,7 @@ static int check_params(const ps_driver_params_t *params)
     return PS_OK;
 }
 
-/* ---- life ------------------------------------------------------------------------------------- */
+/* ---- life ------------------------------------------------------------------------------------ */
 
 static int init_agent(ps_driver_t *driver, int32_t id)
 {
@@ -196,7 +196,8 @@ int ps_driver_create(const ps_driver_params_t *params, ps_driver_t **out)
     if (result != PS_OK) {
         return result;
     }
-    ps_driver_t *driver = aligned_alloc(PS_LINE, (sizeof *driver + PS_LINE - 1) / PS_LINE * PS_LINE);
+    const size_t size = (sizeof(ps_driver_t) + PS_LINE - 1) / PS_LINE * PS_LINE;
+    ps_driver_t *driver = aligned_alloc(PS_LINE, size);
     if (driver == NULL) {
         return ps_fail(PS_E_NO_MEMORY, "no memory for a driver");
     }
@@ -283,7 +284,7 @@ void ps_driver_destroy(ps_driver_t *driver)
     free(driver);
 }
 
-/* ---- stepping --------------------------------------------------------------------------------- */
+/* ---- stepping -------------------------------------------------------------------------------- */
 
 int32_t ps_driver_step(ps_driver_t *driver, int64_t now_ns)
 {
@@ -307,7 +308,7 @@ int64_t ps_driver_next_deadline_ns(ps_driver_t *driver, int64_t now_ns)
     return sender < receiver ? sender : receiver;
 }
 
-/* ---- conductor's side ------------------------------------------------------------------------- */
+/* ---- conductor's side ------------------------------------------------------------------------ */
 
 int32_t ps_driver_event_fd(const ps_driver_t *driver)
 {
@@ -371,7 +372,7 @@ int ps_driver_command(ps_driver_t *driver, int32_t agent, const ps_command_t *co
     return PS_OK;
 }
 
-/* ---- agents' side ----------------------------------------------------------------------------- */
+/* ---- agents' side ---------------------------------------------------------------------------- */
 
 bool ps_driver_emit(ps_driver_t *driver, int32_t agent, const ps_event_t *event)
 {
@@ -391,7 +392,7 @@ void ps_driver_watch(ps_driver_t *driver, int32_t agent, int fd)
     }
     struct epoll_event interest = {.events = EPOLLIN, .data = {.fd = fd}};
     if (epoll_ctl(loop->epoll_fd, EPOLL_CTL_ADD, fd, &interest) != 0 && errno != EEXIST) {
-        /* Unwatched, the socket is still polled by every duty cycle, at the latest once a second. */
+        /* Unwatched, the socket is still polled by every duty cycle: once a second at least. */
         ps_system_add(driver, PS_SYS_ERRORS, 1);
     }
 }

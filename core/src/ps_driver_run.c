@@ -2,9 +2,9 @@
  *
  * ps_driver_run.c: threads that run agents, and how they sleep.
  *
- * No wake-up is lost: the thread stores parked = 1 (seq_cst), then looks for work once more; whoever
- * makes work stores it, fences (seq_cst), then loads parked.  One of the two sees the other.
- * Sockets need no such pair: epoll is level-triggered.
+ * No wake-up is lost: the thread stores parked = 1 (seq_cst), then looks for work once more;
+ * whoever makes work stores it, fences (seq_cst), then loads parked.  One of the two sees the
+ * other. Sockets need no such pair: epoll is level-triggered.
  */
 #define _GNU_SOURCE 1
 
@@ -84,7 +84,7 @@ int32_t ps_agent_cycle(ps_driver_t *driver, ps_agent_t *agent, int64_t now_ns)
     return work;
 }
 
-/* ---- one thread ------------------------------------------------------------------------------- */
+/* ---- one thread ------------------------------------------------------------------------------ */
 
 /* One cycle of each agent; *now_ns moves on.  Times are the thread's own, taken once per agent. */
 static int32_t run_agents(ps_loop_t *loop, int64_t *now_ns)
@@ -157,7 +157,8 @@ static void wait_for_descriptors(ps_loop_t *loop, int64_t wait_ns)
     struct epoll_event ready[PS_PARK_EVENTS];
     int count = -1;
     if (!loop->coarse_timeout) {
-        const struct timespec timeout = {.tv_sec = wait_ns / NS_PER_S, .tv_nsec = wait_ns % NS_PER_S};
+        const struct timespec timeout = {.tv_sec = wait_ns / NS_PER_S,
+                                         .tv_nsec = wait_ns % NS_PER_S};
         count = epoll_pwait2(loop->epoll_fd, ready, PS_PARK_EVENTS, &timeout, NULL);
         if (count < 0 && (errno == ENOSYS || errno == EPERM)) {
             loop->coarse_timeout = true;

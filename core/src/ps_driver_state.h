@@ -55,7 +55,8 @@ struct ps_driver {
     int event_fd;
     _Atomic bool stop;
     _Atomic int64_t epoch_offset_ns;
-    alignas(PS_LINE) _Atomic uint32_t own_parked[PS_AGENTS]; /* used when there is no penstock.dat */
+    /* used when there is no penstock.dat */
+    alignas(PS_LINE) _Atomic uint32_t own_parked[PS_AGENTS];
 };
 
 /* Opens a loop's descriptors.  PS_E_SYSTEM. */

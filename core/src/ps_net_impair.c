@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * ps_net_impair.c: a network that loses, doubles, reorders, corrupts and delays, on purpose and by
- * seed.  Each socket has its own generators, seeded by the order of opening, so a run that sends the
- * same datagrams in the same order meets the same fate.
+ * seed.  Each socket has its own generators, seeded by the order of opening, so a run that sends
+ * the same datagrams in the same order meets the same fate.
  *
  * Delayed datagrams wait in a bounded heap ordered by (due time, arrival); when it is full the
  * newcomer is lost, as in a router.  A wrapped descriptor is an epoll set of the real one and a
@@ -67,7 +67,7 @@ static bool happens(ps_random_t *random, uint32_t ppm)
     return ppm > 0 && ps_random_below(random, MILLION) < ppm;
 }
 
-/* ---- the heap --------------------------------------------------------------------------------- */
+/* ---- the heap -------------------------------------------------------------------------------- */
 
 static bool is_before(const waiting_t *a, const waiting_t *b)
 {
@@ -137,7 +137,7 @@ static void let_go(impair_socket_t *socket, int32_t slot)
     socket->free_slots[socket->free_count++] = slot;
 }
 
-/* ---- receiving -------------------------------------------------------------------------------- */
+/* ---- receiving ------------------------------------------------------------------------------- */
 
 static int64_t due_time(impair_socket_t *socket)
 {
@@ -250,7 +250,7 @@ static int impair_recv(ps_socket_t *handle, int32_t limit, ps_on_datagram_fn fn,
     return taken < 0 && socket->delivered == 0 ? taken : socket->delivered;
 }
 
-/* ---- sending ---------------------------------------------------------------------------------- */
+/* ---- sending --------------------------------------------------------------------------------- */
 
 /* What is lost counts as sent.  Runs between losses stay together, for GSO's sake. */
 static int impair_send(ps_socket_t *handle, const ps_addr_t *to, const ps_dgram_t *dgrams,
@@ -280,7 +280,7 @@ static int impair_send(ps_socket_t *handle, const ps_addr_t *to, const ps_dgram_
     return done;
 }
 
-/* ---- life ------------------------------------------------------------------------------------- */
+/* ---- life ------------------------------------------------------------------------------------ */
 
 static void impair_close(ps_socket_t *handle)
 {

@@ -24,7 +24,8 @@ enum {
     PS_ADDR_TEXT = 80
 };
 
-/* A socket and everything its system calls need, allocated when it is opened.  One thread at a time. */
+/* A socket and all that its system calls need, allocated when it is opened.  One thread at a
+ * time. */
 typedef struct ps_udp_socket {
     int fd;
     int family;                         /* AF_INET or AF_INET6 */

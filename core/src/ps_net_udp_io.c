@@ -3,8 +3,8 @@
  * ps_net_udp_io.c: sending and receiving in batches.
  *
  * Out: neighbours of equal length (and one shorter last) become one message that the kernel cuts up
- * (UDP_SEGMENT); messages go out with one sendmmsg.  In: recvmmsg, and buffers that the kernel joined
- * (UDP_GRO) are cut up again before anybody sees them.
+ * (UDP_SEGMENT); messages go out with one sendmmsg.  In: recvmmsg, and buffers that the kernel
+ * joined (UDP_GRO) are cut up again before anybody sees them.
  *
  * ICMP errors of earlier datagrams surface in later, innocent calls.  They say that nobody listens
  * (yet), which setup and liveness timers handle; so they are swallowed and the call is repeated.
@@ -42,7 +42,7 @@ static bool is_stale_error(int error)
            error == ENETUNREACH || error == ENOPROTOOPT || error == EPROTO || error == EINTR;
 }
 
-/* ---- sending ---------------------------------------------------------------------------------- */
+/* ---- sending --------------------------------------------------------------------------------- */
 
 /* How many datagrams from dgrams[0] may leave as one message: at least 1. */
 static int32_t run_length(const ps_udp_socket_t *udp, const ps_dgram_t *dgrams, int32_t count)
@@ -182,7 +182,7 @@ int ps_udp_send(ps_socket_t *handle, const ps_addr_t *to, const ps_dgram_t *dgra
     return done;
 }
 
-/* ---- receiving -------------------------------------------------------------------------------- */
+/* ---- receiving ------------------------------------------------------------------------------- */
 
 /* What came with a message. */
 typedef struct ancillary {

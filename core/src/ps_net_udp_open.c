@@ -28,7 +28,7 @@
 #define IPV6_MULTICAST_ALL 29
 #endif
 
-/* ---- addresses -------------------------------------------------------------------------------- */
+/* ---- addresses ------------------------------------------------------------------------------- */
 
 socklen_t ps_udp_to_sockaddr(const ps_addr_t *addr, struct sockaddr_storage *out)
 {
@@ -93,7 +93,7 @@ static bool is_multicast(const ps_addr_t *addr)
            (addr->family == 6 && addr->ip[0] == 0xFF);
 }
 
-/* ---- errors ----------------------------------------------------------------------------------- */
+/* ---- errors ---------------------------------------------------------------------------------- */
 
 /* Turns errno into our code, naming the address it is about. */
 static int fail_with_errno(const char *what, const ps_addr_t *addr)
@@ -123,7 +123,7 @@ static int set_int(ps_udp_socket_t *udp, int level, int option, int value, const
                    value, strerror(errno));
 }
 
-/* ---- options ---------------------------------------------------------------------------------- */
+/* ---- options --------------------------------------------------------------------------------- */
 
 static int set_buffer(ps_udp_socket_t *udp, int force, int option, int32_t asked, const char *name,
                       const char *limit)
@@ -254,7 +254,7 @@ static void probe_offloads(ps_udp_socket_t *udp, const ps_socket_params_t *param
                setsockopt(udp->fd, IPPROTO_UDP, UDP_GRO, &value, sizeof value) == 0;
 }
 
-/* ---- binding ---------------------------------------------------------------------------------- */
+/* ---- binding --------------------------------------------------------------------------------- */
 
 static int bind_at(ps_udp_socket_t *udp, const ps_addr_t *addr)
 {
@@ -321,7 +321,7 @@ static int connect_to(ps_udp_socket_t *udp, const ps_addr_t *remote)
     return read_local(udp);
 }
 
-/* ---- operations ------------------------------------------------------------------------------- */
+/* ---- operations ------------------------------------------------------------------------------ */
 
 static void udp_close(ps_socket_t *handle)
 {

@@ -114,7 +114,7 @@ void ps_trailer_read(const uint8_t *data, uint32_t length, ps_trailer_t *out)
     }
 }
 
-/* ---- writing ---------------------------------------------------------------------------------- */
+/* ---- writing --------------------------------------------------------------------------------- */
 
 typedef struct cursor {
     uint8_t *base;

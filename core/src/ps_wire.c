@@ -17,7 +17,7 @@
 _Static_assert(PS_CONTROL_MAX >= PS_ERR_BYTES + 64, "control datagrams hold some error text");
 _Static_assert(PS_CONTROL_MAX >= PS_SM_TAG_BYTES + PS_TRAILER_MAX, "an SM and its trailer fit");
 
-/* ---- first check ------------------------------------------------------------------------------ */
+/* ---- first check ----------------------------------------------------------------------------- */
 
 /* Least datagram length of a control type, 0 for a type that is no control type. */
 static uint32_t control_minimum(uint16_t type)
@@ -70,7 +70,7 @@ int ps_wire_check(const uint8_t *data, uint32_t length, uint16_t *type)
     return (uint32_t)frame_length <= length ? PS_WIRE_OK : PS_WIRE_TRUNCATED;
 }
 
-/* ---- decoders --------------------------------------------------------------------------------- */
+/* ---- decoders -------------------------------------------------------------------------------- */
 
 static int offset_is_valid(int32_t offset)
 {
@@ -277,7 +277,7 @@ int ps_wire_chain(const uint8_t *data, uint32_t length, int32_t term_length, int
     return PS_WIRE_OK;
 }
 
-/* ---- builders --------------------------------------------------------------------------------- */
+/* ---- builders -------------------------------------------------------------------------------- */
 
 static void put_header(uint8_t *out, int32_t frame_length, uint8_t flags, uint16_t type)
 {

@@ -3,9 +3,9 @@
  * ps_wire.h: frames on the wire: layout, checks, building (aeron-interop.md section 1), and our
  * trailers and EXT frames (semantics.md section 12, docs/wire-extensions.md).
  *
- * All integers little-endian.  Nothing here trusts its input: a datagram of any bytes and any length
- * is safe.  Structures below hold decoded, host-order values; no pointer into the datagram except
- * where said.
+ * All integers little-endian.  Nothing here trusts its input: a datagram of any bytes and any
+ * length is safe.  Structures below hold decoded, host-order values; no pointer into the datagram
+ * except where said.
  */
 #ifndef PS_WIRE_H
 #define PS_WIRE_H
@@ -45,13 +45,14 @@ typedef struct ps_trailer {
 
 typedef struct ps_setup { int32_t term_offset, session_id, stream_id, initial_term_id,
     active_term_id, term_length, mtu, ttl; uint8_t flags; ps_trailer_t trailer; } ps_setup_t;
-typedef struct ps_sm { int32_t session_id, stream_id, term_id, term_offset, window; int64_t receiver_id,
-    group_tag; uint8_t flags, has_group_tag; ps_trailer_t trailer; } ps_sm_t;
+typedef struct ps_sm { int32_t session_id, stream_id, term_id, term_offset, window;
+    int64_t receiver_id, group_tag; uint8_t flags, has_group_tag; ps_trailer_t trailer; } ps_sm_t;
 typedef struct ps_nak { int32_t session_id, stream_id, term_id, term_offset, length; } ps_nak_t;
 typedef struct ps_rttm { int32_t session_id, stream_id; int64_t echo_ns, reception_delta_ns,
     receiver_id; uint8_t flags; } ps_rttm_t;
 typedef struct ps_err { int32_t session_id, stream_id; int64_t receiver_id, group_tag;
-    int32_t code, text_length; uint8_t has_group_tag; const uint8_t *text; /* into datagram */ } ps_err_t;
+    int32_t code, text_length; uint8_t has_group_tag;
+    const uint8_t *text; /* into datagram */ } ps_err_t;
 typedef struct ps_rsp_setup { int32_t session_id, stream_id, response_session_id; } ps_rsp_setup_t;
 /* First frame of a DATA/PAD datagram. */
 typedef struct ps_data { int32_t term_offset, session_id, stream_id, term_id; uint8_t flags;
@@ -61,8 +62,8 @@ typedef struct ps_data { int32_t term_offset, session_id, stream_id, term_id; ui
  * EXT frames of our own magic pass; others are PS_WIRE_UNKNOWN_TYPE. */
 int ps_wire_check(const uint8_t *data, uint32_t length, uint16_t *type);
 
-/* Each decoder: after ps_wire_check said OK and this type.  Returns ps_wire_fault (semantic checks of
- * table 1.5.3 that need no stream state). */
+/* Each decoder: after ps_wire_check said OK and this type.  Returns ps_wire_fault (semantic checks
+ * of table 1.5.3 that need no stream state). */
 int ps_wire_setup(const uint8_t *data, uint32_t length, ps_setup_t *out);
 int ps_wire_sm(const uint8_t *data, uint32_t length, ps_sm_t *out);
 int ps_wire_nak(const uint8_t *data, uint32_t length, ps_nak_t *out);
@@ -70,19 +71,22 @@ int ps_wire_rttm(const uint8_t *data, uint32_t length, ps_rttm_t *out);
 int ps_wire_err(const uint8_t *data, uint32_t length, ps_err_t *out);
 int ps_wire_rsp_setup(const uint8_t *data, uint32_t length, ps_rsp_setup_t *out);
 int ps_wire_data(const uint8_t *data, uint32_t length, ps_data_t *out);
-/* Walks the chain of a DATA/PAD datagram (not a heartbeat) against term_length.  *span gets the bytes
- * of stream it covers (a final PAD counts whole), *messages the frames with the END flag (type DATA).
- * PS_WIRE_BAD_CHAIN / BAD_FIELD when a rule of 1.5.3 is broken.  Bound: length / 32 frames. */
+/* Walks the chain of a DATA/PAD datagram (not a heartbeat) against term_length.  *span gets the
+ * bytes of stream it covers (a final PAD counts whole), *messages the frames with the END flag
+ * (type DATA). PS_WIRE_BAD_CHAIN / BAD_FIELD when a rule of 1.5.3 is broken.  Bound: length / 32
+ * frames. */
 int ps_wire_chain(const uint8_t *data, uint32_t length, int32_t term_length, int32_t *span,
                   int32_t *messages);
 
-/* Builders write into out (PS_CONTROL_MAX bytes) and return the datagram length.  trailer NULL: none. */
+/* Builders write into out (PS_CONTROL_MAX bytes), return the datagram length.  trailer NULL:
+ * none. */
 uint32_t ps_wire_build_setup(uint8_t *out, const ps_setup_t *setup, const ps_trailer_t *trailer);
 uint32_t ps_wire_build_sm(uint8_t *out, const ps_sm_t *sm, const ps_trailer_t *trailer);
 uint32_t ps_wire_build_nak(uint8_t *out, const ps_nak_t *nak);
 uint32_t ps_wire_build_rttm(uint8_t *out, const ps_rttm_t *rttm);
-uint32_t ps_wire_build_err(uint8_t *out, const ps_err_t *err);       /* text cut to PS_CONTROL_MAX - 40 */
-uint32_t ps_wire_build_heartbeat(uint8_t *out, int32_t session_id, int32_t stream_id, int32_t term_id,
-                                 int32_t term_offset, uint8_t flags);
+/* Text is cut to PS_CONTROL_MAX - 40. */
+uint32_t ps_wire_build_err(uint8_t *out, const ps_err_t *err);
+uint32_t ps_wire_build_heartbeat(uint8_t *out, int32_t session_id, int32_t stream_id,
+                                 int32_t term_id, int32_t term_offset, uint8_t flags);
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * ps_wire_fields.h: unaligned little-endian fields, and the bytes of our own trailers and EXT frames
- * (docs/wire-extensions.md).  Private to ps_wire.c and ps_trailer.c; tests may look.
+ * ps_wire_fields.h: unaligned little-endian fields, and the bytes of our own trailers and EXT
+ * frames (docs/wire-extensions.md).  Private to ps_wire.c and ps_trailer.c; tests may look.
  */
 #ifndef PS_WIRE_FIELDS_H
 #define PS_WIRE_FIELDS_H
@@ -11,7 +11,7 @@
 
 #include "ps_wire.h"
 
-_Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "log buffers and frames are little-endian");
+_Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "logs and frames are little-endian");
 
 #define PS_TRAILER_MAGIC UINT32_C(0x4b545350) /* "PSTK" */
 #define PS_EXT_MAGIC UINT32_C(0x58545350)     /* "PSTX" */

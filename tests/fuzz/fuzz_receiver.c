@@ -36,7 +36,8 @@ static void open_receiver(world_t *world)
     ps_addr_t local;
     CHECK_EQ(ps_recv_endpoint_add_destination(base->driver, world->endpoint, &destination, &local),
              PS_OK);
-    CHECK_EQ(ps_recv_endpoint_add_interest(base->driver, world->endpoint, GOLDEN_STREAM, 0, 1), PS_OK);
+    CHECK_EQ(ps_recv_endpoint_add_interest(base->driver, world->endpoint, GOLDEN_STREAM, 0, 1),
+             PS_OK);
 }
 
 /* The conductor makes an image when a sane setup of the golden session arrives. */

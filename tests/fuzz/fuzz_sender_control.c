@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Hostile status messages, NAKs and the rest to a sender with a publication that has messages.  What
- * leaves is always valid frames of the stream, never beyond what was published, and one hostile
- * datagram cannot set off a flood.
+ * Hostile status messages, NAKs and the rest to a sender with a publication that has messages.
+ * What leaves is always valid frames of the stream, never beyond what was published, and one
+ * hostile datagram cannot set off a flood.
  */
 #include "golden.h"
 #include "penstock.h"
 #include "sequence.h"
 #include "stream.h"
 
-/* Of one step: a window's worth of data, or of a repaired gap, in the smallest datagrams, and answers. */
+/* Of one step: a window of data, or of a repaired gap, in the smallest datagrams, and answers. */
 enum { MOST_DATAGRAMS = 2 * PS_TERM_MIN / 64 + 64, MESSAGES = 40 };
 
 typedef struct world {

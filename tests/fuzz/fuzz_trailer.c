@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Any bytes behind a frame: either a trailer whose values are in range, or no trailer; what was read
- * is written and read back the same.
+ * Any bytes behind a frame: either a trailer whose values are in range, or no trailer; what was
+ * read is written and read back the same.
  */
 #include <stdlib.h>
 #include <string.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Any bytes as a datagram: the first check, then every decoder and the chain walk, whatever the check
- * said about the type.  Stated properties hold, and nothing reads outside the datagram.
+ * Any bytes as a datagram: the first check, then every decoder and the chain walk, whatever the
+ * check said about the type.  Stated properties hold, and nothing reads outside the datagram.
  */
 #include <stdlib.h>
 #include <string.h>

@@ -95,11 +95,12 @@ int main(int argc, char **argv)
     write_sequence("receiver", "whole", whole);
     write_sequence("receiver", "loss", loss);
     write_sequence("receiver", "silence", silence);
-    static const char *const session[] = {"sm", "+1", "!20", "+1", "nak", "sm_tag", "rttm_request", "+200",
-                                          "sm_setup", "err", "rsp_setup", "sm_join", "!2000", "+1000",
-                                          "sm_eos", "+32767", "+32767", NULL};
-    static const char *const naks[] = {"sm", "+1", "!20", "nak", "nak", "+1", "nak", "+200", "nak", "sm",
-                                       "!2000", "nak", NULL};
+    static const char *const session[] = {"sm", "+1", "!20", "+1", "nak", "sm_tag", "rttm_request",
+                                          "+200", "sm_setup", "err", "rsp_setup", "sm_join",
+                                          "!2000",
+                                          "+1000", "sm_eos", "+32767", "+32767", NULL};
+    static const char *const naks[] = {"sm", "+1", "!20", "nak", "nak", "+1", "nak", "+200", "nak",
+                                       "sm", "!2000", "nak", NULL};
     write_sequence("sender_control", "session", session);
     write_sequence("sender_control", "naks", naks);
     return 0;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * sequence.h: an input as a story for one agent: records of u16, then bytes.
- *   bit 15 set: time passes, (value & 0x7fff) x 100 us      bit 14 set: the application takes its turn
+ *   bit 15 set: time passes, (value & 0x7fff) x 100 us
+ *   bit 14 set: the application takes its turn
  *   else:       a datagram of (value & 0x0fff) bytes follows (cut to what is left)
  * And a directory with a daemon's files and a stepped driver on a network in memory.
  */
@@ -33,8 +34,8 @@ typedef struct sequence_step {
 /* The next step; after SEQUENCE_STEPS, or without bytes left, the end. */
 sequence_step_t sequence_next(sequence_t *sequence);
 
-/* The files are made once and reset for each input: counters to zero, slots freed.  Driver, network and
- * log are new each time. */
+/* The files are made once and reset for each input: counters to zero, slots freed.  Driver,
+ * network and log are new each time. */
 typedef struct fuzz_world {
     char directory[256];
     char log_path[300];

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * standalone_main.c: runs a fuzz target without a fuzzing engine: its kept corpus, then mutations of
- * it from a seed.  Usage: TARGET corpus-directory [runs [seed]].  A failure names the run, which the
- * same seed repeats; the input is written to ./crash-<target>.
+ * standalone_main.c: runs a fuzz target without a fuzzing engine: its kept corpus, then mutations
+ * of it from a seed.  Usage: TARGET corpus-directory [runs [seed]].  A failure names the run,
+ * which the same seed repeats; the input is written to ./crash-<target>.
  */
 #include <dirent.h>
 #include <signal.h>
@@ -72,8 +72,8 @@ static void run_input(void)
 /* Values that sit on the edge of a rule. */
 static uint32_t edge_value(ps_random_t *random)
 {
-    static const uint32_t edges[] = {0, 1, 8, 20, 28, 31, 32, 33, 36, 40, 44, 64, 1408, 65504, 65536,
-                                     1U << 29, 1U << 30, 0x7FFFFFFF, 0x80000000, 0xFFFFFFE0,
+    static const uint32_t edges[] = {0, 1, 8, 20, 28, 31, 32, 33, 36, 40, 44, 64, 1408, 65504,
+                                     65536, 1U << 29, 1U << 30, 0x7FFFFFFF, 0x80000000, 0xFFFFFFE0,
                                      0xFFFFFFFF};
     return edges[ps_random_below(random, sizeof edges / sizeof edges[0])];
 }

@@ -124,7 +124,7 @@ static void test_a_pair(ps_addr_t addr)
     ps_net_free(net);
 }
 
-/* ---- offloads --------------------------------------------------------------------------------- */
+/* ---- offloads -------------------------------------------------------------------------------- */
 
 /* count datagrams of `length` and one shorter, twice: back to back in memory, and scattered. */
 static void exchange(bool offload, uint32_t length, int32_t count, inbox_t *inbox)
@@ -202,7 +202,7 @@ static void test_a_segment_the_path_cannot_carry_goes_out_plain(void)
     ps_net_free(net);
 }
 
-/* ---- multicast -------------------------------------------------------------------------------- */
+/* ---- multicast ------------------------------------------------------------------------------- */
 
 static void test_multicast(const char *device, ps_addr_t group, ps_addr_t foreign)
 {
@@ -262,7 +262,7 @@ static void test_ipv6_multicast_in_a_namespace(void)
     CHECK(waitpid(child, &status, 0) == child && status == 0);
 }
 
-/* ---- errors ----------------------------------------------------------------------------------- */
+/* ---- errors ---------------------------------------------------------------------------------- */
 
 static int open_error(const ps_socket_params_t *params)
 {
@@ -390,7 +390,7 @@ static void test_kernel_time_stamps_are_near_now(void)
     ps_net_free(net);
 }
 
-/* ---- impairment ------------------------------------------------------------------------------- */
+/* ---- impairment ------------------------------------------------------------------------------ */
 
 /* Sends numbered datagrams through an impaired pair; virtual time steps by 1 ms per datagram. */
 static void impaired(const ps_impair_params_t *impair, int32_t count, inbox_t *inbox)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The queue between conductor and agents: order, fullness, and two threads at once.  And the learned
- * patience of a parking thread.
+ * The queue between conductor and agents: order, fullness, and two threads at once.  And the
+ * learned patience of a parking thread.
  */
 #include <pthread.h>
 #include <sched.h>

@@ -36,7 +36,7 @@ static bool equals_golden(const uint8_t *built, uint32_t length, const char *nam
     return expected == length && memcmp(built, frame, length) == 0;
 }
 
-/* ---- the worked session ----------------------------------------------------------------------- */
+/* ---- the worked session ---------------------------------------------------------------------- */
 
 static void test_every_golden_frame_passes(void)
 {
@@ -129,7 +129,7 @@ static void test_data_heartbeats_and_padding(void)
     CHECK(ps_wire_data(frame, length, &data) == PS_WIRE_OK && (data.flags & PS_FLAG_EOS) != 0);
 }
 
-/* ---- rules ------------------------------------------------------------------------------------ */
+/* ---- rules ----------------------------------------------------------------------------------- */
 
 static void test_first_check_by_its_steps(void)
 {
@@ -281,7 +281,8 @@ static void test_chain_rules(void)
     CHECK(chain_with(64, 65) == PS_WIRE_BAD_CHAIN);  /* beyond the datagram, and no PAD */
     CHECK(chain_with(64, 32) == PS_WIRE_BAD_CHAIN);  /* bytes left over that are no frame */
     CHECK(chain_with(64, 0) == PS_WIRE_BAD_CHAIN && chain_with(64, -34) == PS_WIRE_BAD_CHAIN);
-    CHECK(chain_with(64, 31) == PS_WIRE_BAD_CHAIN && chain_with(64, INT32_MAX) == PS_WIRE_BAD_CHAIN);
+    CHECK(chain_with(64, 31) == PS_WIRE_BAD_CHAIN);
+    CHECK(chain_with(64, INT32_MAX) == PS_WIRE_BAD_CHAIN);
     CHECK(chain_with(72, 192) == PS_WIRE_BAD_CHAIN); /* not where the first one ends */
     CHECK(chain_with(76, 1) == PS_WIRE_BAD_CHAIN);   /* another session */
     CHECK(chain_with(84, 8) == PS_WIRE_BAD_CHAIN);   /* another term */
@@ -301,7 +302,7 @@ static void test_chain_rules(void)
     CHECK(ps_wire_chain(frame, length - 32, 1 << 30, &span, &messages) == PS_WIRE_BAD_CHAIN);
 }
 
-/* ---- trailers --------------------------------------------------------------------------------- */
+/* ---- trailers -------------------------------------------------------------------------------- */
 
 static const ps_trailer_t STATED = {
     .capabilities = PS_CAP_PENSTOCK | PS_CAP_ORDINALS, .daemon_id = UINT64_C(0xfedcba9876543210),
