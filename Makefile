@@ -75,6 +75,8 @@ installed: $(STAMPS)/lock
 lint-types: installed
 	cd build/lint && MYPYPATH=site ../../$(BIN)/python -m mypy --config-file ../../pyproject.toml \
 	    --cache-dir ../../.mypy_cache -p penstock
+	cd build/lint && MYPYPATH=site ../../$(BIN)/python -m mypy --config-file ../../pyproject.toml \
+	    --cache-dir ../../.mypy_cache ../../tests/typing/api.py
 
 lint-c: $(STAMPS)/packages-required
 	@failed=0; for file in core/src/*.c; do \

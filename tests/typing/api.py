@@ -1,0 +1,99 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The public API as a user writes it.  Never run: mypy --strict reads it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import assert_type
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+import penstock
+from penstock import Action, Client, Header, Image, Offer
+
+
+def publish(client: Client) -> None:
+    with client.add_publication("aeron:udp?endpoint=10.0.0.2:40456", stream_id=1001) as pub:
+        position = pub.offer(b"hello")
+        assert_type(position, int)
+        if position == Offer.BACK_PRESSURED or position in (Offer.ADMIN_ACTION, Offer.STORAGE):
+            return
+        pub.offer(bytearray(b"x"), reserved_value=1)
+        pub.offer([b"one ", memoryview(b"two")])
+        with pub.try_claim(64) as claim:
+            claim.buffer[:] = bytes(64)
+            claim.reserved_value = 7
+        refused = pub.try_claim(64)
+        if not refused:
+            assert_type(refused.code, Offer | None)
+        assert_type(pub.send(b"hello", timeout_s=1.0, wait_connected=False), int)
+        result = pub.offer_batch(np.zeros((8, 32), dtype=np.uint8))
+        assert_type(result.accepted, int)
+        accepted, last = pub.offer_batch(pa.array([b"a", b"b"]))
+        assert_type((accepted, last), tuple[int, int])
+        pub.offer_batch([b"a", b"b"])
+        assert_type(pub.is_connected, bool)
+        assert_type(pub.wait_connected(timeout_s=5), bool)
+        assert_type(pub.statistics().available_window, int)
+        destination = pub.add_destination("aeron:udp?endpoint=10.0.0.3:40456")
+        pub.remove_destination(destination)
+
+
+def subscribe(client: Client) -> None:
+    def arrived(image: Image) -> None:
+        print(image.source_identity, image.join_position)
+
+    def handler(message: memoryview, header: Header) -> None:
+        assert_type(header.position, int)
+        assert_type(header.image, Image)
+        print(bytes(message))
+
+    def controlled(message: memoryview, header: Header) -> Action:
+        return Action.COMMIT if len(message) > 10 else Action.CONTINUE
+
+    with client.add_subscription("aeron:ipc", 1001, on_available=arrived) as sub:
+        assert_type(sub.poll(handler, limit=64), int)
+        sub.poll(lambda message, header: print(header.session_id))
+        sub.controlled_poll(controlled)
+        assert_type(sub.wait(timeout_s=1), bool)
+        with sub.poll_batch(limit=4096) as batch:
+            assert_type(batch.positions, NDArray[np.int64])
+            assert_type(batch.payloads, list[memoryview])
+            table: pa.RecordBatch = batch.to_arrow()
+            print(table.num_rows)
+        for image in sub.images:
+            image.poll(handler)
+            image.reject("not wanted")
+
+
+def count(client: Client) -> None:
+    with client.add_counter("requests") as counter:
+        assert_type(counter.increment(), int)
+        assert_type(client.counters[counter.id], int)
+
+
+async def in_trio(directory: Path) -> None:
+    async with penstock.open_client(directory, name="example") as client:
+        publication = await client.add_publication("aeron:ipc", 1001)
+        subscription = await client.add_subscription("aeron:ipc", 1001)
+        await publication.wait_connected(5)
+        assert_type(await publication.send(b"hello"), int)
+        async for message in subscription:
+            assert_type(message, bytes)
+            break
+
+
+def main() -> None:
+    try:
+        with penstock.connect("/dev/shm/penstock", name="example", timeout_s=5) as client:
+            publish(client)
+            subscribe(client)
+            count(client)
+    except penstock.ChannelRefused as error:
+        assert_type(error.code, str)
+    except (penstock.DaemonNotRunning, penstock.DaemonGone) as error:
+        print(error)
+    except penstock.PenstockError as error:
+        print(error)
