@@ -24,7 +24,7 @@ LOCK_NAME: Final = "daemon.lock"
 _LOCK_HEAD: Final = "penstock 1"
 _FILES: Final = (
     "cnc.dat", "penstock.dat", "loss-report.dat", "control.sock", "events.sock", "lease.sock",
-    "metrics.sock",
+    "lease.sock.new", "metrics.sock",
 )
 _FOLDERS: Final = ("publications", "images")
 _LOG_SUFFIX: Final = ".logbuffer"

@@ -51,14 +51,15 @@ class LeaseSocket:
         self._next_id = 1
         kind = socket.SOCK_SEQPACKET | socket.SOCK_CLOEXEC | socket.SOCK_NONBLOCK
         self._listener = socket.socket(socket.AF_UNIX, kind)
-        path = directory.path / "lease.sock"
+        making = directory.path / "lease.sock.new"
         try:
-            self._listener.bind(os.fspath(path))
+            self._listener.bind(os.fspath(making))
+            directory.protect(making.name)
+            self._listener.listen(_BACKLOG)
+            making.rename(directory.path / "lease.sock")    # who sees it can connect
         except OSError:
             self._listener.close()
             raise
-        directory.protect("lease.sock")
-        self._listener.listen(_BACKLOG)
         self._accepting = trio.socket.from_stdlib_socket(self._listener)
 
     def close(self) -> None:
