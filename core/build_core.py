@@ -22,6 +22,7 @@ DECLARATIONS = (
     "src/ps_admin.h",
     "src/ps_driver.h",
     "src/ps_sim.h",
+    "src/ps_bench.h",
 )
 COMMON_FLAGS = [
     "-std=gnu11",

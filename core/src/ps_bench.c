@@ -1,0 +1,203 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * ps_bench.c: see ps_bench.h. */
+#include "ps_bench.h"
+
+#include <sched.h>
+#include <string.h>
+
+#include "ps_driver_internal.h"
+
+enum { POLL_LIMIT = 256, YIELDS = 16, PARK_NS = 1000 * 1000, CLOCK_EVERY = 256,
+       SIZE_MAX_BYTES = 65536, SPIN_LOOKS = 64 };
+
+static void sleep_for_room(ps_client_t *client, ps_pub_t *pub)
+{
+    const uint32_t ticket = ps_client_ticket(client);
+    ps_pub_want_room(pub);
+    if (ps_pub_available_window(pub) <= 0) {
+        (void)ps_client_sleep(client, ticket, PARK_NS);
+    }
+}
+
+static void sleep_for_data(ps_client_t *client, ps_sub_t *sub, int64_t timeout_ns)
+{
+    const uint32_t ticket = ps_client_ticket(client);
+    if (!ps_sub_has_data(sub)) {
+        (void)ps_client_sleep(client, ticket, timeout_ns);
+    }
+}
+
+/* Offers once, waiting for room; position, 0 = time is up, or a code that is not pressure. */
+static int64_t offer_waiting(ps_client_t *client, ps_pub_t *pub, const uint8_t *message, int32_t size,
+                             int64_t until_ns, ps_bench_result_t *out)
+{
+    int32_t waits = 0;
+    for (;;) {
+        const int64_t position = ps_pub_offer(pub, message, (size_t)size, 0);
+        if (position > 0) {
+            return position;
+        }
+        if (position != PS_BACK_PRESSURED && position != PS_ADMIN_ACTION &&
+            position != PS_NOT_CONNECTED) {
+            return position;
+        }
+        out->refusals++;
+        if (ps_monotonic_ns() >= until_ns) {
+            return 0;
+        }
+        if (position == PS_ADMIN_ACTION) {
+            continue;
+        }
+        if (++waits < YIELDS) {
+            (void)sched_yield();
+        } else {
+            sleep_for_room(client, pub);
+        }
+    }
+}
+
+int ps_bench_publish(ps_client_t *client, ps_pub_t *pub, int32_t size, int64_t until_ns,
+                     int64_t max_messages, ps_bench_result_t *out)
+{
+    uint8_t message[SIZE_MAX_BYTES];
+    if (size < 16 || size > SIZE_MAX_BYTES) {
+        return ps_fail(PS_E_INVALID, "message size %d is not in 16..%d", size, SIZE_MAX_BYTES);
+    }
+    memset(message, 0, (size_t)size);
+    while (out->messages < max_messages) {
+        const uint64_t number = (uint64_t)out->messages;
+        memcpy(message, &number, sizeof number);
+        memset(message + size - 8, (int)(number & 0xff), 8);
+        const int64_t position = offer_waiting(client, pub, message, size, until_ns, out);
+        if (position <= 0) {
+            return (int)position;
+        }
+        out->messages++;
+        out->bytes += size;
+        if (out->messages % CLOCK_EVERY == 0 || out->first_ns == 0) {
+            out->last_ns = ps_monotonic_ns();
+            out->first_ns = out->first_ns == 0 ? out->last_ns : out->first_ns;
+            if (out->last_ns >= until_ns) {
+                return PS_OK;
+            }
+        }
+    }
+    out->last_ns = ps_monotonic_ns();
+    return PS_OK;
+}
+
+static void fold(ps_bench_result_t *out, const ps_message_t *message)
+{
+    uint64_t first = 0;
+    uint64_t last = 0;
+    if (message->length >= 16) {
+        memcpy(&first, message->data, sizeof first);
+        memcpy(&last, message->data + message->length - 8, sizeof last);
+    }
+    out->out_of_order += first != (uint64_t)out->messages;
+    out->hash = (out->hash ^ first) * UINT64_C(0x9E3779B97F4A7C15) + last;
+    out->messages++;
+    out->bytes += message->length;
+}
+
+int ps_bench_receive(ps_client_t *client, ps_sub_t *sub, int64_t until_ns, int64_t max_messages,
+                     ps_bench_result_t *out)
+{
+    ps_message_t messages[POLL_LIMIT];
+    int32_t idle = 0;
+    while (out->messages < max_messages) {
+        const int32_t count = ps_sub_poll(sub, messages, POLL_LIMIT, PS_POLL_ASSEMBLE);
+        if (count < 0) {
+            return count;
+        }
+        for (int32_t i = 0; i < count; i++) {
+            fold(out, &messages[i]);
+        }
+        if (count > 0) {
+            idle = 0;
+        }
+        if (count > 0 && out->first_ns != 0 && (out->messages & 0xfff) > POLL_LIMIT) {
+            continue;
+        }
+        const int64_t now_ns = ps_monotonic_ns();
+        if (count > 0) {
+            out->first_ns = out->first_ns == 0 ? now_ns : out->first_ns;
+            out->last_ns = now_ns;
+        }
+        if (now_ns >= until_ns) {
+            return PS_OK;
+        }
+        if (count == 0 && ++idle < YIELDS) {
+            (void)sched_yield();
+        } else if (count == 0) {
+            sleep_for_data(client, sub, PARK_NS);
+        }
+    }
+    out->last_ns = ps_monotonic_ns();
+    return PS_OK;
+}
+
+/* Polls one message, spinning then parking; count as ps_sub_poll, 0 = time is up. */
+static int32_t poll_one(ps_client_t *client, ps_sub_t *sub, ps_message_t *message, int64_t spin_ns,
+                        int64_t until_ns)
+{
+    const int64_t begin_ns = ps_monotonic_ns();
+    for (;;) {
+        for (int32_t i = 0; i < SPIN_LOOKS; i++) {
+            const int32_t count = ps_sub_poll(sub, message, 1, PS_POLL_ASSEMBLE);
+            if (count != 0) {
+                return count;
+            }
+            if (spin_ns == 0) {
+                break;
+            }
+        }
+        const int64_t now_ns = ps_monotonic_ns();
+        if (now_ns >= until_ns) {
+            return 0;
+        }
+        if (now_ns - begin_ns >= spin_ns) {
+            sleep_for_data(client, sub, until_ns - now_ns);
+        }
+    }
+}
+
+int ps_bench_ping(ps_client_t *client, ps_pub_t *pub, ps_sub_t *sub, int32_t size, int32_t count,
+                  int64_t spin_ns, int64_t *times_ns)
+{
+    uint8_t message[SIZE_MAX_BYTES] = { 0 };
+    ps_bench_result_t ignored = { 0 };
+    ps_message_t echo;
+    if (size < 1 || size > SIZE_MAX_BYTES) {
+        return ps_fail(PS_E_INVALID, "message size %d is not in 1..%d", size, SIZE_MAX_BYTES);
+    }
+    for (int32_t i = 0; i < count; i++) {
+        const int64_t begin_ns = ps_monotonic_ns();
+        const int64_t until_ns = begin_ns + INT64_C(5000000000);
+        const int64_t position = offer_waiting(client, pub, message, size, until_ns, &ignored);
+        const int32_t got =
+            position > 0 ? poll_one(client, sub, &echo, spin_ns, until_ns) : (int32_t)position;
+        if (got <= 0) {
+            return got < 0 ? got : ps_fail(PS_E_TIMEOUT, "no echo of message %d within 5 s", i);
+        }
+        times_ns[i] = ps_monotonic_ns() - begin_ns;
+    }
+    return PS_OK;
+}
+
+int ps_bench_pong(ps_client_t *client, ps_pub_t *pub, ps_sub_t *sub, int64_t until_ns, int64_t spin_ns)
+{
+    ps_bench_result_t ignored = { 0 };
+    ps_message_t message;
+    for (;;) {
+        const int32_t got = poll_one(client, sub, &message, spin_ns, until_ns);
+        if (got <= 0) {
+            return got;
+        }
+        const int64_t position =
+            offer_waiting(client, pub, message.data, (int32_t)message.length, until_ns, &ignored);
+        if (position <= 0) {
+            return (int)position;
+        }
+    }
+}
