@@ -1,0 +1,290 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Life of subscriptions and images, by the conductor alone."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from conductor_rig import MIB, SOURCE, Rig
+
+from penstock.config import control
+from penstock.core.driver_types import (
+    ALL_TERMS,
+    Address,
+    EventType,
+    ImageEnd,
+    ObjectKind,
+    TetherState,
+)
+from penstock.daemon.conductor import actions as a
+
+UNICAST = "aeron:udp?endpoint=10.0.0.1:40456"
+IMAGE = ObjectKind.IMAGE
+
+
+def endpoint_id(rig: Rig) -> int:
+    return rig.last(a.OpenRecvEndpoint).params.id
+
+
+def image_id(rig: Rig) -> int:
+    return rig.last(a.AddImageObject).params.id
+
+
+def with_image(channel: str = UNICAST, **settings: Any) -> tuple[Rig, int, Any]:
+    """A rig, a client, and its subscription with one image."""
+    rig = Rig(**settings)
+    client = rig.client()
+    ready = rig.sub(client, channel)
+    rig.setup(endpoint_id(rig))
+    return rig, client, ready
+
+
+def end(rig: Rig, reason: ImageEnd = ImageEnd.END_OF_STREAM) -> int:
+    """The image goes inactive and is drained; its id."""
+    image = image_id(rig)
+    rig.event(EventType.IMAGE_INACTIVE, kind=IMAGE, id=image, reason=reason)
+    rig.event(EventType.IMAGE_DRAINED, kind=IMAGE, id=image)
+    return image
+
+
+def test_a_subscription_opens_a_socket_and_tells_where() -> None:
+    rig = Rig()
+    ready = rig.sub(rig.client(), "aeron:udp?endpoint=10.0.0.1:0")
+    assert ready.local_addresses == ["10.0.0.1:44444"]
+    assert rig.all(a.AddInterest)[0].session_id is None
+    assert rig.counters[ready.channel_status_id].type_id == 7
+
+
+def test_a_setup_makes_an_image_and_says_so() -> None:
+    rig, _client, ready = with_image()
+    (notice,) = rig.notices(control.ImageAvailable)
+    assert notice.subscription_id == ready.registration_id
+    assert notice.correlation_id == image_id(rig)
+    assert notice.source_identity == str(SOURCE)
+    assert notice.log_path in rig.files
+    params = rig.last(a.AddImageObject).params
+    assert params.window_bytes == 128 * 1024
+    assert params.reserved_position == 2 * MIB
+    assert rig.counters[notice.position_counter_id].reference_id == image_id(rig)
+
+
+def test_the_reply_comes_before_the_images_that_are_there() -> None:
+    rig, client, _ready = with_image()
+    rig.done.clear()
+    rig.sub(client, UNICAST)
+    kinds = [type(x) for x in rig.done if isinstance(x, a.Reply | a.Notify)]
+    assert kinds == [a.Reply, a.Notify]
+    assert rig.notices(control.ImageAvailable)[0].join_position == 2048
+    assert not rig.all(a.OpenRecvEndpoint)
+
+
+def test_a_session_filter_takes_one_session_only() -> None:
+    rig = Rig()
+    rig.sub(rig.client(), f"{UNICAST}|session-id=42")
+    assert rig.last(a.AddInterest).session_id == 42
+    rig.setup(endpoint_id(rig), session_id=43)
+    assert not rig.all(a.AddImageObject)
+    rig.setup(endpoint_id(rig), session_id=42)
+    assert rig.notices(control.ImageAvailable)[0].session_id == 42
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [{"term_length": MIB + 1}, {"term_length": 1024}, {"mtu": 33}, {"mtu": 2**31 - 1},
+     {"term_offset": -32}, {"term_offset": 2 * MIB}, {"active_term_id": 2}, {"source": None}],
+)
+def test_a_hostile_setup_costs_a_line_in_the_error_log(fields: dict[str, Any]) -> None:
+    rig = Rig()
+    rig.sub(rig.client(), UNICAST)
+    rig.setup(endpoint_id(rig), **fields)
+    assert not rig.all(a.CreateLog)
+    assert rig.all(a.LogError)
+    assert rig.last(a.ForgetSession).session_id == 42
+
+
+@pytest.mark.parametrize("step", [a.AllocateSlot, a.AllocateCounter, a.CreateLog,
+                                  a.AddImageObject, a.AddImageSubscriber])
+def test_an_image_that_fails_is_tried_again(step: type[a.Action]) -> None:
+    rig = Rig()
+    client = rig.client()
+    rig.sub(client, UNICAST)
+    rig.fail(step, "storage", "full")
+    rig.setup(endpoint_id(rig))
+    assert not rig.notices(control.ImageAvailable)
+    if step is a.AddImageSubscriber:
+        end(rig, ImageEnd.NO_SUBSCRIBER)
+        rig.release_all()
+    rig.setup(endpoint_id(rig))
+    assert len(rig.notices(control.ImageAvailable)) == 1
+    rig.lose(client)
+    end(rig)
+    rig.release_all()
+    rig.release_all()
+    rig.advance(20)
+    rig.assert_nothing_left()
+
+
+def test_an_image_that_ended_stays_readable_for_the_linger_time() -> None:
+    rig, client, _ready = with_image()
+    image = end(rig)
+    (notice,) = rig.notices(control.ImageUnavailable)
+    assert notice.reason == "end_of_stream"
+    assert rig.last(a.RemoveObject) == a.RemoveObject(kind=IMAGE, object_id=image)
+    rig.release(IMAGE, image)
+    rig.advance(9.9)
+    assert len(rig.files) == 1
+    rig.advance(0.2)
+    assert not rig.files
+    rig.lose(client)
+    rig.release_all()
+    rig.advance(11)
+    rig.assert_nothing_left()
+
+
+def test_a_session_may_come_back_under_the_same_number() -> None:
+    rig, _client, _ready = with_image()
+    first = end(rig, ImageEnd.TIMEOUT)
+    rig.setup(endpoint_id(rig))
+    assert image_id(rig) != first
+    assert len(rig.notices(control.ImageAvailable)) == 2
+
+
+@pytest.mark.parametrize(("reason", "keep"), [(ImageEnd.TIMEOUT, True),
+                                              (ImageEnd.END_OF_STREAM, False)])
+def test_without_rejoin_a_lost_session_is_ignored(reason: ImageEnd, keep: bool) -> None:
+    rig, _client, _ready = with_image(f"{UNICAST}|rejoin=false")
+    end(rig, reason)
+    assert rig.last(a.RemoveObject).keep_session is keep
+
+
+def test_the_last_subscriber_ends_the_image() -> None:
+    rig, client, ready = with_image()
+    removal = control.RemoveSubscription(registration_id=ready.registration_id)
+    assert isinstance(rig.ask(client, removal), control.Done)
+    assert rig.last(a.DrainImage).image_id == image_id(rig)
+    assert rig.all(a.RemoveInterest)
+    assert not [x for x in rig.all(a.RemoveObject) if x.kind is ObjectKind.RECV_ENDPOINT]
+    rig.event(EventType.IMAGE_DRAINED, kind=IMAGE, id=image_id(rig))
+    rig.release_all()
+    rig.release_all()
+    rig.lose(client)
+    rig.advance(2)
+    rig.assert_nothing_left()
+
+
+def test_a_term_of_an_image_is_reserved_when_needed() -> None:
+    rig, _client, _ready = with_image()
+    rig.event(EventType.TERM_NEEDED, kind=IMAGE, id=image_id(rig), a=2 * MIB)
+    assert rig.last(a.ReserveTerm).position == 2 * MIB
+    assert rig.last(a.ImageReserved).position == ALL_TERMS
+
+
+def test_a_revoked_stream_goes_at_once() -> None:
+    rig, _client, _ready = with_image()
+    rig.event(EventType.IMAGE_INACTIVE, kind=IMAGE, id=image_id(rig), reason=ImageEnd.REVOKED)
+    assert rig.notices(control.ImageUnavailable)[0].reason == "revoked"
+    assert not rig.all(a.DrainImage)
+
+
+def test_an_untethered_subscriber_leaves_and_returns() -> None:
+    rig, _client, _ready = with_image(f"{UNICAST}|tether=false")
+    (first,) = rig.notices(control.ImageAvailable)
+    event = {"kind": IMAGE, "id": image_id(rig), "a": first.position_counter_id}
+    rig.event(EventType.SUBSCRIBER, reason=TetherState.LINGER, **event)
+    assert rig.notices(control.ImageUnavailable)[0].reason == "lagged"
+    rig.event(EventType.SUBSCRIBER, reason=TetherState.ACTIVE, **event)
+    again = rig.notices(control.ImageAvailable)[1]
+    assert again.correlation_id == first.correlation_id
+    assert again.position_counter_id == first.position_counter_id
+
+
+def test_multicast_joins_on_the_chosen_interface() -> None:
+    rig = Rig()
+    rig.sub(rig.client(), "aeron:udp?endpoint=239.20.0.1:40456|interface={eth1}")
+    params = rig.last(a.AddRecvDestination).params
+    assert params.socket.group == Address(ip="239.20.0.1", port=40456)
+    assert params.socket.interface_addr == Address(ip="10.0.1.1", port=0)
+    assert params.group_control == Address(ip="239.20.0.2", port=40456)
+    assert params.socket.reuse
+
+
+def test_a_manual_subscription_opens_a_socket_per_destination() -> None:
+    rig = Rig()
+    client = rig.client()
+    ready = rig.sub(client, "aeron:udp?control-mode=manual")
+    assert ready.local_addresses == []
+    for port in (5001, 5002):
+        channel = f"aeron:udp?endpoint=10.0.0.1:{port}"
+        added = rig.ask(
+            client, control.AddDestination(registration_id=ready.registration_id, channel=channel)
+        )
+        assert isinstance(added, control.Done)
+    ports = [x.params.socket.bind.port for x in rig.all(a.AddRecvDestination)]
+    assert ports == [5001, 5002]
+    refusal = rig.ask(
+        client,
+        control.AddDestination(registration_id=ready.registration_id, channel="aeron:ipc"),
+    )
+    assert refusal.code == "not_supported"
+
+
+def test_an_ipc_subscription_meets_the_publications_of_its_stream() -> None:
+    rig = Rig()
+    client = rig.client()
+    early = rig.pub(client, "aeron:ipc")
+    rig.pub(client, "aeron:ipc", stream=8)
+    rig.sub(client, "aeron:ipc")
+    (notice,) = rig.notices(control.ImageAvailable)
+    assert notice.correlation_id == early.original_id
+    assert notice.join_position == 1024
+    assert (notice.image_slot, notice.source_identity) == (-1, "aeron:ipc")
+    rig.pub(client, "aeron:ipc", exclusive=True)
+    assert len(rig.notices(control.ImageAvailable)) == 2
+
+
+def test_a_spy_meets_the_publications_of_its_channel() -> None:
+    rig = Rig()
+    client = rig.client()
+    rig.sub(client, "aeron-spy:aeron:udp?endpoint=10.0.0.2:40456")
+    rig.pub(client, "aeron:udp?endpoint=10.0.0.2:40457")
+    assert not rig.notices(control.ImageAvailable)
+    publication = rig.pub(client, "aeron:udp?endpoint=10.0.0.2:40456")
+    (notice,) = rig.notices(control.ImageAvailable)
+    assert notice.correlation_id == publication.original_id
+    assert notice.source_identity == "aeron-spy"
+
+
+def test_local_subscribers_hear_the_end_of_a_publication() -> None:
+    rig = Rig()
+    client = rig.client()
+    rig.sub(client, "aeron:ipc")
+    ready = rig.pub(client, "aeron:ipc")
+    rig.ask(client, control.RemovePublication(registration_id=ready.registration_id))
+    rig.event(EventType.PUB_DRAINED, kind=ObjectKind.PUBLICATION, id=ready.original_id)
+    assert rig.notices(control.ImageUnavailable)[0].reason == "end_of_stream"
+
+
+def test_subscriptions_of_one_stream_agree_on_how_to_receive_it() -> None:
+    rig = Rig()
+    client = rig.client()
+    rig.sub(client, UNICAST)
+    refusal = rig.sub(client, f"{UNICAST}|reliable=false")
+    assert refusal.code == "invalid_channel"
+    assert "reliable=false" in refusal.message
+
+
+def test_an_image_can_be_rejected() -> None:
+    rig, client, _ready = with_image()
+    reply = rig.ask(client, control.RejectImage(correlation_id=image_id(rig), reason="bad"))
+    assert isinstance(reply, control.Done)
+    assert rig.last(a.RejectImageObject).reason == "bad"
+    unknown = rig.ask(client, control.RejectImage(correlation_id=9999, reason="bad"))
+    assert unknown.code == "unknown_registration"
+
+
+def test_loss_goes_into_the_report() -> None:
+    rig, _client, _ready = with_image()
+    rig.event(EventType.LOSS, kind=IMAGE, id=image_id(rig), a=1408, b=4096)
+    report = rig.last(a.ReportLoss)
+    assert (report.lost_bytes, report.source) == (1408, str(SOURCE))
