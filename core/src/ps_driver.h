@@ -108,6 +108,10 @@ int32_t ps_driver_wake_fd(const ps_driver_t *driver, int32_t agent);
 void ps_driver_wake(ps_driver_t *driver);
 /* Duty cycles so far; for the watchdog.  Any thread. */
 uint64_t ps_driver_duty_cycles(const ps_driver_t *driver, int32_t agent);
+/* Datagrams that the receiver dropped as malformed, by cause (index: ps_wire_fault, 1..8: short,
+ * negative length, version, alignment, truncated, unknown type, bad field, bad chain; the rest 0).
+ * Any thread. */
+void ps_driver_faults(const ps_driver_t *driver, uint64_t out[16]);
 
 /* ---- events ----------------------------------------------------------------------------------- */
 

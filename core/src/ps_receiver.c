@@ -91,6 +91,13 @@ void ps_receiver_faults(const ps_receiver_t *receiver, uint64_t out[PS_WIRE_FAUL
     }
 }
 
+void ps_driver_faults(const ps_driver_t *driver, uint64_t out[16])
+{
+    _Static_assert(PS_WIRE_FAULTS <= 16, "room for every cause");
+    memset(out, 0, 16 * sizeof(out[0]));
+    ps_receiver_faults(ps_driver_receiver(driver), out);
+}
+
 /* ---- outbox ---------------------------------------------------------------------------------- */
 
 static bool same_target(const ps_outbox_t *box, const ps_recv_destination_t *destination,
