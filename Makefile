@@ -96,6 +96,7 @@ docs: installed
 wheel: $(STAMPS)/lock
 	$(BIN)/python -m build --no-isolation
 
+# With the oldest Python there is (PYTHON=...): what it takes, later ones take too.
 lock: $(STAMPS)/packages-required
 	@test -x build/lock/bin/pip-compile || { "$(PYTHON)" -m venv build/lock && \
 	    build/lock/bin/pip install --quiet pip-tools; }
