@@ -5,9 +5,11 @@ from __future__ import annotations
 
 import contextlib
 import os
+import socket
 import sys
+import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
 
@@ -26,6 +28,34 @@ class Host(Protocol):
         """A receiving process on this host."""
 
 
+class _Readiness:
+    """Hears a daemon say that it is ready, as a service manager does."""
+
+    def __init__(self) -> None:
+        self._folder = tempfile.TemporaryDirectory(prefix="penstock-ready-")
+        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        path = f"{self._folder.name}/notify"
+        self._socket.bind(path)
+        self.env = {"NOTIFY_SOCKET": path}
+
+    def __enter__(self) -> _Readiness:
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        self._socket.close()
+        self._folder.cleanup()
+
+    def wait(self, daemon: Peer, timeout_s: float) -> bool:
+        """False when it ended, or said nothing in time."""
+        self._socket.settimeout(0.1)
+        deadline = time.monotonic() + timeout_s
+        while time.monotonic() < deadline and daemon.process.poll() is None:
+            with contextlib.suppress(TimeoutError):
+                if b"READY=1" in self._socket.recv(4096):
+                    return True
+        return False
+
+
 class PenstockHost:
     """Our daemon, and ``support.pub`` and ``support.sub`` as its clients."""
 
@@ -35,9 +65,11 @@ class PenstockHost:
         self._env = {"PYTHONPATH": str(TESTS)}
         self._daemon: Peer | None = None
 
-    def run(self, *argv: str) -> Peer:
+    def run(self, *argv: str, env: Mapping[str, str] | None = None) -> Peer:
         """A process on this host, by the interpreter that runs the tests."""
-        return Peer([sys.executable, *argv], env=self._env, prefix=self._prefix)
+        return Peer(
+            [sys.executable, *argv], env={**self._env, **(env or {})}, prefix=self._prefix
+        )
 
     def command(self, *argv: str) -> Peer:
         """The ``penstock`` command on this host."""
@@ -51,15 +83,16 @@ class PenstockHost:
 
     def start(self, *args: str, timeout_s: float = 30.0) -> None:
         """Starts the daemon and waits until it takes clients."""
-        daemon = self.command("daemon", "--dir", str(self.directory), *args)
-        self._daemon = daemon
-        deadline = time.monotonic() + timeout_s
-        while not (self.directory / "lease.sock").exists():
-            if daemon.process.poll() is not None or time.monotonic() > deadline:
+        with _Readiness() as readiness:
+            daemon = self.run(
+                "-m", "penstock", "daemon", "--dir", str(self.directory), *args,
+                env=readiness.env,
+            )  # fmt: skip
+            self._daemon = daemon
+            if not readiness.wait(daemon, timeout_s):
                 text = daemon.errors()
                 self.stop()
                 raise PeerError(f"the daemon in {self.directory} does not start:\n{text}")
-            time.sleep(0.02)  # no readiness descriptor without a service manager
 
     def kill(self) -> None:
         """SIGKILL to the daemon."""
