@@ -236,6 +236,8 @@ static int64_t ps_pub_publish_single(ps_pub_t *pub, const ps_iov_t *pieces, int3
     if (!pub->exclusive && PS_UNLIKELY(!ps_pub_claim(pub, space.at, frame_length))) {
         return PS_ADMIN_ACTION; /* padded over before it was ours: nothing was published */
     }
+    /* A reader at the tail holds the lines that come next: ask for them before they are needed. */
+    __builtin_prefetch(space.at + 256, 1);
     ps_pub_header(pub, &space, 0, reserved_value);
     if (PS_LIKELY((int64_t)pieces->length == length)) {
         if (length > 0) {
