@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * ps_account.c: the blocked-time account of a publication slot.  The culprit table keeps the largest
- * by time: a newcomer with more time than the smallest entry pushes that entry into "other".
+ * ps_account.c: the blocked-time account of a publication slot.  The culprit table keeps the
+ * largest by time: a newcomer with more time than the smallest entry pushes that entry into
+ * "other".
  */
 #include "ps_account.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * ps_flow_control.c: unicast and max.  Both follow the furthest edge heard; they differ in how much a
- * single NAK may have repeated.
+ * ps_flow_control.c: unicast and max.  Both follow the furthest edge heard; they differ in how much
+ * a single NAK may have repeated.
  */
 #include "ps_flow_control.h"
 

@@ -29,8 +29,8 @@ static void bind_cells(ps_publication_t *pub)
     pub->receivers_cell = cell_or_unused(pub, params->receivers_counter_id);
 }
 
-/* A successor of a dead daemon goes on where that one stood: the counter is believed when a complete
- * frame of the stream lies there.  Otherwise the stream starts at the producer position. */
+/* A successor of a dead daemon goes on where that one stood: the counter is believed when a
+ * complete frame of the stream lies there.  Otherwise it starts at the producer position. */
 static int64_t start_position(const ps_publication_t *pub, int64_t producer)
 {
     const int64_t kept = pub->params.sender_position_counter_id < 0
@@ -194,7 +194,8 @@ int ps_publication_remove_subscriber(ps_driver_t *driver, ps_publication_t *publ
     return result;
 }
 
-int ps_publication_add_client(ps_driver_t *driver, ps_publication_t *publication, int32_t client_slot)
+int ps_publication_add_client(ps_driver_t *driver, ps_publication_t *publication,
+                              int32_t client_slot)
 {
     if (client_slot < 0 || client_slot >= ps_driver_shared(driver)->n_clients) {
         return ps_fail(PS_E_INVALID, "client slot %d is out of range", (int)client_slot);

@@ -4,8 +4,8 @@
  * here, who receives it there.  Network publication: endpoint set.  IPC: endpoint NULL.
  *
  *   clean     snd-pos          pub-pos   pub-lmt
- *     |----------|----------------|---------|            (all positions; snd-lmt anywhere >= snd-pos)
- *      history    to be sent       room
+ *     |----------|----------------|---------|            (all positions; snd-lmt anywhere >=
+ * snd-pos)      history    to be sent       room
  *
  * Everything belongs to the sender thread, save what is marked.
  */
@@ -131,7 +131,7 @@ static inline ps_sender_t *ps_pub_sender(const ps_publication_t *pub)
 }
 static inline int64_t ps_pub_term(const ps_publication_t *pub) { return pub->log.term_length; }
 
-/* ---- ps_publication_send.c -------------------------------------------------------------------- */
+/* ---- ps_publication_send.c ------------------------------------------------------------------- */
 
 /* One turn: a slice of retransmission, then of new data (network), then the limit.  *more: there is
  * work left that can be done now.  Returns bytes sent.  Bound: PS_TURN_*. */
@@ -139,8 +139,8 @@ int32_t ps_publication_turn(ps_publication_t *pub, int64_t now_ns, bool *more);
 /* SETUP / heartbeat, if due.  False: could not be sent. */
 bool ps_publication_send_setup(ps_publication_t *pub, int64_t now_ns);
 bool ps_publication_send_heartbeat(ps_publication_t *pub, int64_t now_ns);
-/* Counts messages in [sender position, to) and moves there (spies stand for receivers).  Bound: 4096
- * frames; false: not there yet. */
+/* Counts messages in [sender position, to) and moves there (spies stand for receivers).  Bound:
+ * 4096 frames; false: not there yet. */
 bool ps_publication_skip_to(ps_publication_t *pub, int64_t to);
 /* Appends to the index ring when position moved far or long enough.  ordinal -1: not known. */
 void ps_publication_add_index(ps_publication_t *pub, int64_t position, int64_t ordinal,
@@ -148,17 +148,17 @@ void ps_publication_add_index(ps_publication_t *pub, int64_t position, int64_t o
 void ps_publication_move_sender(ps_publication_t *pub, int64_t position, int64_t messages,
                                 int64_t now_ns);
 
-/* ---- ps_publication_limit.c ------------------------------------------------------------------- */
+/* ---- ps_publication_limit.c ------------------------------------------------------------------ */
 
 /* Reads producer and local readers, moves pub-lmt, binds the cause, sets wake_position, wakes those
- * who wait for room.  sending: a further turn follows at once.  True: cleaning is behind, call again
- * soon. */
+ * who wait for room.  sending: a further turn follows at once.  True: cleaning is behind, call
+ * again soon. */
 bool ps_publication_update(ps_publication_t *pub, bool sending, int64_t now_ns);
 /* Recomputes is_connected and tells. */
 void ps_publication_update_connected(ps_publication_t *pub, int64_t now_ns);
 void ps_publication_release_quarantine(ps_publication_t *pub);
 
-/* ---- ps_publication_local.c ------------------------------------------------------------------- */
+/* ---- ps_publication_local.c ------------------------------------------------------------------ */
 
 /* New data may be there: wakes parked local readers (fences once). */
 void ps_publication_wake_subscribers(ps_publication_t *pub);
@@ -172,7 +172,7 @@ void ps_publication_remove_reader(ps_publication_t *pub, int32_t counter_id);
 /* Somebody reads locally or gates: true when a parked sender must be up for a reader's progress. */
 bool ps_publication_wants_sender(const ps_publication_t *pub);
 
-/* ---- ps_publication_timer.c ------------------------------------------------------------------- */
+/* ---- ps_publication_timer.c ------------------------------------------------------------------ */
 
 /* All timers; sets next_due_ns. */
 void ps_publication_on_timer(ps_publication_t *pub, int64_t now_ns);
@@ -183,7 +183,7 @@ void ps_publication_start_revoke(ps_publication_t *pub, int64_t now_ns);
 /* Emits what is pending. */
 void ps_publication_flush_events(ps_publication_t *pub, int64_t now_ns);
 
-/* ---- ps_publication_unblock.c ----------------------------------------------------------------- */
+/* ---- ps_publication_unblock.c ---------------------------------------------------------------- */
 
 /* Explicit: the client in client_slot is dead (-1: whoever blocks). */
 void ps_publication_unblock_client(ps_publication_t *pub, int32_t client_slot, int64_t now_ns);
@@ -194,7 +194,7 @@ int64_t ps_publication_check_blocked(ps_publication_t *pub, int64_t now_ns);
 /* True when the producer is ahead of the consumer with nothing readable there. */
 bool ps_publication_is_blocked(const ps_publication_t *pub, int64_t *position);
 
-/* ---- ps_publication_control.c ----------------------------------------------------------------- */
+/* ---- ps_publication_control.c ---------------------------------------------------------------- */
 
 void ps_publication_on_sm(ps_publication_t *pub, const ps_sm_t *sm, int64_t position,
                           int64_t now_ns);

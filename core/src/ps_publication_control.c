@@ -25,7 +25,7 @@ static void forget_receiver(ps_publication_t *pub, ps_pub_receiver_t *receiver)
     pub->has_receivers = pub->receiver_count > 0;
 }
 
-/* A group may have more members than the table: those beyond it steer the flow but are not counted. */
+/* A group may have more members than the table: those beyond it steer the flow, uncounted. */
 static void refresh_receiver(ps_publication_t *pub, const ps_sm_t *sm, int64_t position,
                              int64_t now_ns)
 {
@@ -103,7 +103,8 @@ void ps_publication_on_nak(ps_publication_t *pub, const ps_nak_t *nak, int64_t n
     }
     atomic_fetch_add_explicit(pub->naks_cell, 1, memory_order_relaxed);
     ps_system_add(pub->driver, PS_SYS_NAKS_RECEIVED, 1);
-    const int64_t from = ps_position(nak->term_id, nak->term_offset, log->shift, log->initial_term_id);
+    const int64_t from =
+        ps_position(nak->term_id, nak->term_offset, log->shift, log->initial_term_id);
     int64_t multiple = pub->params.retransmit_window_multiple;
     multiple = multiple <= 0 ? (pub->params.group ? pub->fc.ops->retransmit_window_multiple
                                                   : UNICAST_MULTIPLE) : multiple;

@@ -11,7 +11,7 @@
 enum { CLEAN_BYTES = 256 * 1024, WAKE_PARTS = 8 };
 #define TERM_EVENT_INTERVAL_NS INT64_C(1000000000)
 
-/* ---- connection ------------------------------------------------------------------------------- */
+/* ---- connection ------------------------------------------------------------------------------ */
 
 static bool is_connected(const ps_publication_t *pub)
 {
@@ -44,7 +44,7 @@ void ps_publication_update_connected(ps_publication_t *pub, int64_t now_ns)
     ps_publication_wake_clients(pub);
 }
 
-/* ---- cleaning and quarantine ------------------------------------------------------------------ */
+/* ---- cleaning and quarantine ----------------------------------------------------------------- */
 
 /* Zeroes behind the consumers.  Bound: CLEAN_BYTES a call.  True when it got to `to`. */
 static bool clean(ps_publication_t *pub, int64_t to)
@@ -61,8 +61,8 @@ static bool clean(ps_publication_t *pub, int64_t to)
     return pub->clean_position >= to;
 }
 
-/* The furthest limit whose term producers may write: its partition is zero.  That is two terms ahead
- * of the clean position, and not to be reached while that stands at a term's very beginning. */
+/* The furthest limit whose term producers may write: its partition is zero.  That is two terms
+ * ahead of the clean position, and not to be reached while that is at a term's very beginning. */
 static int64_t clean_limit(const ps_publication_t *pub)
 {
     const bool inside = (pub->clean_position & pub->log.term_mask) != 0;
@@ -106,7 +106,7 @@ static int64_t quarantine_limit(const ps_publication_t *pub)
     return limit;
 }
 
-/* ---- the limit -------------------------------------------------------------------------------- */
+/* ---- the limit ------------------------------------------------------------------------------- */
 
 static void store_limit(ps_publication_t *pub, int64_t limit)
 {
@@ -190,7 +190,7 @@ static void pull_back(ps_publication_t *pub)
     }
 }
 
-/* ---- cause ------------------------------------------------------------------------------------ */
+/* ---- cause ----------------------------------------------------------------------------------- */
 
 static int64_t client_id_at(const ps_publication_t *pub, int32_t client_slot)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * ps_publication_local.c: readers of the publication's own log on this host (IPC subscribers, spies)
- * and the clients that publish into it.
+ * ps_publication_local.c: readers of the publication's own log on this host (IPC subscribers,
+ * spies) and the clients that publish into it.
  */
 #include "ps_sender.h"
 
@@ -56,7 +56,9 @@ bool ps_publication_read_subscribers(ps_publication_t *pub)
     if (pub->gating_count > 0) {
         pub->slowest_position = slowest;
         pub->fastest_position = fastest;
-        pub->consumer_position = fastest > pub->consumer_position ? fastest : pub->consumer_position;
+        if (fastest > pub->consumer_position) {
+            pub->consumer_position = fastest;
+        }
     }
     return moved;
 }
@@ -101,7 +103,7 @@ bool ps_publication_add_reader(ps_publication_t *pub, const ps_subscriber_params
     ps_tether_init(&subscriber->tether, params->tether != 0, params->rejoin != 0, now_ns);
     int64_t position = atomic_load_explicit(subscriber->cell, memory_order_acquire);
     if (position < pub->clean_position || position > pub->producer_position ||
-        (position & (PS_FRAME_ALIGNMENT - 1)) != 0) { /* its history went while the command was under way */
+        (position & (PS_FRAME_ALIGNMENT - 1)) != 0) { /* its history went meanwhile */
         position = pub->endpoint != NULL ? pub->sender_position : pub->consumer_position;
         atomic_store_explicit(subscriber->cell, position, memory_order_release);
     }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * ps_publication_send.c: what leaves: data, retransmissions, SETUP, heartbeats
- * (aeron-interop.md sections 4.2 and 4.5).  A datagram is a run of whole frames up to the MTU; a PAD
- * ends it, as its header only.
+ * (aeron-interop.md sections 4.2 and 4.5).  A datagram is a run of whole frames up to the MTU; a
+ * PAD ends it, as its header only.
  */
 #include <assert.h>
 #include <string.h>
@@ -198,7 +198,8 @@ static int32_t collect(ps_publication_t *pub, ps_dgram_t *dgrams, scan_t *scans,
         if (pub->params.channel_timestamp) {
             stamp(pub, position, scan->wire_bytes, now_ns);
         }
-        dgrams[count++] = (ps_dgram_t){ ps_log_at(&pub->log, position), (uint32_t)scan->wire_bytes };
+        dgrams[count++] =
+            (ps_dgram_t){ ps_log_at(&pub->log, position), (uint32_t)scan->wire_bytes };
         bytes += scan->wire_bytes;
         position += scan->span_bytes;
     }

@@ -8,7 +8,7 @@
 enum { TETHER_PARTS = 16 };
 #define TETHER_LOOK_MAX_NS INT64_C(100000000)
 
-/* ---- events ----------------------------------------------------------------------------------- */
+/* ---- events ---------------------------------------------------------------------------------- */
 
 static bool emit(ps_publication_t *pub, int32_t type, int64_t a, int64_t b, int32_t reason)
 {
@@ -63,7 +63,7 @@ void ps_publication_flush_events(ps_publication_t *pub, int64_t now_ns)
     }
 }
 
-/* ---- ending ----------------------------------------------------------------------------------- */
+/* ---- ending ---------------------------------------------------------------------------------- */
 
 void ps_publication_check_drained(ps_publication_t *pub)
 {
@@ -127,7 +127,7 @@ void ps_publication_start_revoke(ps_publication_t *pub, int64_t now_ns)
     after_close(pub, now_ns);
 }
 
-/* ---- timers ----------------------------------------------------------------------------------- */
+/* ---- timers ---------------------------------------------------------------------------------- */
 
 static int64_t earlier(int64_t a, int64_t b)
 {

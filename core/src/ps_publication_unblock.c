@@ -133,8 +133,8 @@ void ps_publication_unblock_client(ps_publication_t *pub, int32_t client_slot, i
 static void report_blocked(ps_publication_t *pub, int64_t position, int64_t now_ns)
 {
     int64_t client_id;
-    const ps_event_t event = { .type = PS_EV_PUB_BLOCKED, .kind = PS_KIND_PUBLICATION, .id = pub->id,
-                               .now_ns = now_ns, .a = position,
+    const ps_event_t event = { .type = PS_EV_PUB_BLOCKED, .kind = PS_KIND_PUBLICATION,
+                               .id = pub->id, .now_ns = now_ns, .a = position,
                                .b = living_claimer(pub, position, &client_id) };
     if (ps_driver_emit(pub->driver, PS_AGENT_SENDER, &event)) {
         pub->blocked_reported = position + 1;

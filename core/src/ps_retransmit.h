@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * ps_retransmit.h: what was asked for again (aeron-interop.md section 4.5).  A small pool of actions:
- * each waits for its delay, is sent in slices, then lingers so that repeats of the same NAK are
- * absorbed.  Unicast has one action that a new NAK replaces; a group has several.
+ * ps_retransmit.h: what was asked for again (aeron-interop.md section 4.5).  A small pool of
+ * actions: each waits for its delay, is sent in slices, then lingers so that repeats of the same
+ * NAK are absorbed.  Unicast has one action that a new NAK replaces; a group has several.
  */
 #ifndef PS_RETRANSMIT_H
 #define PS_RETRANSMIT_H

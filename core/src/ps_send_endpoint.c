@@ -10,7 +10,7 @@
 #define REPORT_INTERVAL_NS INT64_C(1000000000)
 enum { STATUS_ERRORED = -1, STATUS_ACTIVE = 1, STATUS_CLOSING = 2 };
 
-/* ---- conductor -------------------------------------------------------------------------------- */
+/* ---- conductor ------------------------------------------------------------------------------- */
 
 static void set_status(ps_send_endpoint_t *endpoint, int64_t status)
 {
@@ -121,7 +121,7 @@ void ps_send_endpoint_destroy(ps_driver_t *driver, ps_send_endpoint_t *endpoint)
     ps_send_endpoint_free(endpoint);
 }
 
-/* ---- sender ----------------------------------------------------------------------------------- */
+/* ---- sender ---------------------------------------------------------------------------------- */
 
 static void store_count(ps_send_endpoint_t *endpoint)
 {
@@ -200,8 +200,8 @@ int32_t ps_send_endpoint_poll(ps_send_endpoint_t *endpoint, int64_t now_ns)
     return seen;
 }
 
-void ps_send_endpoint_heard(ps_send_endpoint_t *endpoint, int64_t receiver_id, const ps_addr_t *from,
-                            int64_t now_ns)
+void ps_send_endpoint_heard(ps_send_endpoint_t *endpoint, int64_t receiver_id,
+                            const ps_addr_t *from, int64_t now_ns)
 {
     ps_sender_t *sender = ps_driver_sender(endpoint->driver);
     endpoint->heard_ns = now_ns;
@@ -219,8 +219,8 @@ void ps_send_endpoint_heard(ps_send_endpoint_t *endpoint, int64_t receiver_id, c
     ps_sender_ready_endpoint(sender, endpoint);
 }
 
-static bool report_silence(ps_send_endpoint_t *endpoint, const ps_addr_t *of, int64_t destination_id,
-                           int64_t now_ns)
+static bool report_silence(ps_send_endpoint_t *endpoint, const ps_addr_t *of,
+                           int64_t destination_id, int64_t now_ns)
 {
     const ps_event_t event = { .type = PS_EV_SILENT, .kind = PS_KIND_SEND_ENDPOINT,
                                .id = endpoint->id, .now_ns = now_ns, .a = destination_id,
@@ -267,7 +267,8 @@ static void set_address(ps_send_endpoint_t *endpoint, const ps_command_t *comman
         (void)ps_destinations_set(&endpoint->destinations, command->a, &command->address, now_ns);
         return;
     }
-    if (endpoint->params.mdc != PS_MDC_NONE || ps_addr_equal(&endpoint->remote, &command->address)) {
+    if (endpoint->params.mdc != PS_MDC_NONE ||
+        ps_addr_equal(&endpoint->remote, &command->address)) {
         return;
     }
     const int result = endpoint->ops->reconnect(endpoint->data, &command->address);

@@ -47,8 +47,8 @@ int32_t ps_send_endpoint_poll(ps_send_endpoint_t *endpoint, int64_t now_ns);
 /* Timers: dynamic destinations, silence.  Returns the next due time. */
 int64_t ps_send_endpoint_on_timer(ps_send_endpoint_t *endpoint, int64_t now_ns);
 /* A valid status message came from `from`. */
-void ps_send_endpoint_heard(ps_send_endpoint_t *endpoint, int64_t receiver_id, const ps_addr_t *from,
-                            int64_t now_ns);
+void ps_send_endpoint_heard(ps_send_endpoint_t *endpoint, int64_t receiver_id,
+                            const ps_addr_t *from, int64_t now_ns);
 /* Command side of the conductor's calls; sender thread. */
 void ps_send_endpoint_on_command(ps_send_endpoint_t *endpoint, const ps_command_t *command,
                                  int64_t now_ns);

@@ -8,7 +8,7 @@
 #include <assert.h>
 #include <stdlib.h>
 
-/* ---- sets ------------------------------------------------------------------------------------- */
+/* ---- sets ------------------------------------------------------------------------------------ */
 
 void ps_sender_ready(ps_sender_t *sender, ps_publication_t *pub)
 {
@@ -126,15 +126,15 @@ ps_publication_t *ps_sender_find(ps_sender_t *sender, const ps_send_endpoint_t *
     return pub;
 }
 
-bool ps_sender_emit(ps_sender_t *sender, int32_t type, int32_t kind, int64_t id, int64_t a, int64_t b,
-                    int32_t reason)
+bool ps_sender_emit(ps_sender_t *sender, int32_t type, int32_t kind, int64_t id, int64_t a,
+                    int64_t b, int32_t reason)
 {
     const ps_event_t event = { .type = type, .kind = kind, .id = id, .now_ns = sender->now_ns,
                                .a = a, .b = b, .reason = reason };
     return ps_driver_emit(sender->driver, PS_AGENT_SENDER, &event);
 }
 
-/* ---- commands --------------------------------------------------------------------------------- */
+/* ---- commands -------------------------------------------------------------------------------- */
 
 static void watch_sockets(const ps_sender_t *sender, const ps_send_endpoint_t *endpoint, bool on)
 {
@@ -322,10 +322,10 @@ static void emit_released(ps_sender_t *sender)
     }
 }
 
-/* ---- duty cycle ------------------------------------------------------------------------------- */
+/* ---- duty cycle ------------------------------------------------------------------------------ */
 
-/* Takes the dirty bits.  Each slot's flag is cleared before its log is looked at: a commit after the
- * look sets it again. */
+/* Takes the dirty bits.  Each slot's flag is cleared before its log is looked at: a commit after
+ * the look sets it again. */
 static int32_t collect_dirty(ps_sender_t *sender)
 {
     int32_t found = 0;
@@ -516,7 +516,7 @@ bool ps_sender_has_work(ps_sender_t *sender)
     return false;
 }
 
-/* ---- life ------------------------------------------------------------------------------------- */
+/* ---- life ------------------------------------------------------------------------------------ */
 
 int ps_sender_create(ps_driver_t *driver, ps_sender_t **out)
 {

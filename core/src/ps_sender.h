@@ -3,11 +3,11 @@
  * ps_sender.h: inside of the sender agent: what its files share.  Everything here belongs to the
  * sender thread unless said otherwise.
  *
- * The unit of work is a dirty publication.  Publishers set a bit; the sender takes the bits, puts each
- * publication into the ready queue at most once, and serves the queue in turn.  A publication whose
- * window is shut leaves the queue; a status message that opens it puts it back.  Publications with
- * local readers (IPC, spies) are watched while a reader is behind.  Timers are found by a scan that
- * runs at most once a millisecond and only when the earliest of them is due.
+ * The unit of work is a dirty publication.  Publishers set a bit; the sender takes the bits, puts
+ * each publication into the ready queue at most once, and serves the queue in turn.  A publication
+ * whose window is shut leaves the queue; a status message that opens it puts it back.  Publications
+ * with local readers (IPC, spies) are watched while a reader is behind.  Timers are found by a scan
+ * that runs at most once a millisecond and only when the earliest of them is due.
  */
 #ifndef PS_SENDER_H
 #define PS_SENDER_H
@@ -75,8 +75,8 @@ void ps_sender_ready_endpoint(ps_sender_t *sender, const ps_send_endpoint_t *end
 ps_publication_t *ps_sender_find(ps_sender_t *sender, const ps_send_endpoint_t *endpoint,
                                  int32_t session_id, int32_t stream_id);
 /* Emits a simple event; false: the ring is full. */
-bool ps_sender_emit(ps_sender_t *sender, int32_t type, int32_t kind, int64_t id, int64_t a, int64_t b,
-                    int32_t reason);
+bool ps_sender_emit(ps_sender_t *sender, int32_t type, int32_t kind, int64_t id, int64_t a,
+                    int64_t b, int32_t reason);
 /* One datagram that came in on an endpoint (ps_sender_control.c). */
 void ps_sender_on_datagram(void *endpoint, const uint8_t *data, uint32_t length,
                            const ps_addr_t *from, int64_t rx_ns);

@@ -28,8 +28,10 @@ static void on_sm(ps_sender_t *sender, ps_send_endpoint_t *endpoint, const uint8
     }
     ps_system_add(endpoint->driver, PS_SYS_SM_RECEIVED, 1);
     if (pub != NULL && (sm.flags & PS_SM_SETUP) == 0) {
-        position = ps_position(sm.term_id, sm.term_offset, pub->log.shift, pub->log.initial_term_id);
-        if (position < pub->sender_position - term / 2 || position > pub->sender_position + term / 2) {
+        position =
+            ps_position(sm.term_id, sm.term_offset, pub->log.shift, pub->log.initial_term_id);
+        if (position < pub->sender_position - term / 2 ||
+            position > pub->sender_position + term / 2) {
             ps_system_add(endpoint->driver, PS_SYS_SM_REJECTED, 1);
             return;
         }

@@ -5,8 +5,8 @@
  *   ACTIVE --behind for window_limit--> LINGER --linger--> RESTING --resting--> ACTIVE (rejoined)
  *                                          \--linger, rejoin off--> CLOSED
  *
- * A tethered subscriber stays ACTIVE.  ACTIVE and LINGER gate the stream, RESTING and CLOSED do not.
- * Generic over positions: publications (spies, IPC) and images use the same machine.
+ * A tethered subscriber stays ACTIVE.  ACTIVE and LINGER gate the stream, RESTING and CLOSED do
+ * not. Generic over positions: publications (spies, IPC) and images use the same machine.
  */
 #ifndef PS_TETHER_H
 #define PS_TETHER_H
@@ -31,8 +31,8 @@ typedef struct ps_tether {
 
 void ps_tether_init(ps_tether_t *tether, bool tethered, bool rejoin, int64_t now_ns);
 /* One look.  position: the subscriber's; leader_position: the furthest (images) or the sender's;
- * window_bytes: in effect.  Returns true when the state changed (report it).  On RESTING -> ACTIVE the
- * caller places the subscriber at its join position.  Agent thread, O(1). */
+ * window_bytes: in effect.  Returns true when the state changed (report it).  On RESTING -> ACTIVE
+ * the caller places the subscriber at its join position.  Agent thread, O(1). */
 bool ps_tether_step(ps_tether_t *tether, int64_t position, int64_t leader_position,
                     int64_t window_bytes, const ps_tether_timeouts_t *timeouts, int64_t now_ns);
 static inline bool ps_tether_gates(const ps_tether_t *tether)

@@ -101,8 +101,8 @@ static void mem_close(ps_socket_t *socket)
     free(socket);
 }
 
-static int mem_send(ps_socket_t *socket, const ps_addr_t *to, const ps_dgram_t *dgrams, int32_t count,
-                    int64_t now_ns)
+static int mem_send(ps_socket_t *socket, const ps_addr_t *to, const ps_dgram_t *dgrams,
+                    int32_t count, int64_t now_ns)
 {
     memnet_t *memnet = socket->memnet;
     int32_t taken = 0;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * memnet.h: a transport in memory for tests of one agent.  What the agent sends is kept in order for
- * the test to take; what the test injects is what the agent receives.  No clock, one thread.
+ * memnet.h: a transport in memory for tests of one agent.  What the agent sends is kept in order
+ * for the test to take; what the test injects is what the agent receives.  No clock, one thread.
  */
 #ifndef PS_MEMNET_H
 #define PS_MEMNET_H

@@ -236,8 +236,8 @@ void rig_inject(rig_t *rig, const ps_addr_t *from, const void *data, uint32_t le
     CHECK(memnet_inject(rig->net, &rig->local, from, data, length));
 }
 
-void rig_sm(rig_t *rig, int64_t receiver_id, const ps_addr_t *from, int64_t position, int32_t window,
-            uint8_t flags)
+void rig_sm(rig_t *rig, int64_t receiver_id, const ps_addr_t *from, int64_t position,
+            int32_t window, uint8_t flags)
 {
     uint8_t out[PS_CONTROL_MAX];
     const ps_sm_t sm = { .session_id = GOLDEN_SESSION, .stream_id = GOLDEN_STREAM,

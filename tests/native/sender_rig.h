@@ -77,8 +77,8 @@ void rig_close(rig_t *rig);
 void rig_step(rig_t *rig, int64_t by_ns);
 int64_t rig_counter(const rig_t *rig, int32_t id);
 int32_t rig_make_counter(rig_t *rig, int64_t value);
-/* Writes one frame at the tail, rotating with a PAD when it does not fit; returns the position after
- * it.  length: payload.  dirty is marked. */
+/* Writes one frame at the tail, rotating with a PAD when it does not fit; returns the position
+ * after it.  length: payload.  dirty is marked. */
 int64_t rig_offer(rig_t *rig, const void *payload, int32_t length, uint8_t flags);
 /* Reserves and claims, as a shared publisher of client_slot would; returns the frame's position. */
 int64_t rig_claim(rig_t *rig, int32_t payload_length, int32_t client_slot);
@@ -87,8 +87,8 @@ int rig_commit(rig_t *rig, int64_t position, int32_t payload_length, int32_t cli
 void rig_dirty(rig_t *rig);
 int64_t rig_tail(const rig_t *rig);
 /* Status message from receiver (port of `from`). */
-void rig_sm(rig_t *rig, int64_t receiver_id, const ps_addr_t *from, int64_t position, int32_t window,
-            uint8_t flags);
+void rig_sm(rig_t *rig, int64_t receiver_id, const ps_addr_t *from, int64_t position,
+            int32_t window, uint8_t flags);
 void rig_inject(rig_t *rig, const ps_addr_t *from, const void *data, uint32_t length);
 /* Next datagram; dies when there is none. */
 const memnet_dgram_t *rig_take(rig_t *rig);

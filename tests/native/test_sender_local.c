@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The sender towards this host: publisher limit, cleaning, storage, local readers, stuck claims, and
- * the account of who holds whom.
+ * The sender towards this host: publisher limit, cleaning, storage, local readers, stuck claims,
+ * and the account of who holds whom.
  */
 #include "ps_account.h"
 #include "ps_publication.h"
