@@ -2,6 +2,8 @@
  * test_shared.c: penstock.dat: layout checks, slots, waiting and waking. */
 #include <fcntl.h>
 #include <pthread.h>
+#include <sched.h>
+#include <signal.h>
 #include <sys/stat.h>
 
 #include "stream.h"
@@ -216,6 +218,42 @@ static void no_wake_up_is_lost(void)
     stream_close(&stream);
 }
 
+static _Atomic int32_t signalled;
+
+static void on_signal(int number)
+{
+    (void)number;
+}
+
+static void *keep_signalling(void *argument)
+{
+    const pthread_t waiter = *(const pthread_t *)argument;
+    while (atomic_load(&signalled) == 0) {
+        pthread_kill(waiter, SIGUSR1);
+        sched_yield();
+    }
+    return NULL;
+}
+
+static void a_signal_ends_the_sleep(void)
+{
+    stream_t stream;
+    stream_open(&stream, NULL);
+    struct sigaction action;
+    memset(&action, 0, sizeof action);
+    action.sa_handler = on_signal;
+    CHECK_EQ(sigaction(SIGUSR1, &action, NULL), 0);
+    pthread_t self = pthread_self();
+    pthread_t thread;
+    CHECK_EQ(pthread_create(&thread, NULL, keep_signalling, &self), 0);
+    CHECK_EQ(ps_client_sleep(stream.client, ps_client_ticket(stream.client), -1),
+             PS_E_INTERRUPTED);
+    atomic_store(&signalled, 1);
+    CHECK_EQ(pthread_join(thread, NULL), 0);
+    CHECK_EQ(atomic_load(&stream.shared->clients[stream.client_slot].parked), 0);
+    stream_close(&stream);
+}
+
 static void application_counters_add_and_set(void)
 {
     stream_t stream;
@@ -240,6 +278,7 @@ int main(void)
     RUN(pressure_is_read_from_the_slot);
     RUN(what_happens_after_the_ticket_ends_the_sleep);
     RUN(no_wake_up_is_lost);
+    RUN(a_signal_ends_the_sleep);
     RUN(application_counters_add_and_set);
     return 0;
 }
