@@ -17,6 +17,7 @@ import sys
 import tempfile
 import threading
 import time
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
@@ -30,7 +31,9 @@ _LOST_DATA: Final = 2  # the number of the datagram with data that the relay los
 _SIZES: Final = "5-1000"
 _COUNT: Final = 8
 _QUIET_S: Final = 1.0
-_SAME: Final = 3  # of a run of like frames, so many are shown
+_PATIENCE_S: Final = 20.0
+_SAME: Final = 3  # of like frames, so many are shown
+_PAUSE_AT: Final = 6  # messages, then silence until heartbeats were seen
 
 _WHY: Final = {
     "SETUP": "the publisher announces the stream until a receiver answers",
@@ -90,6 +93,17 @@ class Relay:
         for each in (self._front, self._back, self._stop_read, self._stop_write):
             each.close()
 
+    def wait_for(self, count: int, what: str) -> None:
+        """Until so many more such frames have passed."""
+        first = len(self.seen)
+        deadline = time.monotonic() + _PATIENCE_S
+        while time.monotonic() < deadline:
+            passed = [frames.decode(each.data)[0].what for each in self.seen[first:]]
+            if passed.count(what) >= count:
+                return
+            time.sleep(0.01)
+        raise AssertionError(f"the relay saw no {count} frames {what!r}")
+
     def _run(self) -> None:
         while True:
             ready, _, _ = select.select([self._front, self._back, self._stop_read], [], [])
@@ -131,11 +145,14 @@ def session(
         received = [f"--channel=aeron:udp?endpoint=127.0.0.1:{port}", f"--count={_COUNT + 1}"]
         published = [
             f"--channel=aeron:udp?endpoint=127.0.0.1:{relay.port}|term-length=64k",
-            f"--count={_COUNT}", f"--sizes={_SIZES}", "--seed=9",
+            f"--count={_COUNT}", f"--sizes={_SIZES}", "--seed=9", f"--pause-at={_PAUSE_AT}",
         ]  # fmt: skip
         with receiver.sub(*received, f"--mark={_COUNT}") as sub:
             sub.wait("added")
             with sender.pub(*published) as pub:
+                pub.wait("paused")
+                relay.wait_for(2, "heartbeat")
+                pub.say()
                 pub.wait("done")
                 sub.wait("mark")
                 pub.finish()
@@ -154,7 +171,8 @@ def _quiet(relay: Relay) -> None:
 def _rows(seen: list[Seen], receiver: str, sender: str) -> Iterator[str]:
     start_s = seen[0].at_s
     sent: set[tuple[int, int]] = set()
-    run, last = 0, ""
+    times: Counter[str] = Counter()
+    cut = False
     for number, each in enumerate(seen, start=1):
         for frame in frames.decode(each.data):
             why = _WHY.get(frame.what, "")
@@ -166,12 +184,13 @@ def _rows(seen: list[Seen], receiver: str, sender: str) -> Iterator[str]:
             if each.lost:
                 why += "; **lost by the relay**"
             kind = f"{each.to_receiver} {frame.what} {frame.facts}"
-            run = run + 1 if kind == last else 1
-            last = kind
-            if run > _SAME:
-                if run == _SAME + 1:
-                    yield "| … | | | | the same again | |"
+            times[kind] += 1
+            if times[kind] > _SAME:
+                if not cut:
+                    yield "| … | | | | the same again | | |"
+                cut = True
                 continue
+            cut = False
             way = f"{sender} → {receiver}" if each.to_receiver else f"{receiver} → {sender}"
             at_ms = f"{(each.at_s - start_s) * 1000:.1f}"
             cells = (number, at_ms, way, frame.what, frame.facts, len(each.data), why)
@@ -215,7 +234,7 @@ def document() -> str:
         "Captured between our daemon and Aeron's Java media driver on loopback, by a relay that "
         "also lost one datagram so that the repair is seen. Made by "
         "`PYTHONPATH=tests python -m interop.capture docs/capture.md`; the relay and the decoder "
-        "are in `tests/interop`. Runs of like frames are cut.",
+        "are in `tests/interop`. Of like frames the first three are shown.",
         "",
         *_section("penstock publishes, Aeron receives", to_aeron, "penstock", "Aeron"),
         *_section("Aeron publishes, penstock receives", to_penstock, "Aeron", "penstock"),
