@@ -3,8 +3,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
+import socket
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final
@@ -158,35 +160,63 @@ def make_app(collector: DaemonCollector, healthy: Callable[[], bool]) -> Starlet
     return Starlette(routes=[Route("/metrics", metrics), Route("/healthz", health)])
 
 
-async def serve_metrics(app: Starlette, *, listen: str, directory: Path, file_mode: int) -> None:
-    """Until cancelled.  ``listen`` is "unix:PATH" or "host:port".
+def open_listener(listen: str, *, directory: Path, file_mode: int) -> socket.socket:
+    """A bound socket for "unix:PATH" (in the directory when relative) or "host:port".
 
     :raises ConfigurationError: the address cannot be bound.
     """
+    try:
+        if listen.startswith("unix:"):
+            return _unix_listener(directory / listen.removeprefix("unix:"), file_mode)
+        host, _, port = listen.rpartition(":")
+        ipv6 = host.startswith("[")
+        found = socket.getaddrinfo(
+            host.strip("[]"), int(port), socket.AF_INET6 if ipv6 else socket.AF_INET,
+            socket.SOCK_STREAM,
+        )
+        made = socket.socket(found[0][0], socket.SOCK_STREAM)
+        try:
+            made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            made.bind(found[0][4])
+        except OSError:
+            made.close()
+            raise
+        return made
+    except OSError as error:
+        raise ConfigurationError(
+            f"metrics.listen: {listen}: {error.strerror}; choose another address, or \"\" for none"
+        ) from error
+
+
+def _unix_listener(path: Path, file_mode: int) -> socket.socket:
+    if path.is_socket():
+        path.unlink()
+    made = socket.socket(socket.AF_UNIX)
+    try:
+        made.bind(os.fspath(path))
+        path.chmod(file_mode)
+    except OSError:
+        made.close()
+        raise
+    return made
+
+
+async def serve_metrics(app: Starlette, listener: socket.socket) -> None:
+    """Serves on the listener, which it takes over, until cancelled."""
+    path = listener.getsockname() if listener.family == socket.AF_UNIX else ""
+    listener.listen()
+    listener.setblocking(False)
     config = Config()
-    path: Path | None = None
-    if listen.startswith("unix:"):
-        path = directory / listen.removeprefix("unix:")
-        path.unlink(missing_ok=True)
-        config.bind = [f"unix:{path}"]
-        config.umask = 0o777 & ~file_mode
-    else:
-        config.bind = [listen]
+    config.bind = [f"fd://{listener.detach()}"]
     config.graceful_timeout = 0.5
     config.loglevel = "WARNING"
     quiet = logging.getLogger("penstock.daemon.http")
     quiet.setLevel(logging.WARNING)
     config.errorlog = quiet
     config.accesslog = None
-    umask = os.umask(0)
-    os.umask(umask)
     try:
         await serve(app, config, shutdown_trigger=trio.sleep_forever)  # type: ignore[arg-type]
-    except OSError as error:
-        raise ConfigurationError(
-            f"metrics.listen: {listen}: {error.strerror}; choose another address, or \"\" for none"
-        ) from error
     finally:
-        os.umask(umask)
-        if path is not None:
-            path.unlink(missing_ok=True)
+        if path:
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(path)

@@ -16,10 +16,10 @@ import signal
 import sys
 import time
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Awaitable, Callable, Iterable
+from functools import partial
 from typing import Final
 
-import attrs
 import trio
 
 from penstock.config.control import (
@@ -32,35 +32,31 @@ from penstock.config.control import (
 )
 from penstock.config.models import DaemonConfig
 from penstock.core import admin
-from penstock.core.driver import Driver, Net
+from penstock.core.driver import Driver
 from penstock.core.driver_types import (
     Address,
     Agent,
     CncParams,
-    DriverParams,
     DriverState,
-    Idle,
-    ImpairParams,
     SharedParams,
-    Threading,
 )
 from penstock.core.errors import ConfigurationError, PenstockError, StorageError
 from penstock.daemon import status
 from penstock.daemon.addressing import LocalInterface
-from penstock.daemon.conductor import Conductor, ConductorSettings, Operation
+from penstock.daemon.conductor import Conductor, Operation
 from penstock.daemon.conductor import actions as a
 from penstock.daemon.control_socket import ControlSocket
 from penstock.daemon.directory import ClaimedDirectory, claim_directory
 from penstock.daemon.executor import Executor, list_interfaces, resolve_name
 from penstock.daemon.leases import LeaseSocket
 from penstock.daemon.notify import Notifier
+from penstock.daemon.settings import Identity, driver_params_from, net_from, settings_from
 
 _LOG = logging.getLogger("penstock.daemon")
 _TICK_S: Final = 0.1
 _SECOND_NS: Final = 10**9
 _TOKEN_BYTES: Final = 16
 _EVENT_BATCH: Final = 256
-_PPM_PER_PERCENT: Final = 10_000
 _CNC_REFUSAL: Final = "penstock serves its own clients only: use the penstock client library"
 
 
@@ -78,18 +74,6 @@ def _version_number(text: str) -> int:
     parts = [int("".join(filter(str.isdigit, part)) or 0) for part in text.split(".")[:3]]
     major, minor, patch = (*parts, 0, 0, 0)[:3]
     return major << 16 | minor << 8 | patch
-
-
-@attrs.frozen(kw_only=True)
-class Identity:
-    """Who this daemon is, drawn anew at each start."""
-
-    daemon_id: int
-    epoch: int
-    receiver_id_base: int
-    seed: int
-    start_ns: int
-    start_ms: int
 
 
 def _new_identity() -> Identity:
@@ -157,14 +141,17 @@ class Server:
             )
         )
         self._driver = Driver(
-            _driver_params(config, identity), net=_net(config), cnc=self._cnc, shared=self._shared
+            driver_params_from(config, identity), net=net_from(config), cnc=self._cnc, shared=self._shared
         )
         budget = config.storage.budget_bytes
         if not budget:
             budget = int(admin.free_bytes(path) * config.storage.budget_percent / 100)
         self._shared.set_storage(budget_bytes=budget, used_bytes=0)
         self._conductor = Conductor(
-            _settings(config, identity, path, budget),
+            settings_from(
+                config, directory=path, budget_bytes=budget,
+                receiver_id_base=identity.receiver_id_base,
+            ),
             rng=random.Random(identity.seed),
             next_id=self._cnc.next_id,
         )
@@ -180,6 +167,7 @@ class Server:
 
     async def run(self) -> None:
         """Until SIGTERM or SIGINT."""
+        metrics = self._open_metrics()
         self._control = ControlSocket(self._directory, self)
         self._leases = LeaseSocket(
             self._directory, on_request=self._on_lease_request, on_lost=self._on_lease_lost
@@ -195,7 +183,8 @@ class Server:
                     nursery.start_soon(self._leases.run)
                     nursery.start_soon(self._watch_events)
                     nursery.start_soon(self._housekeeping)
-                    nursery.start_soon(self._serve_metrics)
+                    if metrics is not None:
+                        nursery.start_soon(metrics)
                     self._announce()
                     async for number in signals:
                         _LOG.info("%s: stopping", signal.Signals(number).name)
@@ -271,18 +260,25 @@ class Server:
         if self._healthy and self._notifier.watchdog:
             self._notifier.send("WATCHDOG=1")
 
-    async def _serve_metrics(self) -> None:
-        if not self._config.metrics.listen:
-            return
-        from penstock.daemon.metrics import DaemonCollector, make_app, serve_metrics
+    def _open_metrics(self) -> Callable[[], Awaitable[None]] | None:
+        """Binds the address of the metrics; what serves them, None without."""
+        metrics = self._config.metrics
+        if not metrics.listen:
+            return None
+        from penstock.daemon.metrics import (
+            DaemonCollector,
+            make_app,
+            open_listener,
+            serve_metrics,
+        )
 
         app = make_app(DaemonCollector(self._cnc, self.snapshot), lambda: self._healthy)
-        await serve_metrics(
-            app,
-            listen=self._config.metrics.listen,
+        listener = open_listener(
+            metrics.listen,
             directory=self._directory.path,
             file_mode=self._config.directory.file_mode,
         )
+        return partial(serve_metrics, app, listener)
 
     # ---- operations ------------------------------------------------------------------------------
 
@@ -411,113 +407,6 @@ class Server:
 
     def interfaces(self) -> tuple[LocalInterface, ...]:
         return list_interfaces()
-
-
-# ---- from configuration --------------------------------------------------------------------------
-
-
-def _net(config: DaemonConfig) -> Net:
-    net = Net.udp()
-    bad = config.impairment
-    if not bad.active:
-        return net
-    return net.impaired(
-        ImpairParams(
-            send_loss_ppm=int(bad.send_loss_percent * _PPM_PER_PERCENT),
-            recv_loss_ppm=int(bad.recv_loss_percent * _PPM_PER_PERCENT),
-            duplicate_ppm=int(bad.duplicate_percent * _PPM_PER_PERCENT),
-            reorder_ppm=int(bad.reorder_percent * _PPM_PER_PERCENT),
-            corrupt_ppm=int(bad.corrupt_percent * _PPM_PER_PERCENT),
-            delay_ns=bad.delay_ns,
-            jitter_ns=bad.jitter_ns,
-            seed=bad.seed,
-        )
-    )
-
-
-def _driver_params(config: DaemonConfig, identity: Identity) -> DriverParams:
-    agents, times = config.agents, config.timeouts
-    return DriverParams(
-        threading=Threading[config.threading.upper()],
-        idle=Idle[agents.idle.upper()],
-        sender_cpu=agents.sender_cpu,
-        receiver_cpu=agents.receiver_cpu,
-        seed=identity.seed,
-        receiver_id_base=identity.receiver_id_base,
-        daemon_id=identity.daemon_id,
-        daemon_epoch=identity.epoch,
-        setup_interval_ns=times.setup_interval_ns,
-        heartbeat_interval_ns=times.heartbeat_interval_ns,
-        idle_heartbeat_interval_ns=times.idle_heartbeat_interval_ns,
-        idle_after_ns=times.idle_after_ns,
-        status_message_timeout_ns=times.status_message_timeout_ns,
-        connection_timeout_ns=times.connection_timeout_ns,
-        image_liveness_timeout_ns=times.image_liveness_timeout_ns,
-        unblock_timeout_ns=times.unblock_timeout_ns,
-        retransmit_delay_ns=times.retransmit_delay_ns,
-        retransmit_linger_ns=times.retransmit_linger_ns,
-        nak_unicast_delay_ns=times.nak_unicast_delay_ns,
-        nak_unicast_retry_ratio=times.nak_unicast_retry_ratio,
-        nak_multicast_max_backoff_ns=times.nak_multicast_max_backoff_ns,
-        pending_setup_timeout_ns=times.pending_setup_timeout_ns,
-        nak_multicast_group_size=times.nak_multicast_group_size,
-        max_gaps=agents.max_gaps,
-        event_capacity=agents.event_capacity,
-        command_capacity=agents.command_capacity,
-        advertise=config.extensions.advertise,
-    )
-
-
-def _settings(
-    config: DaemonConfig, identity: Identity, directory: str, budget: int
-) -> ConductorSettings:
-    return settings_from(config, directory=directory, budget_bytes=budget,
-                         receiver_id_base=identity.receiver_id_base)
-
-
-def settings_from(
-    config: DaemonConfig, *, directory: str, budget_bytes: int, receiver_id_base: int
-) -> ConductorSettings:
-    """What the configuration means for a conductor; the simulator uses it too."""
-    pubs, subs, sockets = config.publications, config.subscriptions, config.sockets
-    times, limits = config.timeouts, config.limits
-    return ConductorSettings(
-        directory=directory,
-        receiver_id_base=receiver_id_base,
-        storage_budget_bytes=budget_bytes,
-        file_mode=config.directory.file_mode,
-        page_size=config.storage.page_bytes,
-        term_length=pubs.term_length_bytes,
-        ipc_term_length=pubs.ipc_term_length_bytes,
-        mtu=pubs.mtu_bytes,
-        ipc_mtu=pubs.ipc_mtu_bytes,
-        publication_window=pubs.window_bytes,
-        receiver_window=subs.receiver_window_bytes,
-        max_resend=pubs.max_resend,
-        sparse=pubs.sparse,
-        reliable=subs.reliable,
-        tether=subs.tether,
-        rejoin=subs.rejoin,
-        spies_simulate_connection=pubs.spies_simulate_connection,
-        gso=sockets.gso,
-        gro=sockets.gro,
-        sndbuf_bytes=sockets.sndbuf_bytes,
-        rcvbuf_bytes=sockets.rcvbuf_bytes,
-        multicast_ttl=sockets.multicast_ttl,
-        sender_port_range=sockets.sender_ports,
-        receiver_port_range=sockets.receiver_ports,
-        receiver_group_tag=subs.group_tag,
-        linger_ns=pubs.linger_ns,
-        image_linger_ns=times.image_linger_ns,
-        resolution_interval_ns=times.resolution_interval_ns,
-        untethered_window_limit_timeout_ns=times.untethered_window_limit_timeout_ns,
-        untethered_linger_timeout_ns=times.untethered_linger_timeout_ns,
-        untethered_resting_timeout_ns=times.untethered_resting_timeout_ns,
-        stream_session_limit=limits.sessions_per_stream,
-        reserved_session_low=limits.reserved_session_low,
-        reserved_session_high=limits.reserved_session_high,
-        max_queued_commands=limits.queued_commands,
-    )
 
 
 def _drain_eventfd(fd: int) -> None:

@@ -1,0 +1,126 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the daemon's configuration means for its parts."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import attrs
+
+from penstock.config.models import DaemonConfig
+from penstock.core.driver import Net
+from penstock.core.driver_types import DriverParams, Idle, ImpairParams, Threading
+from penstock.daemon.conductor import ConductorSettings
+
+_PPM_PER_PERCENT: Final = 10_000
+
+
+@attrs.frozen(kw_only=True)
+class Identity:
+    """Who this daemon is, drawn anew at each start."""
+
+    daemon_id: int
+    epoch: int
+    receiver_id_base: int
+    seed: int
+    start_ns: int
+    start_ms: int
+
+
+def net_from(config: DaemonConfig) -> Net:
+    """Kernel UDP, impaired if the configuration asks for it."""
+    net = Net.udp()
+    bad = config.impairment
+    if not bad.active:
+        return net
+    return net.impaired(
+        ImpairParams(
+            send_loss_ppm=int(bad.send_loss_percent * _PPM_PER_PERCENT),
+            recv_loss_ppm=int(bad.recv_loss_percent * _PPM_PER_PERCENT),
+            duplicate_ppm=int(bad.duplicate_percent * _PPM_PER_PERCENT),
+            reorder_ppm=int(bad.reorder_percent * _PPM_PER_PERCENT),
+            corrupt_ppm=int(bad.corrupt_percent * _PPM_PER_PERCENT),
+            delay_ns=bad.delay_ns,
+            jitter_ns=bad.jitter_ns,
+            seed=bad.seed,
+        )
+    )
+
+
+def driver_params_from(config: DaemonConfig, identity: Identity) -> DriverParams:
+    """What the native driver is told."""
+    agents, times = config.agents, config.timeouts
+    return DriverParams(
+        threading=Threading[config.threading.upper()],
+        idle=Idle[agents.idle.upper()],
+        sender_cpu=agents.sender_cpu,
+        receiver_cpu=agents.receiver_cpu,
+        seed=identity.seed,
+        receiver_id_base=identity.receiver_id_base,
+        daemon_id=identity.daemon_id,
+        daemon_epoch=identity.epoch,
+        setup_interval_ns=times.setup_interval_ns,
+        heartbeat_interval_ns=times.heartbeat_interval_ns,
+        idle_heartbeat_interval_ns=times.idle_heartbeat_interval_ns,
+        idle_after_ns=times.idle_after_ns,
+        status_message_timeout_ns=times.status_message_timeout_ns,
+        connection_timeout_ns=times.connection_timeout_ns,
+        image_liveness_timeout_ns=times.image_liveness_timeout_ns,
+        unblock_timeout_ns=times.unblock_timeout_ns,
+        retransmit_delay_ns=times.retransmit_delay_ns,
+        retransmit_linger_ns=times.retransmit_linger_ns,
+        nak_unicast_delay_ns=times.nak_unicast_delay_ns,
+        nak_unicast_retry_ratio=times.nak_unicast_retry_ratio,
+        nak_multicast_max_backoff_ns=times.nak_multicast_max_backoff_ns,
+        pending_setup_timeout_ns=times.pending_setup_timeout_ns,
+        nak_multicast_group_size=times.nak_multicast_group_size,
+        max_gaps=agents.max_gaps,
+        event_capacity=agents.event_capacity,
+        command_capacity=agents.command_capacity,
+        advertise=config.extensions.advertise,
+    )
+
+
+def settings_from(
+    config: DaemonConfig, *, directory: str, budget_bytes: int, receiver_id_base: int
+) -> ConductorSettings:
+    """What the configuration means for a conductor; the simulator uses it too."""
+    pubs, subs, sockets = config.publications, config.subscriptions, config.sockets
+    times, limits = config.timeouts, config.limits
+    return ConductorSettings(
+        directory=directory,
+        receiver_id_base=receiver_id_base,
+        storage_budget_bytes=budget_bytes,
+        file_mode=config.directory.file_mode,
+        page_size=config.storage.page_bytes,
+        term_length=pubs.term_length_bytes,
+        ipc_term_length=pubs.ipc_term_length_bytes,
+        mtu=pubs.mtu_bytes,
+        ipc_mtu=pubs.ipc_mtu_bytes,
+        publication_window=pubs.window_bytes,
+        receiver_window=subs.receiver_window_bytes,
+        max_resend=pubs.max_resend,
+        sparse=pubs.sparse,
+        reliable=subs.reliable,
+        tether=subs.tether,
+        rejoin=subs.rejoin,
+        spies_simulate_connection=pubs.spies_simulate_connection,
+        gso=sockets.gso,
+        gro=sockets.gro,
+        sndbuf_bytes=sockets.sndbuf_bytes,
+        rcvbuf_bytes=sockets.rcvbuf_bytes,
+        multicast_ttl=sockets.multicast_ttl,
+        sender_port_range=sockets.sender_ports,
+        receiver_port_range=sockets.receiver_ports,
+        receiver_group_tag=subs.group_tag,
+        linger_ns=pubs.linger_ns,
+        image_linger_ns=times.image_linger_ns,
+        resolution_interval_ns=times.resolution_interval_ns,
+        untethered_window_limit_timeout_ns=times.untethered_window_limit_timeout_ns,
+        untethered_linger_timeout_ns=times.untethered_linger_timeout_ns,
+        untethered_resting_timeout_ns=times.untethered_resting_timeout_ns,
+        stream_session_limit=limits.sessions_per_stream,
+        reserved_session_low=limits.reserved_session_low,
+        reserved_session_high=limits.reserved_session_high,
+        max_queued_commands=limits.queued_commands,
+    )
