@@ -313,8 +313,8 @@ class ZmqPort:
             waiting = list(self._pending.values())
             self._pending.clear()
             self._outbox.clear()
-        for pending in waiting:
-            pending.finish(error)
+        for pending in waiting:  # each its own: a raised exception carries its traceback
+            pending.finish(type(error)(*error.args))
 
     def _end(self) -> None:
         """Last act of the thread: nobody may wait for an answer that cannot come any more."""

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import threading
 import time
@@ -373,6 +374,32 @@ def test_a_port_in_use_is_refused(client: Client, remote: Client, port: Port) ->
     ):
         client.add_subscription(channel, STREAM)
     assert caught.value.code == "address_in_use"
+
+
+@pytest.mark.parametrize("how", ["ipc", "udp", "spy"])
+def test_a_publisher_that_closes_at_once_loses_nothing(
+    client: Client, remote: Client, port: Port, how: str
+) -> None:
+    channel = (
+        "aeron:ipc" if how == "ipc" else f"aeron:udp?endpoint=127.0.0.1:{port()}"
+    )
+    receiver = remote if how == "udp" else client
+    listening = f"aeron-spy:{channel}" if how == "spy" else channel
+    sent = messages(500)
+    with contextlib.ExitStack() as stack:
+        if how == "spy":  # a spy alone is no receiver
+            stack.enter_context(remote.add_subscription(channel, 31))
+        subscription = stack.enter_context(receiver.add_subscription(listening, 31))
+        with client.add_exclusive_publication(channel, 31) as publication:
+            connected(publication, subscription)
+            publication.send_batch(sent, TIMEOUT_S)
+        received: list[bytes] = []
+        deadline = time.monotonic() + TIMEOUT_S
+        while subscription.images:
+            assert time.monotonic() < deadline, "the image did not end"
+            if not subscription.poll(lambda m, _h: received.append(bytes(m)), 7):
+                subscription.wait(0.1)
+        assert received == sent
 
 
 # ---- trio ----------------------------------------------------------------------------------------
