@@ -27,9 +27,10 @@
 extern "C" {
 #endif
 
-/* ---- results ---------------------------------------------------------------------------------- */
+/* ---- results --------------------------------------------------------------------------------- */
 
-/* Why an offer was refused.  -1..-6 are Aeron's values; ours are <= -100 (semantics.md section 6). */
+/* Why an offer was refused.  -1..-6 are Aeron's values; ours are <= -100 (semantics.md section
+ * 6). */
 enum ps_offer_code {
     PS_NOT_CONNECTED = -1,          /* no receiver; retry when one joins */
     PS_BACK_PRESSURED = -2,         /* position reached the publisher limit; retry */
@@ -60,7 +61,8 @@ enum ps_error_code {
     PS_E_FORKED = -1009,            /* handle used in a child of the process that opened it */
     PS_E_NO_SPACE = -1010,          /* file system or slot table full */
     PS_E_AGAIN = -1011,             /* bounded queue full: repeat later */
-    PS_E_UNBLOCKED = -1012,         /* the daemon padded over this claim: it will not be delivered */
+    /* the daemon padded over this claim: it will not be delivered */
+    PS_E_UNBLOCKED = -1012,
     PS_E_ADDRESS_IN_USE = -1013,
     PS_E_NO_INTERFACE = -1014,
     PS_E_NO_BUFFER = -1015,         /* socket buffer smaller than asked for */
@@ -73,7 +75,7 @@ const char *ps_last_error(void);
 /* Version of the library, "major.minor.patch". */
 const char *ps_version(void);
 
-/* ---- client ----------------------------------------------------------------------------------- */
+/* ---- client ---------------------------------------------------------------------------------- */
 
 typedef struct ps_client ps_client_t;
 
@@ -107,9 +109,10 @@ void ps_client_wake(ps_client_t *client);
 int32_t ps_client_counter_count(const ps_client_t *client);
 int64_t ps_client_counter_get(const ps_client_t *client, int32_t counter_id);
 void ps_client_counter_set(ps_client_t *client, int32_t counter_id, int64_t value);   /* release */
-int64_t ps_client_counter_add(ps_client_t *client, int32_t counter_id, int64_t delta); /* new value */
+/* new value */
+int64_t ps_client_counter_add(ps_client_t *client, int32_t counter_id, int64_t delta);
 
-/* ---- publication ------------------------------------------------------------------------------ */
+/* ---- publication ----------------------------------------------------------------------------- */
 
 typedef struct ps_pub ps_pub_t;
 
@@ -161,9 +164,10 @@ int64_t ps_pub_offer(ps_pub_t *pub, const void *data, size_t length, int64_t res
 /* The same, gathering from count >= 1 pieces. */
 int64_t ps_pub_offerv(ps_pub_t *pub, const ps_iov_t *pieces, int32_t count, int64_t reserved_value);
 /* Publishes messages base[offsets[i] .. offsets[i+1]) for i in [0, count), in order, until one is
- * refused.  *accepted is how many went in; returns the last position or, when none did, the code. */
-int64_t ps_pub_offer_batch(ps_pub_t *pub, const uint8_t *base, const int64_t *offsets, int32_t count,
-                           int32_t *accepted);
+ * refused.  *accepted is how many went in; returns the last position or, when none did, the
+ * code. */
+int64_t ps_pub_offer_batch(ps_pub_t *pub, const uint8_t *base, const int64_t *offsets,
+                           int32_t count, int32_t *accepted);
 /* The same for fixed-size messages of stride bytes back to back. */
 int64_t ps_pub_offer_strided(ps_pub_t *pub, const uint8_t *base, int64_t stride, int32_t count,
                              int32_t *accepted);
@@ -181,7 +185,7 @@ int32_t ps_pub_is_connected(const ps_pub_t *pub);
 /* Tells the daemon that this client waits for room, so that it is woken when the limit moves. */
 void ps_pub_want_room(ps_pub_t *pub);
 
-/* ---- image and subscription ------------------------------------------------------------------- */
+/* ---- image and subscription ------------------------------------------------------------------ */
 
 typedef struct ps_img ps_img_t;
 typedef struct ps_sub ps_sub_t;
@@ -197,7 +201,8 @@ typedef struct ps_img_params {
 } ps_img_params_t;
 
 /* One received message.  data is valid until the next poll, release or close of its image;
- * assembled == 1: a copy in the image's own buffer (at most one such, and it is the last of a poll).
+ * assembled == 1: a copy in the image's own buffer (at most one such, and it is the last of a
+ * poll).
  */
 typedef struct ps_message {
     const uint8_t *data;
@@ -236,8 +241,8 @@ int32_t ps_img_has_data(const ps_img_t *image);
  * a negative ps_error_code (PS_E_CORRUPT: the image is stopped at that position).
  * First releases what the previous poll delivered.  Bound: limit frames, one term. */
 int32_t ps_img_poll(ps_img_t *image, ps_message_t *out, int32_t limit, int32_t flags);
-/* Moves delivered to position (a frame boundary in [released, delivered]): what is behind it will be
- * delivered again. */
+/* Moves delivered to position (a frame boundary in [released, delivered]): what is behind it will
+ * be delivered again. */
 int ps_img_rewind(ps_img_t *image, int64_t position);
 /* Releases everything delivered: the window moves, views into it become invalid. */
 void ps_img_release(ps_img_t *image);

@@ -11,7 +11,7 @@
 typedef struct ps_cnc ps_cnc_t;
 typedef struct ps_shared ps_shared_t;
 
-/* ---- cnc.dat (aeron-cnc.md section 1; counters aeron-interop.md section 9) --------------------- */
+/* ---- cnc.dat (aeron-cnc.md section 1; counters aeron-interop.md section 9) ------------------- */
 
 typedef struct ps_cnc_params {
     const char *directory;          /* exists */
@@ -42,7 +42,8 @@ int ps_cnc_log_error(ps_cnc_t *cnc, int64_t epoch_ms, const char *text);
 /* Reads record `index` of the error log: 1 = filled, 0 = no more.  text is cut to capacity. */
 int32_t ps_cnc_read_error(const ps_cnc_t *cnc, int32_t index, int64_t *count, int64_t *first_ms,
                           int64_t *last_ms, char *text, int32_t capacity);
-/* Loss report (aeron-interop.md 9.5): adds to the entry of this (session, stream, channel, source). */
+/* Loss report (aeron-interop.md 9.5): adds to the entry of this (session, stream, channel,
+ * source). */
 int ps_cnc_report_loss(ps_cnc_t *cnc, int64_t epoch_ms, int64_t bytes, int32_t session_id,
                        int32_t stream_id, const char *channel, const char *source);
 
@@ -68,7 +69,7 @@ typedef struct ps_counter_info {
 } ps_counter_info_t;
 void ps_counter_read(const ps_cnc_t *cnc, int32_t counter_id, ps_counter_info_t *out);
 
-/* ---- penstock.dat ----------------------------------------------------------------------------- */
+/* ---- penstock.dat ---------------------------------------------------------------------------- */
 
 typedef struct ps_shared_params {
     const char *directory;
@@ -117,7 +118,8 @@ enum ps_cause {
     PS_CAUSE_BLOCKED_CLAIM = 15, PS_CAUSE_JOIN_HOLD = 16, PS_CAUSE_STORAGE = 17,
     PS_CAUSE_DAEMON_AWAY = 18, PS_CAUSE_COUNT = 32
 };
-/* The account of a publication slot, read without lock (values may be mid-update by one interval). */
+/* The account of a publication slot, read without lock (values may be mid-update by one
+ * interval). */
 typedef struct ps_pressure_view {
     int32_t cause;                 /* binding now */
     int64_t since_ns;
@@ -129,7 +131,7 @@ typedef struct ps_pressure_view {
 int ps_slot_read_pressure(const ps_shared_t *shared, int32_t publication_slot,
                           ps_pressure_view_t *out);
 
-/* ---- log buffers ------------------------------------------------------------------------------ */
+/* ---- log buffers ----------------------------------------------------------------------------- */
 
 typedef struct ps_log_params {
     const char *path;

@@ -28,8 +28,8 @@ static void sleep_for_data(ps_client_t *client, ps_sub_t *sub, int64_t timeout_n
 }
 
 /* Offers once, waiting for room; position, 0 = time is up, or a code that is not pressure. */
-static int64_t offer_waiting(ps_client_t *client, ps_pub_t *pub, const uint8_t *message, int32_t size,
-                             int64_t until_ns, ps_bench_result_t *out)
+static int64_t offer_waiting(ps_client_t *client, ps_pub_t *pub, const uint8_t *message,
+                             int32_t size, int64_t until_ns, ps_bench_result_t *out)
 {
     int32_t waits = 0;
     for (;;) {
@@ -185,7 +185,8 @@ int ps_bench_ping(ps_client_t *client, ps_pub_t *pub, ps_sub_t *sub, int32_t siz
     return PS_OK;
 }
 
-int ps_bench_pong(ps_client_t *client, ps_pub_t *pub, ps_sub_t *sub, int64_t until_ns, int64_t spin_ns)
+int ps_bench_pong(ps_client_t *client, ps_pub_t *pub, ps_sub_t *sub, int64_t until_ns,
+                  int64_t spin_ns)
 {
     ps_bench_result_t ignored = { 0 };
     ps_message_t message;

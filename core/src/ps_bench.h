@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * ps_bench.h: the load loops of `penstock bench --client native`: what a C program would write around
- * penstock.h, run with the interpreter's lock released.  Also the cffi declaration.
+ * ps_bench.h: the load loops of `penstock bench --client native`: what a C program would write
+ * around penstock.h, run with the interpreter's lock released.  Also the cffi declaration.
  *
- * Every peer in bench/ sends the same messages and computes the same hash: message i is size bytes, its
- * first 8 bytes hold i (little-endian), the rest repeat the byte (i & 0xff) only in its last 8 bytes;
- * receivers fold  h = (h ^ first8) * 0x9E3779B97F4A7C15 + last8  over the messages in order.
+ * Every peer in bench/ sends the same messages and computes the same hash: message i is size bytes,
+ * its first 8 bytes hold i (little-endian), the rest repeat the byte (i & 0xff) only in its last 8
+ * bytes; receivers fold  h = (h ^ first8) * 0x9E3779B97F4A7C15 + last8  over the messages in order.
  */
 #ifndef PS_BENCH_H
 #define PS_BENCH_H
@@ -24,15 +24,15 @@ typedef struct ps_bench_result {
     int64_t last_ns;
 } ps_bench_result_t;
 
-/* Offers messages of size >= 16 bytes until until_ns (monotonic) or max_messages; numbers continue at
- * out->messages, so that calls add up.  Waits by yielding, then by parking.  0 or a code. */
+/* Offers messages of size >= 16 bytes until until_ns (monotonic) or max_messages; numbers continue
+ * at out->messages, so that calls add up.  Waits by yielding, then by parking.  0 or a code. */
 int ps_bench_publish(ps_client_t *client, ps_pub_t *pub, int32_t size, int64_t until_ns,
                      int64_t max_messages, ps_bench_result_t *out);
 /* Polls until until_ns or out->messages == max_messages; adds up in out. */
 int ps_bench_receive(ps_client_t *client, ps_sub_t *sub, int64_t until_ns, int64_t max_messages,
                      ps_bench_result_t *out);
-/* Round trips: offers size bytes, waits for the echo; times_ns[count] gets each.  spin_ns: how long to
- * spin before parking (0: park at once). */
+/* Round trips: offers size bytes, waits for the echo; times_ns[count] gets each.  spin_ns: how long
+ * to spin before parking (0: park at once). */
 int ps_bench_ping(ps_client_t *client, ps_pub_t *pub, ps_sub_t *sub, int32_t size, int32_t count,
                   int64_t spin_ns, int64_t *times_ns);
 /* Echoes every message until until_ns. */

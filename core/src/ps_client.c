@@ -75,7 +75,7 @@ void ps_client_set_daemon_away(ps_client_t *client, int32_t away)
     atomic_store_explicit(&client->daemon_away, away != 0, memory_order_release);
 }
 
-/* ---- waiting ---------------------------------------------------------------------------------- */
+/* ---- waiting --------------------------------------------------------------------------------- */
 
 uint32_t ps_client_ticket(ps_client_t *client)
 {
@@ -96,8 +96,8 @@ int ps_client_sleep(ps_client_t *client, uint32_t ticket, int64_t timeout_ns)
         timeout.tv_nsec = (long)(timeout_ns % INT64_C(1000000000));
         limit = &timeout;
     }
-    /* Parked first, then the kernel compares the word: pairs with ps_wake_client_fenced, which moves
-     * the word first and then looks at parked. */
+    /* Parked first, then the kernel compares the word: pairs with ps_wake_client_fenced, which
+     * moves the word first and then looks at parked. */
     atomic_fetch_add_explicit(&slot->parked, 1, memory_order_seq_cst);
     long result = 0;
     int cause = 0;
@@ -149,7 +149,7 @@ void ps_client_mark_dirty(const ps_client_t *client, int32_t publication_slot)
     }
 }
 
-/* ---- counters --------------------------------------------------------------------------------- */
+/* ---- counters -------------------------------------------------------------------------------- */
 
 int32_t ps_client_counter_count(const ps_client_t *client)
 {
@@ -168,7 +168,7 @@ void ps_client_counter_set(ps_client_t *client, int32_t counter_id, int64_t valu
 
 int64_t ps_client_counter_add(ps_client_t *client, int32_t counter_id, int64_t delta)
 {
-    const int64_t before = atomic_fetch_add_explicit(ps_counter_cell(client->cnc, counter_id), delta,
-                                                     memory_order_acq_rel);
+    const int64_t before = atomic_fetch_add_explicit(ps_counter_cell(client->cnc, counter_id),
+                                                     delta, memory_order_acq_rel);
     return (int64_t)((uint64_t)before + (uint64_t)delta);
 }

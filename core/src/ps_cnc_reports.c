@@ -7,7 +7,7 @@
 #include "ps_cnc_internal.h"
 #include "ps_driver_internal.h"
 
-/* ---- error log -------------------------------------------------------------------------------- */
+/* ---- error log ------------------------------------------------------------------------------- */
 
 typedef struct ps_error_record {
     _Atomic int32_t length; /* of header and text; release-stored last */
@@ -86,7 +86,7 @@ int32_t ps_cnc_read_error(const ps_cnc_t *cnc, int32_t index, int64_t *count, in
     return 1;
 }
 
-/* ---- loss report ------------------------------------------------------------------------------ */
+/* ---- loss report ----------------------------------------------------------------------------- */
 
 typedef struct ps_loss_entry {
     _Atomic int64_t observations; /* written last */

@@ -53,8 +53,8 @@ static void ps_broadcast_error(ps_cnc_t *cnc, int64_t correlation_id, const char
     atomic_store_explicit(tail, position + required, memory_order_release);
 }
 
-/* Reads the record at index: bytes it takes, 0 = none yet.  A length that cannot be (hostile client)
- * gives up the rest of the ring up to its end. */
+/* Reads the record at index: bytes it takes, 0 = none yet.  A length that cannot be (hostile
+ * client) gives up the rest of the ring up to its end. */
 static int32_t ps_record_bytes(ps_cnc_t *cnc, int32_t index, int32_t *length)
 {
     const int32_t room = cnc->ring_capacity - index;

@@ -4,8 +4,8 @@
  *
  * Two agents, sender and receiver, own publications and images.  The conductor creates objects,
  * hands them over with a command (single-producer ring), and hears back through events (one
- * single-consumer ring per agent, drained by ps_driver_poll_event).  An object is owned by its agent
- * from _add_ until the event PS_EV_RELEASED for it; then the conductor may _destroy_ it.
+ * single-consumer ring per agent, drained by ps_driver_poll_event).  An object is owned by its
+ * agent from _add_ until the event PS_EV_RELEASED for it; then the conductor may _destroy_ it.
  * All functions here: conductor thread only, unless said otherwise.
  *
  * The same objects run in the simulator (threading PS_INVOKER, ps_driver_step, a simulated ps_net).
@@ -27,7 +27,7 @@ typedef struct ps_recv_endpoint ps_recv_endpoint_t;
 typedef struct ps_publication ps_publication_t;
 typedef struct ps_image ps_image_t;
 
-/* ---- networks --------------------------------------------------------------------------------- */
+/* ---- networks -------------------------------------------------------------------------------- */
 
 /* Kernel UDP. */
 ps_net_t *ps_net_udp(void);
@@ -48,7 +48,7 @@ typedef struct ps_impair_params {
 ps_net_t *ps_net_impair(ps_net_t *inner, const ps_impair_params_t *params);
 void ps_net_free(ps_net_t *net);
 
-/* ---- driver ----------------------------------------------------------------------------------- */
+/* ---- driver ---------------------------------------------------------------------------------- */
 
 enum ps_threading { PS_INVOKER = 0, PS_SHARED = 1, PS_DEDICATED = 2 };
 enum ps_idle { PS_IDLE_PARK = 0, PS_IDLE_BACKOFF = 1, PS_IDLE_YIELD = 2, PS_IDLE_SPIN = 3 };
@@ -68,7 +68,8 @@ typedef struct ps_driver_params {
     uint64_t daemon_epoch;
     int64_t setup_interval_ns;             /* 100 ms */
     int64_t heartbeat_interval_ns;         /* 100 ms */
-    int64_t idle_heartbeat_interval_ns;    /* 1 s, after idle_after_ns of silence; = 100 ms: no back-off */
+    /* 1 s, after idle_after_ns of silence; = 100 ms: no back-off */
+    int64_t idle_heartbeat_interval_ns;
     int64_t idle_after_ns;                 /* 1 s */
     int64_t status_message_timeout_ns;     /* 200 ms */
     int64_t connection_timeout_ns;         /* 5 s: receivers, destinations, connections */
@@ -113,13 +114,15 @@ uint64_t ps_driver_duty_cycles(const ps_driver_t *driver, int32_t agent);
  * Any thread. */
 void ps_driver_faults(const ps_driver_t *driver, uint64_t out[16]);
 
-/* ---- events ----------------------------------------------------------------------------------- */
+/* ---- events ---------------------------------------------------------------------------------- */
 
 enum ps_event_type {
     PS_EV_NONE = 0,
-    PS_EV_SETUP = 1,            /* endpoint id; an unknown session of a wanted stream: make an image */
+    /* endpoint id; an unknown session of a wanted stream: make an image */
+    PS_EV_SETUP = 1,
     PS_EV_IMAGE_INACTIVE = 2,   /* image id; reason: ps_image_end */
-    PS_EV_IMAGE_DRAINED = 3,    /* image id; all subscribers are at the end and 5 SM timeouts passed */
+    /* image id; all subscribers are at the end and 5 SM timeouts passed */
+    PS_EV_IMAGE_DRAINED = 3,
     PS_EV_PUB_CONNECTED = 4,    /* publication id; a = 1 connected, 0 not */
     PS_EV_PUB_DRAINED = 5,      /* publication id; closing and everything sent (spies done) */
     PS_EV_PUB_EOS_ACK = 6,      /* publication id; the unicast receiver said EOS */
@@ -129,10 +132,13 @@ enum ps_event_type {
     PS_EV_RELEASED = 10,        /* kind: ps_object_kind; id; the conductor may destroy it */
     PS_EV_ENDPOINT_ERROR = 11,  /* endpoint id; reason = ps_error_code; text */
     PS_EV_DESTINATION = 12,     /* send endpoint id; a = 1 added, 0 timed out; from */
-    PS_EV_REMOTE_ERROR = 13,    /* publication id; an ERR frame: reason = code, a = receiver id, text */
-    PS_EV_SILENT = 14,          /* endpoint id; nothing heard from `from` for 5 s: re-resolve its name */
+    /* publication id; an ERR frame: reason = code, a = receiver id, text */
+    PS_EV_REMOTE_ERROR = 13,
+    /* endpoint id; nothing heard from `from` for 5 s: re-resolve its name */
+    PS_EV_SILENT = 14,
     PS_EV_LOSS = 15,            /* image id; a = bytes newly lost, b = position */
-    PS_EV_SUBSCRIBER = 16,      /* image or publication id; a = sub-pos counter id; reason: ps_tether_state */
+    /* image or publication id; a = sub-pos counter id; reason: ps_tether_state */
+    PS_EV_SUBSCRIBER = 16,
     PS_EV_SESSION_LEFT = 17     /* endpoint id: a cooled down / refused session may come back */
 };
 
@@ -174,7 +180,7 @@ typedef struct ps_event {
 /* Takes the next event of either agent; 1 = out filled, 0 = none. */
 int32_t ps_driver_poll_event(ps_driver_t *driver, ps_event_t *out);
 
-/* ---- send endpoints --------------------------------------------------------------------------- */
+/* ---- send endpoints -------------------------------------------------------------------------- */
 
 enum ps_mdc { PS_MDC_NONE = 0, PS_MDC_DYNAMIC = 1, PS_MDC_MANUAL = 2 };
 
@@ -192,7 +198,8 @@ typedef struct ps_send_endpoint_params {
 int ps_send_endpoint_open(ps_driver_t *driver, const ps_send_endpoint_params_t *params,
                           ps_send_endpoint_t **out);
 void ps_send_endpoint_local(const ps_send_endpoint_t *endpoint, ps_addr_t *out);
-/* Manual MDC.  destination_id is unique per endpoint.  PS_E_AGAIN, PS_E_NO_SPACE (64 destinations). */
+/* Manual MDC.  destination_id is unique per endpoint.  PS_E_AGAIN, PS_E_NO_SPACE (64
+ * destinations). */
 int ps_send_endpoint_add_destination(ps_driver_t *driver, ps_send_endpoint_t *endpoint,
                                      int64_t destination_id, const ps_addr_t *address);
 int ps_send_endpoint_remove_destination(ps_driver_t *driver, ps_send_endpoint_t *endpoint,
@@ -204,7 +211,7 @@ int ps_send_endpoint_set_address(ps_driver_t *driver, ps_send_endpoint_t *endpoi
 int ps_send_endpoint_remove(ps_driver_t *driver, ps_send_endpoint_t *endpoint);
 void ps_send_endpoint_destroy(ps_driver_t *driver, ps_send_endpoint_t *endpoint);
 
-/* ---- publications ----------------------------------------------------------------------------- */
+/* ---- publications ---------------------------------------------------------------------------- */
 
 enum ps_flow_control { PS_FC_UNICAST = 0, PS_FC_MAX = 1 };
 
@@ -263,7 +270,8 @@ int ps_publication_add_subscriber(ps_driver_t *driver, ps_publication_t *publica
 int ps_publication_remove_subscriber(ps_driver_t *driver, ps_publication_t *publication,
                                      int32_t position_counter_id);
 /* Clients that must be woken when the limit moves. */
-int ps_publication_add_client(ps_driver_t *driver, ps_publication_t *publication, int32_t client_slot);
+int ps_publication_add_client(ps_driver_t *driver, ps_publication_t *publication,
+                              int32_t client_slot);
 int ps_publication_remove_client(ps_driver_t *driver, ps_publication_t *publication,
                                  int32_t client_slot);
 /* No client holds it any more: stop the producers, send what is there, then PS_EV_PUB_DRAINED. */
@@ -278,12 +286,13 @@ void ps_publication_get_status(const ps_publication_t *publication, ps_publicati
 int ps_publication_remove(ps_driver_t *driver, ps_publication_t *publication);
 void ps_publication_destroy(ps_driver_t *driver, ps_publication_t *publication);
 
-/* ---- receive endpoints ------------------------------------------------------------------------ */
+/* ---- receive endpoints ----------------------------------------------------------------------- */
 
 typedef struct ps_recv_destination_params {
     int64_t id;                       /* unique per endpoint */
     ps_socket_params_t socket;
-    ps_addr_t control;                /* explicit control address (MDC): S-flag SMs go there; family 0 none */
+    /* explicit control address (MDC): S-flag SMs go there; family 0 none */
+    ps_addr_t control;
     ps_addr_t group_control;          /* multicast: G+1; family 0 none */
     uint8_t multicast;
 } ps_recv_destination_params_t;
@@ -324,7 +333,7 @@ int ps_recv_endpoint_forget_session(ps_driver_t *driver, ps_recv_endpoint_t *end
 int ps_recv_endpoint_remove(ps_driver_t *driver, ps_recv_endpoint_t *endpoint);
 void ps_recv_endpoint_destroy(ps_driver_t *driver, ps_recv_endpoint_t *endpoint);
 
-/* ---- images ----------------------------------------------------------------------------------- */
+/* ---- images ---------------------------------------------------------------------------------- */
 
 enum ps_congestion_control { PS_CC_STATIC = 0 };
 

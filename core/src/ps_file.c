@@ -56,8 +56,8 @@ int64_t ps_free_bytes(const char *path)
 {
     struct statvfs info;
     if (path == NULL || statvfs(path, &info) != 0) {
-        return ps_fail(PS_E_SYSTEM, "cannot ask %s for free space: %s", path != NULL ? path : "NULL",
-                       path != NULL ? strerror(errno) : "no path");
+        return ps_fail(PS_E_SYSTEM, "cannot ask %s for free space: %s",
+                       path != NULL ? path : "NULL", path != NULL ? strerror(errno) : "no path");
     }
     return (int64_t)info.f_bavail * (int64_t)info.f_frsize;
 }

@@ -8,7 +8,7 @@
 
 #include "ps_client_internal.h"
 
-/* ---- opening ---------------------------------------------------------------------------------- */
+/* ---- opening --------------------------------------------------------------------------------- */
 
 static int ps_img_check(const ps_client_t *client, const ps_img_params_t *params)
 {
@@ -93,7 +93,7 @@ void ps_img_close(ps_img_t *image)
     }
 }
 
-/* ---- looking ---------------------------------------------------------------------------------- */
+/* ---- looking --------------------------------------------------------------------------------- */
 
 int64_t ps_img_position(const ps_img_t *image)
 {
@@ -158,7 +158,7 @@ int32_t ps_img_has_data(const ps_img_t *image)
             ps_frame_length_acquire(ps_frame_at(&image->log, image->delivered)) > 0);
 }
 
-/* ---- releasing -------------------------------------------------------------------------------- */
+/* ---- releasing ------------------------------------------------------------------------------- */
 
 static void ps_img_wake_daemon(const ps_img_t *image)
 {
@@ -223,7 +223,7 @@ int ps_img_rewind(ps_img_t *image, int64_t position)
     return PS_OK;
 }
 
-/* ---- assembling ------------------------------------------------------------------------------- */
+/* ---- assembling ------------------------------------------------------------------------------ */
 
 static int ps_img_grow(ps_img_t *image, int64_t needed)
 {
@@ -284,7 +284,7 @@ static int ps_img_assemble(ps_img_t *image, const ps_message_t *fragment)
     return 1;
 }
 
-/* ---- polling ---------------------------------------------------------------------------------- */
+/* ---- polling --------------------------------------------------------------------------------- */
 
 static int ps_img_corrupt(ps_img_t *image, int64_t position, int32_t frame_length)
 {
@@ -409,7 +409,8 @@ int32_t ps_img_poll(ps_img_t *image, ps_message_t *out, int32_t limit, int32_t f
         return 1;
     }
     if (PS_UNLIKELY(image->stopped != 0)) {
-        return ps_fail(image->stopped, "session %d stream %d: the image is stopped at position %lld",
+        return ps_fail(image->stopped,
+                       "session %d stream %d: the image is stopped at position %lld",
                        image->log.session_id, image->log.stream_id, (long long)image->delivered);
     }
     const int64_t before = image->delivered;

@@ -10,7 +10,7 @@
 #include "ps_file.h"
 #include "ps_frame.h"
 
-/* ---- mapping ---------------------------------------------------------------------------------- */
+/* ---- mapping --------------------------------------------------------------------------------- */
 
 static int ps_log_check(const ps_log_meta_t *meta, uint64_t file_length, const char *path)
 {
@@ -84,7 +84,7 @@ void ps_log_unmap(ps_log_t *log)
     memset(log, 0, sizeof *log);
 }
 
-/* ---- positions -------------------------------------------------------------------------------- */
+/* ---- positions ------------------------------------------------------------------------------- */
 
 int64_t ps_log_producer_position(const ps_log_t *log)
 {
@@ -109,7 +109,7 @@ int64_t ps_log_message_space(int64_t length, int32_t max_payload)
     return space;
 }
 
-/* ---- cleaning and padding --------------------------------------------------------------------- */
+/* ---- cleaning and padding -------------------------------------------------------------------- */
 
 void ps_log_clean(const ps_log_t *log, int64_t from, int64_t to)
 {
@@ -124,7 +124,8 @@ void ps_log_clean(const ps_log_t *log, int64_t from, int64_t to)
     atomic_store_explicit((_Atomic uint64_t *)(void *)start, 0, memory_order_release);
 }
 
-/* Header fields except the first word and the reserved value: the same bytes whoever writes them. */
+/* Header fields except the first word and the reserved value: the same bytes whoever writes
+ * them. */
 static void ps_pad_fields(const ps_log_t *log, int64_t position)
 {
     ps_frame_fields(ps_frame_at(log, position), (int32_t)(position & log->term_mask),
@@ -169,7 +170,7 @@ int ps_log_rotate(const ps_log_t *log, int32_t term_count, int32_t term_id)
                : 0;
 }
 
-/* ---- unblocking ------------------------------------------------------------------------------- */
+/* ---- unblocking ------------------------------------------------------------------------------ */
 
 /* Fills a hole of zero words [position, position + limit).  A publisher that reserved a part of it
  * but has not claimed yet may wake at any moment; it must find each of its frames taken.  So:
@@ -209,7 +210,8 @@ static int32_t ps_claimed_length(uint64_t word, int32_t room)
     return (int32_t)length;
 }
 
-int32_t ps_log_unblock(const ps_log_t *log, int64_t position, int32_t only_claimer, int32_t *claimer)
+int32_t ps_log_unblock(const ps_log_t *log, int64_t position, int32_t only_claimer,
+                       int32_t *claimer)
 {
     *claimer = -1;
     const int32_t active =

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * ps_log.h: Aeron's log buffer: three terms and a 4096-byte metadata page (aeron-interop.md section 2).
+ * ps_log.h: Aeron's log buffer: three terms and a 4096-byte metadata page (aeron-interop.md section
+ * 2).
  *
  *   0        T        2T       3T ..           file end - 4096
  *   | term 0 | term 1 | term 2 | (page gap)    | metadata |
@@ -178,17 +179,19 @@ static inline uint64_t ps_claim_word_of(int32_t frame_length, int32_t client_slo
 int64_t ps_log_producer_position(const ps_log_t *log);
 /* Bytes a message of length takes in the log, headers and alignment included. */
 int64_t ps_log_message_space(int64_t length, int32_t max_payload);
-/* Zeroes [from, to) of one term (never crossing its end): all but the first 8 bytes, then these with
- * release.  Owner: the agent that cleans. */
+/* Zeroes [from, to) of one term (never crossing its end): all but the first 8 bytes, then these
+ * with release.  Owner: the agent that cleans. */
 void ps_log_clean(const ps_log_t *log, int64_t from, int64_t to);
 /* Writes a complete PAD frame of length bytes at position from the default header, replacing word
- * `expected` (0 or a claim word) by compare-and-swap.  1 = done, 0 = the word was something else. */
+ * `expected` (0 or a claim word) by compare-and-swap.  1 = done, 0 = the word was something
+ * else. */
 int ps_log_pad(const ps_log_t *log, int64_t position, int32_t length, uint64_t expected);
 /* Unblocks at position (aeron-interop.md 2.8): negative length -> PAD of it; zero -> PAD over the
  * hole up to the next frame or, below the tail, the end of term; predecessor active -> rotates.
  * Returns bytes padded (>= 0; 0 = nothing to do).  *claimer: client slot of a claim word, -1 for a
  * hole.  only_claimer >= 0: acts only on that client's claim (holes stay).  Sender thread. */
-int32_t ps_log_unblock(const ps_log_t *log, int64_t position, int32_t only_claimer, int32_t *claimer);
+int32_t ps_log_unblock(const ps_log_t *log, int64_t position, int32_t only_claimer,
+                       int32_t *claimer);
 /* Rotates to term_count + 1; returns 1 if this call did it.  Any publisher, the unblocker. */
 int ps_log_rotate(const ps_log_t *log, int32_t term_count, int32_t term_id);
 

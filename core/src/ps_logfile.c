@@ -36,7 +36,8 @@ static int ps_log_params_check(const ps_log_params_t *params)
     if (params->path == NULL) {
         return ps_fail(PS_E_INVALID, "log buffer without a path");
     }
-    if (!ps_is_power_of_two(term_length) || term_length < PS_TERM_MIN || term_length > PS_TERM_MAX) {
+    if (!ps_is_power_of_two(term_length) || term_length < PS_TERM_MIN
+        || term_length > PS_TERM_MAX) {
         return ps_fail(PS_E_INVALID, "term length %d is not a power of two in 65536..1073741824",
                        term_length);
     }

@@ -18,7 +18,8 @@ typedef struct ps_dgram {
 typedef struct ps_socket ps_socket_t;   /* implementation's own; one writer thread */
 
 /* Called for each received datagram (a GRO buffer is split before).  data is valid during the call,
- * 8-byte aligned is NOT promised.  from: source address.  rx_ns: receive time, same clock as now. */
+ * 8-byte aligned is NOT promised.  from: source address.  rx_ns: receive time, same clock as
+ * now. */
 typedef void (*ps_on_datagram_fn)(void *context, const uint8_t *data, uint32_t length,
                                   const ps_addr_t *from, int64_t rx_ns);
 
@@ -28,10 +29,10 @@ typedef struct ps_net_ops {
     int (*open)(void *net, const ps_socket_params_t *params, ps_socket_t **out);
     /* Owner thread or, after the owner let go, conductor thread. */
     void (*close)(ps_socket_t *socket);
-    /* Sends up to count datagrams in order to `to` (NULL: the connected peer).  Returns how many the
-     * kernel took (0..count; fewer = short send: try the rest later) or a negative ps_error_code
-     * for an error that is not "try again".  Never blocks.  Datagrams that lie back to back in
-     * memory with equal lengths may leave as one GSO run. */
+    /* Sends up to count datagrams in order to `to` (NULL: the connected peer).  Returns how many
+     * the kernel took (0..count; fewer = short send: try the rest later) or a negative
+     * ps_error_code for an error that is not "try again".  Never blocks.  Datagrams that lie back
+     * to back in memory with equal lengths may leave as one GSO run. */
     int (*send)(ps_socket_t *socket, const ps_addr_t *to, const ps_dgram_t *dgrams, int32_t count,
                 int64_t now_ns);
     /* Receives what is there, at most limit datagrams, calling fn for each.  Returns datagrams seen

@@ -7,7 +7,7 @@
  * Exclusive: the tail is stored first, frames appear by release stores. */
 #include "ps_pub_internal.h"
 
-/* ---- refusals --------------------------------------------------------------------------------- */
+/* ---- refusals -------------------------------------------------------------------------------- */
 
 int64_t ps_pub_refuse(const ps_pub_t *pub, int64_t position)
 {
@@ -36,12 +36,13 @@ int64_t ps_pub_fail_unblocked(const ps_pub_t *pub, int64_t position)
 {
     atomic_fetch_add_explicit(&pub->client->shared->clients[pub->client->slot].claims_lost, 1,
                               memory_order_relaxed);
-    return ps_fail(PS_E_UNBLOCKED, "the daemon padded over the frame at position %lld of session %d: "
+    return ps_fail(PS_E_UNBLOCKED,
+                   "the daemon padded over the frame at position %lld of session %d: "
                                    "it will not be delivered",
                    (long long)position, pub->log.session_id);
 }
 
-/* ---- end of term ------------------------------------------------------------------------------ */
+/* ---- end of term ----------------------------------------------------------------------------- */
 
 /* Pads [offset, T) of a term that this thread tripped over. */
 static void ps_pub_pad_rest(const ps_pub_t *pub, int32_t term_count, int32_t offset)
@@ -98,7 +99,7 @@ static int64_t ps_pub_exclusive_end_of_term(ps_pub_t *pub)
     return PS_ADMIN_ACTION;
 }
 
-/* ---- reserving -------------------------------------------------------------------------------- */
+/* ---- reserving ------------------------------------------------------------------------------- */
 
 typedef struct ps_tail {
     int64_t position;
@@ -203,7 +204,7 @@ int64_t ps_pub_reserve(ps_pub_t *pub, int32_t required, ps_space_t *space)
     return 0;
 }
 
-/* ---- one message ------------------------------------------------------------------------------ */
+/* ---- one message ----------------------------------------------------------------------------- */
 
 static void ps_cursor_copy(ps_cursor_t *cursor, uint8_t *to, size_t length)
 {

@@ -2,10 +2,10 @@
  * ps_pub_batch.c: publishing many messages with one reservation.
  *
  * A run is as many unfragmented messages as fit the term, the limit and PS_RUN_BYTES.  A shared
- * publisher claims the whole run with the first frame's word (length = all of it), writes the frames
- * behind it, and commits all by one compare-and-swap of that word: if the daemon pads over the claim,
- * it pads over the whole run, and nothing of it counts as accepted.  An exclusive publisher lets each
- * frame appear as it is written. */
+ * publisher claims the whole run with the first frame's word (length = all of it), writes the
+ * frames behind it, and commits all by one compare-and-swap of that word: if the daemon pads over
+ * the claim, it pads over the whole run, and nothing of it counts as accepted.  An exclusive
+ * publisher lets each frame appear as it is written. */
 #include "ps_pub_internal.h"
 
 enum { PS_RUN_BYTES = 128 * 1024, PS_BATCH_TURNS = 4 };
@@ -169,16 +169,16 @@ static int64_t ps_batch_publish(ps_pub_t *pub, const ps_batch_t *batch, int32_t 
     }
     *accepted = done;
     if (pub->exclusive) {
-        /* The release stores of the run must come before the look at `dirty`; an exchange on our own
-         * line of the slot is the full fence (readable by ThreadSanitizer, unlike a fence). */
+        /* The release stores of the run must come before the look at `dirty`; an exchange on our
+         * own line of the slot is the full fence (readable by ThreadSanitizer, unlike a fence). */
         atomic_exchange_explicit(&pub->slot->published_ordinal, pub->ordinal, memory_order_seq_cst);
     }
     ps_pub_dirty(pub);
     return done > 0 ? position : code;
 }
 
-int64_t ps_pub_offer_batch(ps_pub_t *pub, const uint8_t *base, const int64_t *offsets, int32_t count,
-                           int32_t *accepted)
+int64_t ps_pub_offer_batch(ps_pub_t *pub, const uint8_t *base, const int64_t *offsets,
+                           int32_t count, int32_t *accepted)
 {
     if (PS_UNLIKELY(offsets == NULL)) {
         *accepted = 0;

@@ -7,7 +7,8 @@
 static int ps_pub_check(ps_pub_t *pub, const ps_pub_params_t *params)
 {
     const ps_client_t *client = pub->client;
-    if (params->publication_slot < 0 || params->publication_slot >= client->shared->n_publications) {
+    if (params->publication_slot < 0
+        || params->publication_slot >= client->shared->n_publications) {
         return ps_fail(PS_E_INVALID, "publication slot %d is not in 0..%d",
                        params->publication_slot, client->shared->n_publications - 1);
     }
@@ -116,7 +117,7 @@ void ps_pub_get_constants(const ps_pub_t *pub, ps_pub_constants_t *out)
     out->max_position = pub->max_position;
 }
 
-/* ---- positions -------------------------------------------------------------------------------- */
+/* ---- positions ------------------------------------------------------------------------------- */
 
 static int ps_pub_is_closed(const ps_pub_t *pub)
 {
@@ -168,7 +169,7 @@ void ps_pub_want_room(ps_pub_t *pub)
     ps_client_mark_dirty(pub->client, pub->slot_index);
 }
 
-/* ---- claims ----------------------------------------------------------------------------------- */
+/* ---- claims ---------------------------------------------------------------------------------- */
 
 int64_t ps_pub_try_claim(ps_pub_t *pub, size_t length, ps_claim_t *claim)
 {

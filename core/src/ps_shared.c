@@ -20,7 +20,7 @@ _Static_assert(sizeof(ps_driver_slot_t) <= PS_DRIVER_REGION, "layout");
 
 static const char ps_shared_name[] = "penstock.dat";
 
-/* ---- layout ----------------------------------------------------------------------------------- */
+/* ---- layout ---------------------------------------------------------------------------------- */
 
 static uint64_t ps_lines(uint64_t bytes)
 {
@@ -68,7 +68,8 @@ static int ps_counts_check(const ps_shared_header_t *plan)
         !ps_count_ok(plan->images) || !ps_count_ok(plan->subscribers) ||
         !ps_count_ok(plan->groups) || plan->publications % 64 != 0) {
         return ps_fail(PS_E_INVALID,
-                       "slot counts must be in 1..65536, publications a multiple of 64: clients %d, "
+                       "slot counts must be in 1..65536, publications a multiple of 64: clients "
+                       "%d, "
                        "publications %d, images %d, subscribers %d, groups %d",
                        plan->clients, plan->publications, plan->images, plan->subscribers,
                        plan->groups);
@@ -216,7 +217,7 @@ void ps_shared_close(ps_shared_t *shared)
     }
 }
 
-/* ---- driver slot ------------------------------------------------------------------------------ */
+/* ---- driver slot ----------------------------------------------------------------------------- */
 
 void ps_shared_set_state(ps_shared_t *shared, int32_t state)
 {
@@ -245,7 +246,7 @@ void ps_shared_set_storage(ps_shared_t *shared, int64_t budget_bytes, int64_t us
     atomic_store_explicit(&shared->driver->storage_used_bytes, used_bytes, memory_order_relaxed);
 }
 
-/* ---- slots ------------------------------------------------------------------------------------ */
+/* ---- slots ----------------------------------------------------------------------------------- */
 
 typedef struct ps_slots {
     uint8_t *base;
@@ -385,7 +386,7 @@ int ps_slot_read_pressure(const ps_shared_t *shared, int32_t publication_slot,
     return PS_OK;
 }
 
-/* ---- waking clients --------------------------------------------------------------------------- */
+/* ---- waking clients -------------------------------------------------------------------------- */
 
 void ps_wake_client_fenced(ps_shared_t *shared, int32_t client_slot)
 {

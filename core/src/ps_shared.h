@@ -17,8 +17,8 @@
  *   | index rings      |          one per publication slot, then one per image slot
  *   +------------------+
  *
- * One writer per cache line; each line names it.  Everything another process wrote is checked before
- * use.  A slot is free when its id is 0; ids are release-stored last by the conductor.
+ * One writer per cache line; each line names it.  Everything another process wrote is checked
+ * before use.  A slot is free when its id is 0; ids are release-stored last by the conductor.
  */
 #ifndef PS_SHARED_H
 #define PS_SHARED_H
@@ -41,7 +41,8 @@ typedef struct ps_shared_header {
     uint32_t version;
     uint32_t header_bytes;
     int32_t clients, publications, images, subscribers, groups, index_entries;
-    uint32_t client_bytes, publication_bytes, image_bytes, subscriber_bytes, group_bytes, ring_bytes;
+    uint32_t client_bytes, publication_bytes, image_bytes, subscriber_bytes, group_bytes,
+    ring_bytes;
     uint64_t dirty_offset, client_offset, publication_offset, image_offset, subscriber_offset,
         group_offset, ring_offset, file_bytes;
 } ps_shared_header_t;
@@ -56,7 +57,8 @@ typedef struct ps_driver_slot {
     _Atomic int32_t state;                      /* ps_driver_state */
     _Atomic int64_t storage_budget_bytes;
     _Atomic int64_t storage_used_bytes;
-    /* line: sender.  1 = asleep in epoll_wait: write its eventfd after making work (seq_cst pair) */
+    /* line: sender.  1 = asleep in epoll_wait: write its eventfd after making work (seq_cst
+     * pair) */
     alignas(PS_LINE) _Atomic uint32_t sender_parked;
     /* line: receiver */
     alignas(PS_LINE) _Atomic uint32_t receiver_parked;
@@ -93,8 +95,8 @@ typedef struct ps_publication_slot {
     int64_t client_id;                          /* first owner */
     int32_t session_id;
     int32_t stream_id;
-    /* line: publishers (any client).  dirty: 1 = in the ready set; set with seq_cst exchange after a
-     * commit, then the bit in the bitmap; cleared by the sender BEFORE it looks at the log. */
+    /* line: publishers (any client).  dirty: 1 = in the ready set; set with seq_cst exchange after
+     * a commit, then the bit in the bitmap; cleared by the sender BEFORE it looks at the log. */
     alignas(PS_LINE) _Atomic uint32_t dirty;
     _Atomic uint32_t want_room;                 /* a client sleeps until the limit moves */
     /* line: publishers, credit (reserved) */
@@ -109,13 +111,15 @@ typedef struct ps_publication_slot {
     _Atomic int32_t base_priority;
     _Atomic int32_t effective_priority;
     _Atomic int64_t last_consumed_ns;
-    /* consumers (spy, IPC) kick the sender when they release to or past this; INT64_MAX = no need */
+    /* consumers (spy, IPC) kick the sender when they release to or past this; INT64_MAX = no
+     * need */
     alignas(PS_LINE) _Atomic int64_t wake_position;
     alignas(PS_LINE) _Atomic int32_t cause;     /* ps_cause binding now */
     _Atomic int64_t cause_since_ns;
     _Atomic int64_t cause_culprit;
     _Atomic int64_t blocked_ns[PS_CAUSE_COUNT];
-    struct { _Atomic int64_t id; _Atomic int64_t blocked_ns; } culprits[PS_CULPRITS + 1]; /* + other */
+    /* + other */
+    struct { _Atomic int64_t id; _Atomic int64_t blocked_ns; } culprits[PS_CULPRITS + 1];
     /* reserved: policy state */
     alignas(PS_LINE) _Atomic int64_t depth_bytes;
     _Atomic int64_t peak_bytes;
@@ -132,8 +136,8 @@ typedef struct ps_image_slot {
     int64_t join_ordinal;                       /* -1 unknown */
     int32_t session_id;
     int32_t stream_id;
-    alignas(PS_LINE) _Atomic int64_t ordinal;   /* receiver: messages below rcv-pos since the stream's
-                                                   start; -1 unknown */
+    /* receiver: messages below rcv-pos since the stream's start; -1 unknown */
+    alignas(PS_LINE) _Atomic int64_t ordinal;
     _Atomic int32_t fill_ppm;
     _Atomic int32_t gaps;
     _Atomic int64_t window_bytes;

@@ -2,8 +2,8 @@
  *
  * ps_sim.h: a simulated network in virtual time.  Hosts with addresses, one directed link between
  * every two of them (delay, jitter, bandwidth, loss), unicast and multicast.  Each host has a
- * ps_net that a driver in INVOKER mode uses as it would use the kernel's UDP.  Everything is a function of
- * the seed and of the calls made: no clock, no system randomness, one thread.
+ * ps_net that a driver in INVOKER mode uses as it would use the kernel's UDP.  Everything is a
+ * function of the seed and of the calls made: no clock, no system randomness, one thread.
  * This header is also the cffi declaration (plain types and enums only).
  */
 #ifndef PS_SIM_H

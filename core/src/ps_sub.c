@@ -75,7 +75,8 @@ int32_t ps_sub_image_count(const ps_sub_t *sub)
     return sub->count;
 }
 
-/* An image that fails does not hold back the others: its code is returned once nothing else came. */
+/* An image that fails does not hold back the others: its code is returned once nothing else
+ * came. */
 int32_t ps_sub_poll(ps_sub_t *sub, ps_message_t *out, int32_t limit, int32_t flags)
 {
     if (ps_client_forked(sub->client)) {

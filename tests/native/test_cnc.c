@@ -197,7 +197,7 @@ static void losses_add_up_by_stream_and_source(void)
     directory_remove(directory);
 }
 
-/* ---- an Aeron client's commands ----------------------------------------------------------------- */
+/* ---- an Aeron client's commands -------------------------------------------------------------- */
 
 /* Writes a record as a client does, payload {client id, correlation id, more}. */
 static void command(ps_cnc_t *cnc, int32_t type, int64_t correlation_id, int32_t payload)

@@ -203,7 +203,7 @@ static void cleaning_zeroes_exactly_the_range(void)
     stream_close(&stream);
 }
 
-/* ---- unblocking ------------------------------------------------------------------------------- */
+/* ---- unblocking ------------------------------------------------------------------------------ */
 
 static void take_tail(stream_t *stream, int32_t bytes)
 {

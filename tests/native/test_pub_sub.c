@@ -58,7 +58,8 @@ static void go_through_sizes(void (*adjust)(ps_log_params_t *), int gather)
             ps_message_t message;
             int32_t got = 0;
             for (int32_t attempt = 0; attempt < 3 && got == 0; attempt++) {
-                got = ps_img_poll(image, &message, 1, PS_POLL_ASSEMBLE); /* a poll ends with a term */
+                /* a poll ends with a term */
+                got = ps_img_poll(image, &message, 1, PS_POLL_ASSEMBLE);
             }
             CHECK_EQ(got, 1);
             CHECK_EQ(message.length, size);
@@ -191,7 +192,7 @@ static void claims_commit_and_abort(void)
     stream_close(&stream);
 }
 
-/* ---- unblocking under a publisher's feet -------------------------------------------------------- */
+/* ---- unblocking under a publisher's feet ----------------------------------------------------- */
 
 static void a_claim_that_was_padded_over_is_not_accepted(void)
 {
@@ -219,7 +220,7 @@ static void a_claim_that_was_padded_over_is_not_accepted(void)
     stream_close(&stream);
 }
 
-/* ---- batches ------------------------------------------------------------------------------------ */
+/* ---- batches --------------------------------------------------------------------------------- */
 
 static void go_through_batches(void (*adjust)(ps_log_params_t *))
 {
@@ -275,7 +276,7 @@ static void batches_keep_order_and_content(void)
     go_through_batches(exclusive);
 }
 
-/* ---- images ------------------------------------------------------------------------------------- */
+/* ---- images ---------------------------------------------------------------------------------- */
 
 static void rewinding_hands_messages_out_again(void)
 {
@@ -455,7 +456,7 @@ static void random_bytes_in_the_log_never_lead_outside(void)
     }
 }
 
-/* ---- waking ------------------------------------------------------------------------------------- */
+/* ---- waking ---------------------------------------------------------------------------------- */
 
 static void releasing_past_the_wake_position_kicks_the_parked_sender(void)
 {

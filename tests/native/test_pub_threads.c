@@ -12,7 +12,7 @@ static void exclusive(ps_log_params_t *params)
     params->type = PS_LOG_EXCLUSIVE;
 }
 
-/* ---- concurrency -------------------------------------------------------------------------------- */
+/* ---- concurrency ----------------------------------------------------------------------------- */
 
 /* ThreadSanitizer follows addresses: let publisher, reader and daemon see the log and the counters
  * through one mapping, as if they had the same addresses in their processes. */
@@ -133,7 +133,8 @@ static void *publish_exclusive(void *argument)
             words[count][0] = words[count][3] = sequence + (uint64_t)count;
         }
         int32_t accepted = 0;
-        const int64_t code = ps_pub_offer_strided(pub, (const uint8_t *)words, 32, count, &accepted);
+        const int64_t code = ps_pub_offer_strided(pub, (const uint8_t *)words, 32, count,
+                                                  &accepted);
         CHECK(code > 0 || code == PS_ADMIN_ACTION || code == PS_BACK_PRESSURED);
         sequence += (uint64_t)accepted;
         if (accepted == 0) {
@@ -175,11 +176,11 @@ static void an_exclusive_publisher_and_a_reader(void)
     stream_close(&stream);
 }
 
-/* ---- an impatient unblocker ----------------------------------------------------------------------
- * Publishers fall asleep at the worst moments while the daemon pads over whatever blocks the reader.
- * Whatever the outcome says was accepted arrives exactly once; what was refused never arrives.  The
- * log is long enough that no memory is used twice: a writer that stays behind for a whole lap is the
- * daemon's affair. */
+/* ---- an impatient unblocker ---------------------------------------------------------------------
+ * Publishers fall asleep at the worst moments while the daemon pads over whatever blocks the
+ * reader. Whatever the outcome says was accepted arrives exactly once; what was refused never
+ * arrives.  The log is long enough that no memory is used twice: a writer that stays behind for a
+ * whole lap is the daemon's affair. */
 
 enum { SLEEPERS = 3, PER_SLEEPER = 3000, FIRST_BYTES = 16 };
 
@@ -238,7 +239,8 @@ static void *sleep_and_publish(void *argument)
         const int64_t code =
             sequence % 8 == 3
                 ? ps_pub_offer(self->pub, words, sizeof words, 0)
-                : ps_pub_offer_strided(self->pub, (const uint8_t *)words, FIRST_BYTES, 1, &accepted);
+                : ps_pub_offer_strided(self->pub, (const uint8_t *)words, FIRST_BYTES, 1,
+                                       &accepted);
         CHECK(code > 0 || code == PS_ADMIN_ACTION || code == PS_E_UNBLOCKED);
         self->accepted[sequence] = code > 0;
     }

@@ -26,7 +26,8 @@ static void slots_are_handed_out_and_come_back_clean(void)
     CHECK_EQ(ps_slot_allocate(shared, PS_SLOT_CLIENT, 105), 2);
     CHECK_EQ(shared->clients[2].pid, 0);
     CHECK_EQ(shared->clients[2].name[0], 0);
-    CHECK(atomic_load(&shared->clients[2].futex_word) != word); /* an old waiter must not sleep on */
+    /* an old waiter must not sleep on */
+    CHECK(atomic_load(&shared->clients[2].futex_word) != word);
     CHECK_EQ(ps_slot_allocate(shared, PS_SLOT_CLIENT, 0), PS_E_INVALID);
     CHECK_EQ(ps_slot_allocate(shared, 17, 1), PS_E_INVALID);
     CHECK_EQ(ps_slot_id(shared, PS_SLOT_CLIENT, -1), 0);
@@ -158,7 +159,7 @@ static void pressure_is_read_from_the_slot(void)
     stream_close(&stream);
 }
 
-/* ---- waiting ------------------------------------------------------------------------------------ */
+/* ---- waiting --------------------------------------------------------------------------------- */
 
 static void what_happens_after_the_ticket_ends_the_sleep(void)
 {
