@@ -217,6 +217,17 @@ static void retry_later(ps_publication_t *pub, int64_t now_ns)
     sender->urgent = true;
 }
 
+/* After silence the timer stands at the idle interval: a loss of what leaves now must not stay
+ * unseen for so long. */
+static void arm_heartbeat(ps_publication_t *pub, int64_t now_ns)
+{
+    const int64_t due_ns = now_ns + ps_driver_params(pub->driver)->heartbeat_interval_ns;
+    if (pub->next_due_ns > due_ns) {
+        pub->next_due_ns = due_ns;
+        ps_sender_due(ps_pub_sender(pub), due_ns);
+    }
+}
+
 static int32_t send_data(ps_publication_t *pub, int64_t now_ns, bool *more)
 {
     ps_dgram_t dgrams[PS_TURN_DATAGRAMS];
@@ -245,6 +256,7 @@ static int32_t send_data(ps_publication_t *pub, int64_t now_ns, bool *more)
         pub->back_pressured = false;
         pub->data_sent_ns = now_ns;
         pub->heartbeat_sent_ns = now_ns;
+        arm_heartbeat(pub, now_ns);
         ps_publication_move_sender(pub, pub->sender_position + span, messages, now_ns);
     }
     pub->short_send = taken < count;

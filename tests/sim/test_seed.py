@@ -13,7 +13,7 @@ import pytest
 
 from penstock.core.sim import Link
 from penstock.sim.scenario import MS_NS, Scenario, multicast, two_hosts
-from penstock.sim.world import run
+from penstock.sim.world import World, run
 
 
 def run_in_its_own_process(scenario: str, seed: int) -> dict[str, Any]:
@@ -75,3 +75,24 @@ def test_a_seed_gives_the_same_trace_in_another_process(scenario: str) -> None:
     other = run_in_its_own_process(scenario, 2)
     assert first == again
     assert first["trace"] != other["trace"]
+
+
+def test_a_loss_after_silence_is_seen_at_the_next_heartbeat() -> None:
+    """The last message before a silence has nothing behind it that could show its loss."""
+    pause_ns = 3000 * MS_NS
+    script = attrs.evolve(two_hosts().publishers[0], count=2, interval_ns=pause_ns)
+    scenario = attrs.evolve(two_hosts(), publishers=(script,), link=Link(delay_ns=MS_NS))
+    with World(scenario, seed=1) as world:
+        publisher, subscriber = world.publishers[0], world.subscribers[0]
+        while len(publisher.sent) < 1:
+            assert world.step()
+        while world.next_event_ns() < publisher.next_action_ns():
+            assert world.step()
+        world.network.set_link(Link(loss_ppm=1_000_000))
+        assert world.step()
+        assert len(publisher.sent) == 2
+        world.network.set_link(scenario.link)
+        lost_at_ns = world.now_ns
+        while subscriber.positions.get(publisher.session_id) != publisher.position:
+            assert world.step()
+        assert world.now_ns - lost_at_ns < 200 * MS_NS
