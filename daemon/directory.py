@@ -66,7 +66,11 @@ def claim_directory(config: DirectoryConfig) -> ClaimedDirectory:
     try:
         made = _make(path, config)
         lock_fd = _lock(path)
-        made = made or _made_by_predecessor(lock_fd)
+        try:
+            made = made or _made_by_predecessor(lock_fd)
+        except VersionMismatch:
+            os.close(lock_fd)
+            raise
         _write_owner(lock_fd, made)
         _wipe(path)
         for name in _FOLDERS:

@@ -117,7 +117,7 @@ class Executor:
         """Does it now; a failure is a value."""
         try:
             return a.Outcome(value=self._handlers[type(action)](action))
-        except (PenstockError, OSError, KeyError) as error:
+        except (PenstockError, OSError, KeyError, ValueError, OverflowError) as error:
             return a.Outcome(error=_error(action, error))
 
     @staticmethod

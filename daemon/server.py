@@ -100,7 +100,7 @@ class Server:
         self._identity_of: dict[int, bytes] = {}
         self._lease_of: dict[int, int] = {}             # connection id -> client id
         self._stopping = False
-        self._cycles = dict.fromkeys(Agent, 0)
+        self._cycles: dict[Agent, int] = {}
         self._healthy = True
         self._open_files()
         self._slow: trio.Nursery | None = None
@@ -141,7 +141,8 @@ class Server:
             )
         )
         self._driver = Driver(
-            driver_params_from(config, identity), net=net_from(config), cnc=self._cnc, shared=self._shared
+            driver_params_from(config, identity), net=net_from(config), cnc=self._cnc,
+            shared=self._shared,
         )
         budget = config.storage.budget_bytes
         if not budget:
@@ -252,9 +253,7 @@ class Server:
     def _feed_watchdog(self) -> None:
         """A parked agent is woken for it: standing still and having nothing to do differ."""
         cycles = {agent: self._driver.duty_cycles(agent) for agent in Agent}
-        self._healthy = any(cycles.values()) and all(
-            cycles[agent] != self._cycles[agent] or not cycles[agent] for agent in Agent
-        )
+        self._healthy = all(cycles[agent] != self._cycles.get(agent) for agent in Agent)
         self._cycles = cycles
         self._driver.wake()
         if self._healthy and self._notifier.watchdog:

@@ -44,6 +44,7 @@ class Conductor:
         next_id: Callable[[], int] | None = None,
     ) -> None:
         self.world = World(settings, rng=rng, next_id=next_id or itertools.count(1).__next__)
+        self._handlers = self._event_handlers()
 
     # ---- what goes in ----
 
@@ -78,7 +79,7 @@ class Conductor:
     def on_event(self, event: DriverEvent, now_ns: int) -> list[Operation]:
         """News of the data plane."""
         self.world.now_ns = now_ns
-        handler = self._handlers().get(event.type)
+        handler = self._handlers.get(event.type)
         if handler is not None:
             handler(event)
         return self.world.runner.take()
@@ -101,7 +102,7 @@ class Conductor:
 
     # ---- events ----
 
-    def _handlers(self) -> dict[EventType, Callable[[DriverEvent], None]]:
+    def _event_handlers(self) -> dict[EventType, Callable[[DriverEvent], None]]:
         world = self.world
         return {
             EventType.SETUP: lambda e: self._start(images.on_setup(world, e)),
