@@ -166,7 +166,7 @@ class Driver:
         native = ffi.new("ps_send_endpoint_params_t *")
         fill(native, params)
         out = ffi.new("ps_send_endpoint_t **")
-        check(lib.ps_send_endpoint_open(self._driver, native, out), "open a send endpoint")
+        check(lib.ps_send_endpoint_open(self._driver, native, out), "publish")
         self._send_endpoints[params.id] = out[0]
         local = ffi.new("ps_addr_t *")
         lib.ps_send_endpoint_local(out[0], local)
@@ -292,7 +292,7 @@ class Driver:
         code = lib.ps_recv_endpoint_add_destination(
             self._driver, self._recv_endpoints[endpoint_id], native, local
         )
-        check(code, f"open {params.socket.group or params.socket.bind}")
+        check(code, "subscribe")
         return read_address(local)
 
     def remove_recv_destination(self, endpoint_id: int, destination_id: int) -> None:

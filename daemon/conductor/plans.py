@@ -114,6 +114,13 @@ def publication_plan(
             "invalid_channel",
             f"{channel}: term-offset={parsed.term_offset} exceeds the term of {term_length} bytes",
         )
+    buffer = settings.sndbuf_bytes if parsed.so_sndbuf is None else parsed.so_sndbuf
+    if not ipc and 0 < buffer < mtu:
+        raise Refused(
+            "socket_buffer",
+            f"{channel}: mtu={mtu} exceeds the socket's send buffer of {buffer} bytes: raise "
+            "so-sndbuf or choose a smaller mtu",
+        )
     session = parsed.session_id
     return PublicationPlan(
         address=_endpoint_plan(parsed, channel),
