@@ -6,7 +6,7 @@ from __future__ import annotations
 import hashlib
 import random
 import struct
-from typing import Final
+from typing import Final, Protocol
 
 from penstock.client._client import Client
 from penstock.client._message import Header
@@ -19,6 +19,16 @@ from penstock.sim.scenario import PublisherScript, SubscriberScript
 
 _POLL_LIMIT: Final = 64
 _ROTATIONS: Final = 4
+
+
+class App(Protocol):
+    """What the world asks of an application."""
+
+    def next_action_ns(self) -> int: ...
+
+    def act(self, now_ns: int) -> bool: ...
+
+    def close(self) -> None: ...
 
 
 class Publisher:

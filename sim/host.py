@@ -33,6 +33,8 @@ from penstock.sim._port import SimPort
 EPOCH_MS: Final = 1_700_000_000_000
 _MS_NS: Final = 1_000_000
 _MIB: Final = 1024 * 1024
+_EPOCH: Final = 1
+_SLOTS: Final = 64
 #: A host that still finds work at one moment after so many rounds will never stop.
 _MAX_ROUNDS: Final = 100_000
 
@@ -57,46 +59,20 @@ class Host:
         self._connections = 0
         (directory / "publications").mkdir(parents=True)
         (directory / "images").mkdir()
+        self._index = network.add_host(ip)
         receiver_id_base = rng.randrange(1, 2**62)
-        daemon_id, daemon_epoch = rng.randrange(1, 2**63), 1
-        pid = 1 + network.add_host(ip)
-        self._cnc = admin.Cnc.create(
-            CncParams(
-                directory=str(directory),
-                client_liveness_timeout_ns=10_000 * _MS_NS,
-                start_ms=EPOCH_MS,
-                pid=pid,
-                counter_values_bytes=_MIB,
-                error_log_bytes=_MIB,
-                file_mode=0o600,
-                software_version=256,
-            )
-        )
-        self._shared = admin.Shared.create(
-            SharedParams(
-                directory=str(directory),
-                clients=64,
-                publications=64,
-                images=64,
-                subscribers=64,
-                groups=64,
-                file_mode=0o600,
-                daemon_id=daemon_id,
-                daemon_epoch=daemon_epoch,
-                receiver_id_base=receiver_id_base,
-                pid=pid,
-                start_ms=EPOCH_MS,
-            )
-        )
+        daemon_id = rng.randrange(1, 2**63)
+        self._cnc = self._make_cnc()
+        self._shared = self._make_shared(daemon_id, receiver_id_base)
         self.driver = Driver(
             DriverParams(
                 threading=Threading.INVOKER,
                 seed=rng.randrange(2**63),
                 receiver_id_base=receiver_id_base,
                 daemon_id=daemon_id,
-                daemon_epoch=daemon_epoch,
+                daemon_epoch=_EPOCH,
             ),
-            net=network.host_net(pid - 1),
+            net=network.host_net(self._index),
             cnc=self._cnc,
             shared=self._shared,
         )
@@ -115,6 +91,38 @@ class Host:
         )
         self._executor = Executor(
             driver=self.driver, cnc=self._cnc, shared=self._shared, port=self
+        )
+
+    def _make_cnc(self) -> admin.Cnc:
+        return admin.Cnc.create(
+            CncParams(
+                directory=str(self.directory),
+                client_liveness_timeout_ns=10_000 * _MS_NS,
+                start_ms=EPOCH_MS,
+                pid=1 + self._index,
+                counter_values_bytes=_MIB,
+                error_log_bytes=_MIB,
+                file_mode=0o600,
+                software_version=256,
+            )
+        )
+
+    def _make_shared(self, daemon_id: int, receiver_id_base: int) -> admin.Shared:
+        return admin.Shared.create(
+            SharedParams(
+                directory=str(self.directory),
+                clients=_SLOTS,
+                publications=_SLOTS,
+                images=_SLOTS,
+                subscribers=_SLOTS,
+                groups=_SLOTS,
+                file_mode=0o600,
+                daemon_id=daemon_id,
+                daemon_epoch=_EPOCH,
+                receiver_id_base=receiver_id_base,
+                pid=1 + self._index,
+                start_ms=EPOCH_MS,
+            )
         )
 
     def close(self) -> None:

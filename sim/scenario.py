@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final
 
 import attrs
@@ -95,4 +96,7 @@ def multicast(*, receivers: int = 2, count: int = 1000, loss_ppm: int = 20_000) 
     )
 
 
-SCENARIOS: Final = {"two-hosts": two_hosts, "multicast": multicast}
+SCENARIOS: Final[dict[str, Callable[[], Scenario]]] = {
+    "two-hosts": two_hosts,
+    "multicast": multicast,
+}

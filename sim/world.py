@@ -19,7 +19,7 @@ import attrs
 
 from penstock.core.driver_types import NEVER_NS
 from penstock.core.sim import NetworkStatistics, SimNetwork
-from penstock.sim.apps import Publisher, Subscriber, finished, violations
+from penstock.sim.apps import App, Publisher, Subscriber, finished, violations
 from penstock.sim.host import Host, LivelockError
 from penstock.sim.scenario import Scenario, host_ip
 
@@ -71,6 +71,7 @@ class World:
         self.subscribers = [
             Subscriber(script, self.hosts[script.host]) for script in scenario.subscribers
         ]
+        self._apps: list[App] = [*self.subscribers, *self.publishers]
 
     def __enter__(self) -> Self:
         return self
@@ -92,7 +93,7 @@ class World:
         """When anything happens next; NEVER_NS: nothing will."""
         times = [self.network.next_event_ns()]
         times += [host.next_deadline_ns() for host in self.hosts]
-        times += [app.next_action_ns() for app in (*self.publishers, *self.subscribers)]
+        times += [app.next_action_ns() for app in self._apps]
         return min(times)
 
     def step(self) -> bool:
@@ -110,7 +111,7 @@ class World:
             worked = self.network.advance(next_ns) > 0
             for host in self.hosts:
                 worked = host.settle() or worked
-            for app in (*self.subscribers, *self.publishers):
+            for app in self._apps:
                 worked = app.act(next_ns) or worked
             if not worked:
                 return True
@@ -126,7 +127,7 @@ class World:
             if self.now_ns >= self.scenario.limit_ns or not self.step():
                 break
         complaints = self.violations()
-        for app in (*self.publishers, *self.subscribers):
+        for app in self._apps:
             app.close()
         while not complaints and not self._tidy():
             if self.now_ns >= self.scenario.limit_ns or not self.step():

@@ -72,7 +72,7 @@ static void hold_while_repaired(ps_image_t *image, int64_t now_ns)
     ps_gap_t *front = &image->gaps.items[0];
 
     if (front->asked > 0 && front->from != image->front_from) {
-        front->due_ns = now_ns + ps_nak_retry_ns(&image->nak, image->rtt_ns,
+        front->due_ns = now_ns + ps_nak_retry_ns(&image->nak, image->rtt_ns, 0,
                                                  &image->receiver->random);
     }
     image->front_from = front->from;
@@ -100,12 +100,13 @@ int32_t ps_image_ask(ps_image_t *image, int64_t now_ns)
 
         if (gap->due_ns <= now_ns && asked < PS_IMAGE_NAKS_PER_CYCLE) {
             int32_t length = part_of(image, gap);
+            int32_t before = gap->asked;
 
             if (length > 0) {
                 send_nak(image, gap->from, length, now_ns);
                 gap->asked += gap->asked < INT32_MAX;
             }
-            gap->due_ns = now_ns + ps_nak_retry_ns(&image->nak, image->rtt_ns,
+            gap->due_ns = now_ns + ps_nak_retry_ns(&image->nak, image->rtt_ns, before,
                                                    &image->receiver->random);
             asked++;
         }

@@ -15,7 +15,8 @@
 
 #include <assert.h>
 
-enum { PS_NAK_GROUP_MAX = 65536, PS_LOG_FRACTION_BITS = 24 };
+enum { PS_NAK_GROUP_MAX = 65536, PS_LOG_FRACTION_BITS = 24, PS_NAK_DOUBLINGS_MAX = 10 };
+#define PS_NAK_BACKOFF_MAX_NS INT64_C(100000000)
 #define PS_E_Q32 UINT64_C(11674931555) /* e * 2^32, rounded */
 #define PS_ONE_Q32 (UINT64_C(1) << 32)
 
@@ -64,10 +65,17 @@ int64_t ps_nak_first_ns(const ps_nak_policy_t *policy, ps_random_t *random)
     return policy->delay_ns;
 }
 
-int64_t ps_nak_retry_ns(const ps_nak_policy_t *policy, int64_t rtt_ns, ps_random_t *random)
+int64_t ps_nak_retry_ns(const ps_nak_policy_t *policy, int64_t rtt_ns, int32_t asked,
+                        ps_random_t *random)
 {
     int64_t wait = policy->group ? ps_nak_first_ns(policy, random) : policy->retry_ns;
     int64_t answer = rtt_ns + rtt_ns / 4;
 
+    if (rtt_ns == 0 && wait < PS_NAK_BACKOFF_MAX_NS) {
+        int32_t doublings = asked < PS_NAK_DOUBLINGS_MAX ? asked : PS_NAK_DOUBLINGS_MAX;
+
+        wait = wait << doublings;
+        wait = wait < PS_NAK_BACKOFF_MAX_NS ? wait : PS_NAK_BACKOFF_MAX_NS;
+    }
     return wait > answer ? wait : answer;
 }

@@ -160,8 +160,11 @@ static void test_retry_waits_for_a_round_trip(void)
     ps_random_t random;
     ps_random_seed(&random, 42);
     CHECK(ps_nak_first_ns(&unicast, &random) == 1000);
-    CHECK(ps_nak_retry_ns(&unicast, 0, &random) == 100000);
-    CHECK(ps_nak_retry_ns(&unicast, 1000000, &random) == 1250000);
+    CHECK(ps_nak_retry_ns(&unicast, 0, 0, &random) == 100000);
+    CHECK(ps_nak_retry_ns(&unicast, 0, 1, &random) == 200000);
+    CHECK(ps_nak_retry_ns(&unicast, 0, INT32_MAX, &random) == 100000000);
+    CHECK(ps_nak_retry_ns(&unicast, 1000000, 0, &random) == 1250000);
+    CHECK(ps_nak_retry_ns(&unicast, 1000000, INT32_MAX, &random) == 1250000);
     const ps_nak_policy_t group = {.max_backoff_ns = 1000000, .group_size = 10, .group = 1};
     int64_t sum = 0;
     for (int i = 0; i < 10000; i++) {
