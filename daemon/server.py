@@ -45,6 +45,7 @@ from penstock.daemon import status
 from penstock.daemon.addressing import LocalInterface
 from penstock.daemon.conductor import Conductor, Operation
 from penstock.daemon.conductor import actions as a
+from penstock.daemon.conductor.machines import PublicationState
 from penstock.daemon.control_socket import ControlSocket
 from penstock.daemon.directory import ClaimedDirectory, claim_directory
 from penstock.daemon.executor import Executor, list_interfaces, resolve_name
@@ -54,6 +55,8 @@ from penstock.daemon.settings import Identity, driver_params_from, net_from, set
 
 _LOG = logging.getLogger("penstock.daemon")
 _TICK_S: Final = 0.1
+_DRAIN_S: Final = 2.0
+_DRAIN_STEP_S: Final = 0.02
 _SECOND_NS: Final = 10**9
 _TOKEN_BYTES: Final = 16
 _EVENT_BATCH: Final = 256
@@ -191,6 +194,8 @@ class Server:
                         _LOG.info("%s: stopping", signal.Signals(number).name)
                         break
                     self._say_goodbye()
+                    await self._send_what_is_left()
+                    self._stopping = True
                     nursery.cancel_scope.cancel()
         finally:
             self._stopping = True
@@ -206,12 +211,36 @@ class Server:
         )
 
     def _say_goodbye(self) -> None:
-        self._stopping = True
         self._notifier.send("STOPPING=1")
         self._shared.set_state(DriverState.STOPPED)
         for identity in self._identity_of.values():
             self._control.send(identity, DaemonStopping())
         self._control.publish("stopping", {})
+
+    async def _send_what_is_left(self) -> None:
+        """Publications that their clients have closed get a moment to be sent; what stays unsent is
+        told."""
+        publications = self._conductor.world.publications
+
+        def draining() -> bool:
+            return any(
+                p.state is PublicationState.DRAINING and p.endpoint is not None
+                for p in publications.values()
+            )
+
+        for _ in range(round(_DRAIN_S / _DRAIN_STEP_S)):
+            if not draining():
+                break
+            await trio.sleep(_DRAIN_STEP_S)
+        for publication in publications.values():
+            live = self._driver.publication_status(publication.id)
+            unsent = live.producer_position - live.consumer_position
+            if unsent > 0:
+                _LOG.warning(
+                    "stopping with %d bytes of stream %d, session %d, on %s not consumed",
+                    unsent, publication.stream_id, publication.session_id,
+                    publication.plan.channel,
+                )
 
     def close(self) -> None:
         """Ends threads and mappings; the directory is released by its owner."""

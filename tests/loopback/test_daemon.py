@@ -103,6 +103,27 @@ def test_a_daemon_that_is_stopped_leaves_nothing(
         until(lambda: not host.directory.exists(), "the directory is removed")
 
 
+def test_a_daemon_that_is_stopped_sends_what_it_accepted(
+    new_host: NewHost, host: PenstockHost, port: Callable[[], int]
+) -> None:
+    sender = new_host()
+    channel = f"aeron:udp?endpoint=127.0.0.1:{port()}"
+    received: list[bytes] = []
+    with penstock.connect(host.directory) as client:
+        subscription = client.add_subscription(channel, 105)
+        with penstock.connect(sender.directory) as publisher:
+            publication = publisher.add_publication(channel, stream_id=105)
+            until(lambda: publication.offer(b"first") > 0, "connected")
+            for _ in range(50):
+                until(lambda: publication.offer(b"x" * 1000) > 0, "offered")
+        sender.stop()
+        until(
+            lambda: bool(subscription.poll(lambda m, h: received.append(bytes(m)), limit=10))
+            and len(received) >= 51,
+            "all messages",
+        )
+
+
 def test_a_daemon_that_was_killed_is_followed_by_another(new_host: NewHost) -> None:
     host = new_host()
     with penstock.connect(host.directory) as client:
