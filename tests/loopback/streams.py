@@ -4,7 +4,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+
+from support.hosts import PenstockHost
 
 from penstock import Publication, Subscription
 
@@ -14,6 +16,25 @@ TIMEOUT_S = 60.0
 def messages(count: int, size: int = 100) -> list[bytes]:
     """Numbered messages of growing size up to ``size``."""
     return [b"%d:" % n + bytes((n + k) % 256 for k in range(n % size)) for n in range(count)]
+
+
+def connected(publication: Publication, *subscriptions: Subscription) -> None:
+    """Waits until both ends see each other."""
+    assert publication.wait_connected(TIMEOUT_S)
+    for subscription in subscriptions:
+        assert subscription.wait_connected(TIMEOUT_S)
+
+
+def eventually(happened: Callable[[], bool], what: str, timeout_s: float = TIMEOUT_S) -> None:
+    """For state that other processes change without telling us."""
+    deadline = time.monotonic() + timeout_s
+    while not happened():
+        assert time.monotonic() < deadline, what
+        time.sleep(0.01)
+
+
+def log_files(host: PenstockHost) -> set[str]:
+    return {path.name for path in host.directory.rglob("*.logbuffer")}
 
 
 def receive(subscription: Subscription, count: int, *, timeout_s: float = TIMEOUT_S) -> list[bytes]:

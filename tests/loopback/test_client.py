@@ -15,30 +15,19 @@ import trio
 from support.hosts import PenstockHost
 
 import penstock
-from loopback.streams import TIMEOUT_S, messages, pump, receive
+from loopback.streams import (
+    TIMEOUT_S,
+    connected,
+    eventually,
+    log_files,
+    messages,
+    pump,
+    receive,
+)
 from penstock import Client, Image, Offer
 
 Port = Callable[[], int]
 STREAM = 1001
-
-
-def connected(publication: penstock.Publication, *subscriptions: penstock.Subscription) -> None:
-    """Waits until both ends see each other."""
-    assert publication.wait_connected(TIMEOUT_S)
-    for subscription in subscriptions:
-        assert subscription.wait_connected(TIMEOUT_S)
-
-
-def eventually(happened: Callable[[], bool], what: str, timeout_s: float = TIMEOUT_S) -> None:
-    """For state that other processes change without telling us."""
-    deadline = time.monotonic() + timeout_s
-    while not happened():
-        assert time.monotonic() < deadline, what
-        time.sleep(0.01)
-
-
-def log_files(host: PenstockHost) -> set[str]:
-    return {path.name for path in host.directory.rglob("*.logbuffer")}
 
 
 # ---- channels ------------------------------------------------------------------------------------
