@@ -2,8 +2,10 @@
  * ps_bench.c: see ps_bench.h. */
 #include "ps_bench.h"
 
+#include <errno.h>
 #include <sched.h>
 #include <string.h>
+#include <time.h>
 
 #include "ps_driver_internal.h"
 
@@ -56,6 +58,12 @@ static int64_t offer_waiting(ps_client_t *client, ps_pub_t *pub, const uint8_t *
     }
 }
 
+static void write_message(uint8_t *message, int32_t size, uint64_t number)
+{
+    memcpy(message, &number, sizeof number);
+    memset(message + size - 8, (int)(number & 0xff), 8);
+}
+
 int ps_bench_publish(ps_client_t *client, ps_pub_t *pub, int32_t size, int64_t until_ns,
                      int64_t max_messages, ps_bench_result_t *out)
 {
@@ -65,9 +73,7 @@ int ps_bench_publish(ps_client_t *client, ps_pub_t *pub, int32_t size, int64_t u
     }
     memset(message, 0, (size_t)size);
     while (out->messages < max_messages) {
-        const uint64_t number = (uint64_t)out->messages;
-        memcpy(message, &number, sizeof number);
-        memset(message + size - 8, (int)(number & 0xff), 8);
+        write_message(message, size, (uint64_t)out->messages);
         const int64_t position = offer_waiting(client, pub, message, size, until_ns, out);
         if (position <= 0) {
             return (int)position;
@@ -86,18 +92,23 @@ int ps_bench_publish(ps_client_t *client, ps_pub_t *pub, int32_t size, int64_t u
     return PS_OK;
 }
 
-static void fold(ps_bench_result_t *out, const ps_message_t *message)
+static inline uint64_t fold_hash(uint64_t hash, uint64_t first, uint64_t last)
+{
+    return (hash ^ first) * UINT64_C(0x9E3779B97F4A7C15) + last;
+}
+
+static inline void fold(ps_bench_result_t *out, const uint8_t *data, int64_t length)
 {
     uint64_t first = 0;
     uint64_t last = 0;
-    if (message->length >= 16) {
-        memcpy(&first, message->data, sizeof first);
-        memcpy(&last, message->data + message->length - 8, sizeof last);
+    if (length >= 16) {
+        memcpy(&first, data, sizeof first);
+        memcpy(&last, data + length - 8, sizeof last);
     }
     out->out_of_order += first != (uint64_t)out->messages;
-    out->hash = (out->hash ^ first) * UINT64_C(0x9E3779B97F4A7C15) + last;
+    out->hash = fold_hash(out->hash, first, last);
     out->messages++;
-    out->bytes += message->length;
+    out->bytes += length;
 }
 
 int ps_bench_receive(ps_client_t *client, ps_sub_t *sub, int64_t until_ns, int64_t max_messages,
@@ -111,7 +122,7 @@ int ps_bench_receive(ps_client_t *client, ps_sub_t *sub, int64_t until_ns, int64
             return count;
         }
         for (int32_t i = 0; i < count; i++) {
-            fold(out, &messages[i]);
+            fold(out, messages[i].data, (int64_t)messages[i].length);
         }
         if (count > 0) {
             idle = 0;
@@ -173,6 +184,7 @@ int ps_bench_ping(ps_client_t *client, ps_pub_t *pub, ps_sub_t *sub, int32_t siz
     }
     for (int32_t i = 0; i < count; i++) {
         const int64_t begin_ns = ps_monotonic_ns();
+        memcpy(message, &i, size < (int32_t)sizeof i ? (size_t)size : sizeof i);
         const int64_t until_ns = begin_ns + INT64_C(5000000000);
         const int64_t position = offer_waiting(client, pub, message, size, until_ns, &ignored);
         const int32_t got =
@@ -181,6 +193,9 @@ int ps_bench_ping(ps_client_t *client, ps_pub_t *pub, ps_sub_t *sub, int32_t siz
             return got < 0 ? got : ps_fail(PS_E_TIMEOUT, "no echo of message %d within 5 s", i);
         }
         times_ns[i] = ps_monotonic_ns() - begin_ns;
+        if (echo.length != size || memcmp(echo.data, message, (size_t)size) != 0) {
+            return ps_fail(PS_E_CORRUPT, "the echo of message %d is another message", i);
+        }
     }
     return PS_OK;
 }
@@ -199,6 +214,115 @@ int ps_bench_pong(ps_client_t *client, ps_pub_t *pub, ps_sub_t *sub, int64_t unt
             offer_waiting(client, pub, message.data, (int32_t)message.length, until_ns, &ignored);
         if (position <= 0) {
             return (int)position;
+        }
+    }
+}
+
+void ps_bench_fill(uint8_t *base, int32_t size, int64_t first, int32_t count)
+{
+    memset(base, 0, (size_t)size * (size_t)count);
+    for (int32_t i = 0; i < count; i++) {
+        write_message(base + (int64_t)i * size, size, (uint64_t)(first + i));
+    }
+}
+
+void ps_bench_fold(const uint8_t *base, int32_t size, int64_t count, ps_bench_result_t *out)
+{
+    for (int64_t i = 0; i < count; i++) {
+        fold(out, base + i * size, size);
+    }
+}
+
+void ps_bench_fold_messages(const ps_message_t *messages, int32_t count, ps_bench_result_t *out)
+{
+    for (int32_t i = 0; i < count; i++) {
+        fold(out, messages[i].data, (int64_t)messages[i].length);
+    }
+}
+
+uint64_t ps_bench_expected(int64_t count)
+{
+    uint64_t hash = 0;
+    for (uint64_t i = 0; i < (uint64_t)count; i++) {
+        hash = fold_hash(hash, i, (i & 0xff) * UINT64_C(0x0101010101010101));
+    }
+    return hash;
+}
+
+/* One tick's messages of one publication; 0 or a code that is not pressure. */
+static int offer_tick(ps_pub_t *pub, uint8_t *message, int32_t size, int32_t per_tick,
+                      ps_bench_result_t *out)
+{
+    for (int32_t i = 0; i < per_tick; i++) {
+        write_message(message, size, (uint64_t)out->messages);
+        int64_t position = PS_ADMIN_ACTION;
+        for (int32_t turn = 0; turn < YIELDS && position == PS_ADMIN_ACTION; turn++) {
+            position = ps_pub_offer(pub, message, (size_t)size, 0);
+        }
+        if (position > 0) {
+            out->messages++;
+            out->bytes += size;
+            continue;
+        }
+        out->refusals++;
+        return position == PS_BACK_PRESSURED || position == PS_NOT_CONNECTED ||
+                       position == PS_ADMIN_ACTION
+                   ? PS_OK
+                   : (int)position;
+    }
+    return PS_OK;
+}
+
+static void sleep_until(int64_t at_ns)
+{
+    const struct timespec at = { .tv_sec = at_ns / 1000000000, .tv_nsec = at_ns % 1000000000 };
+    while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &at, NULL) == EINTR) {
+    }
+}
+
+int ps_bench_publish_paced(ps_client_t *client, ps_pub_t **pubs, int32_t count, int32_t size,
+                           int32_t per_tick, int64_t tick_ns, int64_t until_ns,
+                           ps_bench_result_t *outs)
+{
+    uint8_t message[SIZE_MAX_BYTES] = { 0 };
+    (void)client;
+    if (size < 16 || size > SIZE_MAX_BYTES || tick_ns <= 0) {
+        return ps_fail(PS_E_INVALID, "message size %d is not in 16..%d", size, SIZE_MAX_BYTES);
+    }
+    for (int64_t at_ns = ps_monotonic_ns(); at_ns < until_ns; at_ns += tick_ns) {
+        sleep_until(at_ns);
+        for (int32_t i = 0; i < count; i++) {
+            const int code = offer_tick(pubs[i], message, size, per_tick, &outs[i]);
+            if (code < 0) {
+                return code;
+            }
+        }
+    }
+    return PS_OK;
+}
+
+int ps_bench_receive_many(ps_client_t *client, ps_sub_t **subs, int32_t count, int64_t until_ns,
+                          ps_bench_result_t *outs)
+{
+    ps_message_t messages[POLL_LIMIT];
+    for (;;) {
+        const uint32_t ticket = ps_client_ticket(client);
+        int64_t got = 0;
+        for (int32_t i = 0; i < count; i++) {
+            const int32_t polled = ps_sub_poll(subs[i], messages, POLL_LIMIT, PS_POLL_ASSEMBLE);
+            if (polled < 0) {
+                return polled;
+            }
+            for (int32_t j = 0; j < polled; j++) {
+                fold(&outs[i], messages[j].data, (int64_t)messages[j].length);
+            }
+            got += polled;
+        }
+        if (ps_monotonic_ns() >= until_ns) {
+            return PS_OK;
+        }
+        if (got == 0) {
+            (void)ps_client_sleep(client, ticket, PARK_NS * 10);
         }
     }
 }

@@ -35,8 +35,28 @@ int ps_bench_receive(ps_client_t *client, ps_sub_t *sub, int64_t until_ns, int64
  * to spin before parking (0: park at once). */
 int ps_bench_ping(ps_client_t *client, ps_pub_t *pub, ps_sub_t *sub, int32_t size, int32_t count,
                   int64_t spin_ns, int64_t *times_ns);
+/* Each ping carries its number; PS_E_CORRUPT when another comes back. */
+
 /* Echoes every message until until_ns. */
 int ps_bench_pong(ps_client_t *client, ps_pub_t *pub, ps_sub_t *sub, int64_t until_ns,
                   int64_t spin_ns);
+
+/* The same messages for loops written in Python: count of them from number first, back to back. */
+void ps_bench_fill(uint8_t *base, int32_t size, int64_t first, int32_t count);
+/* Folds count received messages, back to back, into out. */
+void ps_bench_fold(const uint8_t *base, int32_t size, int64_t count, ps_bench_result_t *out);
+/* The same for what a poll gave. */
+void ps_bench_fold_messages(const ps_message_t *messages, int32_t count, ps_bench_result_t *out);
+/* The hash that a receiver of the first count messages ends with. */
+uint64_t ps_bench_expected(int64_t count);
+
+/* Offers per_tick messages to each of count publications every tick_ns, until until_ns; what does
+ * not fit into a window is left out of that tick.  outs[count] add up. */
+int ps_bench_publish_paced(ps_client_t *client, ps_pub_t **pubs, int32_t count, int32_t size,
+                           int32_t per_tick, int64_t tick_ns, int64_t until_ns,
+                           ps_bench_result_t *outs);
+/* Polls count subscriptions in turn until until_ns; outs[count] add up. */
+int ps_bench_receive_many(ps_client_t *client, ps_sub_t **subs, int32_t count, int64_t until_ns,
+                          ps_bench_result_t *outs);
 
 #endif

@@ -29,6 +29,7 @@ COMMANDS: Final = {
     "pong": "pong",
     "stat": "stat",
     "sim": "sim",
+    "bench": "bench",
 }
 EXIT_ERROR: Final = 2
 EXIT_INTERRUPTED: Final = 130

@@ -1,0 +1,3 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What ``penstock bench`` runs: daemons and clients as processes of their own, measured from
+outside.  The peers below ``bench/`` speak the same protocol to the same harness."""

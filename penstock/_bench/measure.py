@@ -1,0 +1,179 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Runs a publisher and a subscriber, or a pinger and a ponger, and bills all processes.
+
+Rates are the subscriber's: its count between two moments of its own clock.  Processor time is what
+all processes used between the two marks, divided by the same messages.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import Any, Final
+
+from penstock._bench.processes import BenchError, Process
+from penstock.core.bench import expected_hash
+
+READY_S: Final = 40.0
+_SLACK_S: Final = 30.0
+
+
+class _Bill:
+    """Processor time of processes at the marks."""
+
+    def __init__(self, processes: Sequence[Process]) -> None:
+        self._processes = processes
+        self._samples: list[tuple[int, list[int]]] = []
+
+    def sample(self) -> None:
+        self._samples.append((time.monotonic_ns(), [one.cpu_ns() for one in self._processes]))
+
+    def shares(self) -> list[float]:
+        """Cores that each process used between the first two samples."""
+        (begin_ns, before), (end_ns, after) = self._samples[:2]
+        span = end_ns - begin_ns
+        return [(late - early) / span for early, late in zip(before, after, strict=True)]
+
+
+def throughput(
+    publisher: Process,
+    subscriber: Process,
+    others: Sequence[Process],
+    *,
+    size: int,
+    seconds: float,
+    warmup_s: float,
+    lossy: bool = False,
+) -> dict[str, Any]:
+    """One throughput measurement; both clients have been started.
+
+    :param lossy: the transport may drop: what came is counted, the hash is not compared.
+    """
+    subscriber.expect("ready", READY_S)
+    publisher.expect("ready", READY_S)
+    bill = _Bill([*others, publisher, subscriber])
+    publisher.say("go")
+    patience_s = warmup_s + seconds + _SLACK_S
+    first = subscriber.expect("mark", patience_s)
+    bill.sample()
+    second = subscriber.expect("mark", patience_s)
+    bill.sample()
+    publisher.say("stop")
+    sent = publisher.expect("done", _SLACK_S)
+    subscriber.say(f"expect {sent['messages']}")
+    received = subscriber.expect("done", _SLACK_S)
+    return {
+        **_rates(first, second, bill, size, len(others)),
+        "sent": sent["messages"],
+        "received": received["messages"],
+        **_verdict(sent["messages"], received, lossy),
+    }
+
+
+def _rates(
+    first: dict[str, Any], second: dict[str, Any], bill: _Bill, size: int, others: int
+) -> dict[str, Any]:
+    elapsed_s = (second["ns"] - first["ns"]) / 1e9
+    messages = second["messages"] - first["messages"]
+    rate = messages / elapsed_s
+    shares = bill.shares()
+    return {
+        "msgs_per_s": rate,
+        "gbit_s": rate * size * 8 / 1e9,
+        "cpu_ns_per_msg": sum(shares) * 1e9 / rate if messages else None,
+        "cpu_cores": sum(shares),
+        "daemon_cores": shares[:others],
+        "client_cores": shares[others:],
+        "messages": messages,
+        "seconds": elapsed_s,
+    }
+
+
+def _verdict(sent: int, received: dict[str, Any], lossy: bool) -> dict[str, Any]:
+    if lossy:
+        return {"lost_share": 1 - received["messages"] / sent if sent else 0.0}
+    good = (
+        received["messages"] == sent
+        and received["hash"] == f"{expected_hash(sent):016x}"
+        and received.get("out_of_order", 0) == 0
+    )
+    return {"hash_ok": good}
+
+
+def round_trips(
+    pinger: Process, ponger: Process, others: Sequence[Process], *, seconds: float, warmup_s: float
+) -> dict[str, Any]:
+    """One ping-pong measurement; every echo is compared by the pinger."""
+    ponger.expect("ready", READY_S)
+    pinger.expect("ready", READY_S)
+    bill = _Bill([*others, pinger, ponger])
+    patience_s = warmup_s + seconds + _SLACK_S
+    pinger.say("go")
+    first = pinger.expect("mark", patience_s)
+    bill.sample()
+    second = pinger.expect("mark", patience_s)
+    bill.sample()
+    done = pinger.expect("done", _SLACK_S)
+    elapsed_s = (second["ns"] - first["ns"]) / 1e9
+    rate = second["messages"] / elapsed_s
+    shares = bill.shares()
+    return {
+        "p50_us": done["p50_us"],
+        "p99_us": done["p99_us"],
+        "p999_us": done["p999_us"],
+        "msgs_per_s": rate,
+        "cpu_ns_per_msg": sum(shares) * 1e9 / rate,
+        "cpu_cores": sum(shares),
+        "daemon_cores": shares[: len(others)],
+        "messages": second["messages"],
+        "seconds": elapsed_s,
+        "hash_ok": True,
+    }
+
+
+def idle(daemons: Sequence[Process], *, seconds: float, settle_s: float) -> dict[str, Any]:
+    """What daemons with connected, silent streams use, in cores."""
+    time.sleep(settle_s)
+    bill = _Bill(daemons)
+    bill.sample()
+    time.sleep(seconds)
+    bill.sample()
+    shares = bill.shares()
+    return {"daemon_cores": shares, "worst_daemon_core": max(shares), "seconds": seconds}
+
+
+def many_streams(
+    publisher: Process,
+    subscriber: Process,
+    others: Sequence[Process],
+    *,
+    size: int,
+    seconds: float,
+    warmup_s: float,
+) -> dict[str, Any]:
+    """As :func:`throughput`, with a hash for each busy stream."""
+    subscriber.expect("ready", READY_S)
+    publisher.expect("ready", READY_S)
+    subscriber.expect("connected", READY_S)
+    time.sleep(1.5)  # what follows an addition is over
+    bill = _Bill([*others, publisher, subscriber])
+    publisher.say("go")
+    patience_s = warmup_s + seconds + _SLACK_S
+    first = subscriber.expect("mark", patience_s)
+    bill.sample()
+    second = subscriber.expect("mark", patience_s)
+    bill.sample()
+    publisher.say("stop")
+    sent = publisher.expect("done", _SLACK_S)
+    subscriber.say(f"expect {sent['messages']}")
+    received = subscriber.expect("done", _SLACK_S)
+    good = received["messages"] == sent["messages"] and all(
+        f"{expected_hash(count):016x}" == value for count, value in received["hashes"]
+    )
+    return {**_rates(first, second, bill, size, len(others)), "hash_ok": good}
+
+
+def require(condition: bool, what: str) -> None:
+    """:raises BenchError: with the text, when the condition does not hold."""
+    if not condition:
+        raise BenchError(what)

@@ -1,0 +1,172 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A measured client's side of the harness's protocol.
+
+Every client, of penstock or a peer, speaks lines.  A publisher says ``ready``, hears ``go``, sends
+until it hears ``stop`` and says ``done`` with its count.  A subscriber says ``ready``, runs its
+clock from the first message, says ``mark`` with its count when the warm-up is over and again when
+the measured time is, hears the publisher's count, receives up to it and says ``done`` with its
+hash.  A pinger says ``ready``, hears ``go``, says ``mark`` after its warm-up and ``done`` with
+percentiles.  A ponger says ``ready`` and echoes.  The end of the input ends everyone.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import threading
+import time
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+from penstock.core.bench import Load, fill
+
+SLICE_NS: Final = 20_000_000
+DRAIN_NS: Final = 5_000_000_000
+BLOCK_MESSAGES: Final = 1024
+FOLD_BYTES: Final = 1 << 16
+
+
+def say(event: str, **facts: Any) -> None:
+    """One line to the harness."""
+    sys.stdout.write(json.dumps({"event": event, **facts}) + "\n")
+    sys.stdout.flush()
+
+
+class Orders:
+    """What the harness says, heard on a thread that sleeps in between."""
+
+    def __init__(self) -> None:
+        self._go = threading.Event()
+        self.stopped = False
+        self.expected: int | None = None
+        threading.Thread(target=self._listen, daemon=True).start()
+
+    def _listen(self) -> None:
+        for line in sys.stdin:
+            word, _space, value = line.strip().partition(" ")
+            if word == "go":
+                self._go.set()
+            elif word == "stop":
+                self.stopped = True
+            elif word == "expect":
+                self.expected = int(value)
+        os._exit(0)
+
+    def wait_go(self) -> None:
+        self._go.wait()
+
+
+class Measure:
+    """A subscriber's clock and marks."""
+
+    def __init__(self, orders: Orders, *, warmup_s: float, seconds: float) -> None:
+        self._orders = orders
+        self._spans = [int(warmup_s * 1e9), int(seconds * 1e9)]
+        self._next_ns: int | None = None
+        self._drain_until_ns: int | None = None
+
+    def tick(self, messages: int) -> bool:
+        """Called every few milliseconds with the count; False when everything is there."""
+        now_ns = time.monotonic_ns()
+        if self._next_ns is None:
+            if messages:
+                self._next_ns = now_ns + self._spans.pop(0)
+        elif now_ns >= self._next_ns and self._orders.expected is None:
+            say("mark", messages=messages, ns=now_ns)
+            self._next_ns = now_ns + self._spans.pop(0) if self._spans else 2**63
+        expected = self._orders.expected
+        if expected is None:
+            return True
+        if self._drain_until_ns is None:
+            self._drain_until_ns = now_ns + DRAIN_NS
+        return messages < expected and now_ns < self._drain_until_ns
+
+    @property
+    def slice_ns(self) -> int:
+        """When a loop that runs without the interpreter should look in again."""
+        soon = time.monotonic_ns() + SLICE_NS
+        return soon if self._next_ns is None else min(soon, self._next_ns)
+
+
+def finish(load: Load, **facts: Any) -> None:
+    """A subscriber's last line."""
+    totals = load.totals()
+    say("done", messages=totals.messages, hash=f"{totals.hash:016x}",
+        out_of_order=totals.out_of_order, **facts)
+
+
+class Collector:
+    """Counts and hashes what a Python receiver gets, at one append a message.
+
+    ``append`` is ``bytearray.extend``: bound, so that a handler can be as short as it gets.
+    """
+
+    def __init__(self, size: int) -> None:
+        self.load = Load()
+        self._size = size
+        self._bytes = bytearray()
+        self.append: Callable[[Any], None] = self._bytes.extend
+
+    @property
+    def messages(self) -> int:
+        return self.load.messages + len(self._bytes) // self._size
+
+    def settle(self, *, at_least: int = FOLD_BYTES) -> None:
+        """Hashes what was collected when it is much."""
+        if len(self._bytes) >= at_least:
+            self.load.fold(self._bytes, self._size)
+            self._bytes.clear()
+
+
+class Source:
+    """Messages in order, cut from blocks that are written natively."""
+
+    def __init__(self, size: int, block_messages: int = BLOCK_MESSAGES) -> None:
+        self._size = size
+        self._count = block_messages
+        self._block = bytearray(size * block_messages)
+        self._next = 0
+
+    def block(self) -> bytearray:
+        """The next block of messages, back to back; valid until the next one."""
+        fill(self._block, self._size, self._next)
+        self._next += self._count
+        return self._block
+
+    def messages(self) -> list[bytes]:
+        """The next block as one bytes object a message."""
+        block, size = bytes(self.block()), self._size
+        return [block[at : at + size] for at in range(0, len(block), size)]
+
+
+def percentiles(times_ns: Sequence[int]) -> dict[str, float]:
+    """p50_us, p99_us, p999_us."""
+    ordered = sorted(times_ns)
+    last = len(ordered) - 1
+    return {
+        name: ordered[min(last, int(share * len(ordered)))] / 1000
+        for name, share in (("p50_us", 0.5), ("p99_us", 0.99), ("p999_us", 0.999))
+    }
+
+
+def ping_loop(
+    orders: Orders, trip: Callable[[int], list[int]], *, warmup_s: float, seconds: float
+) -> None:
+    """Runs a pinger: ``trip(n)`` makes n round trips and returns their times."""
+    orders.wait_go()
+    _until(trip, warmup_s)
+    begin_ns = time.monotonic_ns()
+    say("mark", messages=0, ns=begin_ns)
+    times_ns = _until(trip, seconds)
+    end_ns = time.monotonic_ns()
+    say("mark", messages=len(times_ns), ns=end_ns)
+    say("done", messages=len(times_ns), **percentiles(times_ns))
+
+
+def _until(trip: Callable[[int], list[int]], seconds: float) -> list[int]:
+    until_ns = time.monotonic_ns() + int(seconds * 1e9)
+    times_ns: list[int] = []
+    while time.monotonic_ns() < until_ns:
+        times_ns += trip(100)
+    return times_ns
