@@ -4,6 +4,8 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
@@ -28,7 +30,25 @@ class NotBuiltError(RuntimeError):
 
 
 def build() -> None:
-    """Compiles the Java programs and fetches the jars; offline when Maven has them already."""
+    """Compiles the Java programs and fetches the jars, unless that was done; offline when Maven has
+    the jars already."""
+    BUILD.mkdir(parents=True, exist_ok=True)
+    with (BUILD / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # several test runs may share the tree
+        if not _is_built():
+            _run_maven()
+
+
+def _is_built() -> bool:
+    sources = [HERE / "java" / "pom.xml", *(HERE / "java" / "src").rglob("*.java")]
+    product = BUILD / "interop.jar"
+    if shutil.which("java") is None or not any((BUILD / "lib").glob("aeron-all-*.jar")):
+        return False
+    newest = max(source.stat().st_mtime for source in sources)
+    return product.exists() and product.stat().st_mtime > newest
+
+
+def _run_maven() -> None:
     maven = ["mvn", "-q", "-B", "-f", str(HERE / "java" / "pom.xml")]
     arguments = [f"-Dinterop.build={BUILD}", "-Dmaven.test.skip=true", "package"]
     problem = ""

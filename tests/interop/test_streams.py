@@ -114,6 +114,18 @@ def test_exclusive_publication(pair: Pair, ports: Ports) -> None:
 
 
 @both_ways
+def test_aeron_finds_nothing_wrong_with_our_frames(pair: Pair, ports: Ports) -> None:
+    """Trailers and all: what we send beyond Aeron's own frames must pass unseen."""
+    channel = f"aeron:udp?endpoint=127.0.0.1:{ports()}"
+    transfer(pair.sender, pair.receiver, channel, sizes="1-4000", count=500)
+    lines = aeron.aeron_stat(pair.theirs.directory).splitlines()
+    assert counter(lines, "Invalid packets") == 0
+    assert counter(lines, "Status Messages rejected") == 0
+    errors = [line for line in lines if " - Errors: " in line]
+    assert [line.split(" - ")[0].split(":")[1].strip() for line in errors] == ["0"]
+
+
+@both_ways
 def test_ipv6(pair: Pair, ports: Ports) -> None:
     transfer(
         pair.sender,
