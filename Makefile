@@ -8,7 +8,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DELETE_ON_ERROR:
-.PHONY: setup ext test lint lint-python lint-types lint-c installed demo docs wheel lock clean
+.PHONY: setup ext test test-asan lint lint-python lint-types lint-c installed demo docs wheel lock clean
 
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 VENV := .venv
@@ -58,6 +58,17 @@ ext: $(STAMPS)/ext
 
 test: setup ext
 	$(BIN)/python -m pytest $(PYTEST_ARGS)
+
+# The loopback tests with an extension under address and undefined-behaviour sanitizers (the native
+# tests have their own, and ThreadSanitizer).  Python is not instrumented: leaks are not looked for.
+ASAN_LIB = $(CURDIR)/build/asan/lib.linux-$(shell uname -m)-cpython-311
+ASAN_TESTS ?= tests/loopback/test_client.py tests/loopback/test_daemon.py
+
+test-asan: setup
+	@flock $(STAMPS)/ext.lock env PENSTOCK_BUILD=asan $(BIN)/python setup.py --quiet build \
+	    --build-base build/asan
+	PYTHONSAFEPATH=1 PYTHONPATH=$(ASAN_LIB) LD_PRELOAD=$$($(CC) -print-file-name=libasan.so) \
+	    ASAN_OPTIONS=detect_leaks=0 $(BIN)/python -m pytest $(ASAN_TESTS)
 
 lint: lint-python lint-types lint-c
 
