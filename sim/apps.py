@@ -152,11 +152,13 @@ class Subscriber:
         def take(message: memoryview, header: Header) -> None:
             payload = bytes(message)
             self.received.setdefault(header.session_id, []).append(payload)
-            self.positions[header.session_id] = header.position
             self._digest.update(struct.pack("<qqI", now_ns, header.position, len(payload)))
             self._digest.update(payload)
 
-        return self._subscription.poll(take, _POLL_LIMIT) > 0
+        count = self._subscription.poll(take, _POLL_LIMIT)
+        for image in self._subscription.images:
+            self.positions[image.session_id] = image.position
+        return count > 0
 
     def digest(self) -> bytes:
         """Over everything received, and when."""
@@ -192,12 +194,14 @@ def violations(publishers: list[Publisher], subscribers: list[Subscriber]) -> li
     found = []
     for number, subscriber in enumerate(subscribers):
         expected = {p.session_id: p.sent for p in publishers if same_stream(p, subscriber)}
+        ends = {p.session_id: p.position for p in publishers}
         for session_id in sorted({*expected, *subscriber.received}):
             sent = expected.get(session_id, [])
             got = subscriber.received.get(session_id, [])
             wanted = sent
-            if subscriber.script.may_join_late and 0 < len(got) < len(sent):
-                wanted = sent[-len(got) :]
+            at_end = subscriber.positions.get(session_id) == ends.get(session_id)
+            if subscriber.script.may_join_late and at_end and len(got) < len(sent):
+                wanted = sent[len(sent) - len(got) :]
             if got != wanted:
                 pairs = enumerate(zip(wanted, got, strict=False))
                 first = next((i for i, (a, b) in pairs if a != b), min(len(wanted), len(got)))
