@@ -52,6 +52,10 @@ class Cnc:
         )
         return cls(out[0])
 
+    def adopt(self, *, pid: int, start_ms: int) -> None:
+        """Makes a dead daemon's file this process's; counters and ids stay."""
+        lib.ps_cnc_adopt(self._handle, pid, start_ms)
+
     @property
     def handle(self) -> Any:
         """The native pointer, for other modules of this package."""
@@ -180,6 +184,13 @@ class Shared:
             f"open penstock.dat in {directory}",
         )
         return cls(out[0])
+
+    def adopt(self, params: SharedParams) -> None:
+        """Makes a dead daemon's file this process's: slots stay, the identity is new."""
+        native = ffi.new("ps_shared_params_t *")
+        keep = fill(native, params)
+        lib.ps_shared_adopt(self._handle, native)
+        del keep
 
     @property
     def handle(self) -> Any:

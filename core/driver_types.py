@@ -292,6 +292,8 @@ class PublicationParams:
     signal_eos: bool = True
     channel_timestamp: bool = False
     channel_timestamp_offset: int = 0
+    adopted: bool = False               # goes on where a dead daemon's log and counters stand
+    start_position: int = 0             # adopted: where the stream began
 
 
 @attrs.frozen(kw_only=True)
@@ -362,6 +364,8 @@ class ImageParams:
     group: bool = False
     reliable: bool = True
     rejoin: bool = True
+    adopted: bool = False               # goes on at the contiguous end of a dead daemon's log
+    consumption: int = -1               # adopted: slowest subscriber, -1: none
 
 
 @attrs.frozen(kw_only=True)

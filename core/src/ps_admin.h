@@ -29,6 +29,8 @@ typedef struct ps_cnc_params {
 int ps_cnc_create(const ps_cnc_params_t *params, ps_cnc_t **out);
 /* Maps an existing one.  PS_E_VERSION when it is not ready or not 0.2.x. */
 int ps_cnc_open(const char *directory, int32_t read_only, ps_cnc_t **out);
+/* Makes an opened cnc.dat of a dead daemon the caller's: counters and ids stay.  No agent runs. */
+void ps_cnc_adopt(ps_cnc_t *cnc, int64_t pid, int64_t start_ms);
 void ps_cnc_close(ps_cnc_t *cnc);
 void ps_cnc_heartbeat(ps_cnc_t *cnc, int64_t epoch_ms);     /* -1: clean shutdown */
 int64_t ps_cnc_get_heartbeat(const ps_cnc_t *cnc);
@@ -88,6 +90,9 @@ typedef struct ps_shared_params {
 
 int ps_shared_create(const ps_shared_params_t *params, ps_shared_t **out);
 int ps_shared_open(const char *directory, int32_t read_only, ps_shared_t **out);
+/* Makes an opened penstock.dat of a dead daemon the caller's: slots stay, the identity of params
+ * comes in, nobody is parked, the state is STARTING.  No agent runs. */
+void ps_shared_adopt(ps_shared_t *shared, const ps_shared_params_t *params);
 void ps_shared_close(ps_shared_t *shared);
 enum ps_driver_state { PS_DRIVER_STARTING = 0, PS_DRIVER_RUNNING = 1, PS_DRIVER_STOPPED = 2 };
 void ps_shared_set_state(ps_shared_t *shared, int32_t state);

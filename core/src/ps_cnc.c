@@ -265,6 +265,13 @@ int ps_cnc_open(const char *directory, int32_t read_only, ps_cnc_t **out)
     return PS_OK;
 }
 
+void ps_cnc_adopt(ps_cnc_t *cnc, int64_t pid, int64_t start_ms)
+{
+    cnc->header->pid = pid;
+    cnc->header->start_ms = start_ms;
+    ps_cnc_heartbeat(cnc, start_ms);
+}
+
 void ps_cnc_close(ps_cnc_t *cnc)
 {
     if (cnc != NULL) {

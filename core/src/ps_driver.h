@@ -242,6 +242,10 @@ typedef struct ps_publication_params {
     uint8_t signal_eos;
     uint8_t channel_timestamp;        /* 1: write send time into reserved_value */
     int32_t channel_timestamp_offset; /* payload offset, or -8 = reserved value */
+    /* 1: a dead daemon's publication goes on where its log and counters stand; PS_E_CORRUPT when
+     * these contradict each other */
+    uint8_t adopted;
+    int64_t start_position;           /* adopted: where the stream began */
 } ps_publication_params_t;
 
 typedef struct ps_subscriber_params {
@@ -364,6 +368,10 @@ typedef struct ps_image_params {
     uint8_t group;                    /* NAK back-off as in a multicast group */
     uint8_t reliable;
     uint8_t rejoin;
+    /* 1: a dead daemon's image goes on at the contiguous end of its log; what lies above is dropped
+     * and asked for again.  PS_E_CORRUPT when log and counters contradict each other */
+    uint8_t adopted;
+    int64_t consumption;              /* adopted: slowest subscriber, -1: none */
 } ps_image_params_t;
 
 typedef struct ps_image_status {

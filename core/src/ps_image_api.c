@@ -36,11 +36,95 @@ static int prepare_timing(ps_image_t *image)
                               image->log.mtu);
 }
 
-static void prepare_positions(ps_image_t *image)
+/* Where the log is complete from position on: whole frames of this stream, one after the other.  A
+ * frame is visible only once everything of it is there, so what a subscriber may have read is below
+ * the result.  Bound: half a term, which is as far as the dead receiver accepted. */
+static int64_t contiguous_from(const ps_image_t *image, int64_t position)
+{
+    const ps_log_t *log = &image->log;
+    const int64_t end = position + log->term_length / 2;
+
+    while (position < end) {
+        const ps_frame_t *frame = ps_frame_at(log, position);
+        int32_t length = ps_frame_length_acquire(frame);
+        int32_t offset = (int32_t)(position & log->term_mask);
+
+        if (length < PS_HEADER_BYTES || ps_align32_64(length) > log->term_length - offset ||
+            frame->term_offset != offset ||
+            frame->term_id != ps_term_id_at(position, log->shift, log->initial_term_id)) {
+            break;
+        }
+        position += ps_align32_64(length);
+    }
+    return position;
+}
+
+/* Finds where a dead daemon's image stands and drops what lies above. */
+static int take_over(ps_image_t *image)
+{
+    const ps_image_params_t *params = &image->params;
+    const ps_log_t *log = &image->log;
+    int64_t counted = atomic_load_explicit(image->position_cell, memory_order_acquire);
+    int64_t slowest = params->consumption;
+    int64_t end;
+
+    if (log->meta->correlation_id != params->id || counted < image->join_position ||
+        counted % PS_FRAME_ALIGNMENT != 0 || counted >> log->shift > INT32_MAX) {
+        return ps_fail(PS_E_CORRUPT, "image %lld: position %lld does not fit its log",
+                       (long long)params->id, (long long)counted);
+    }
+    image->position = contiguous_from(image, counted);
+    image->hwm = image->position;
+    if (slowest < image->join_position || slowest > image->position) {
+        slowest = image->position;
+    }
+    image->consumption = slowest & ~(int64_t)(PS_FRAME_ALIGNMENT - 1);
+    image->fastest = image->consumption;
+    image->sm_position = image->consumption;
+    image->moved_position = image->position + image->consumption;
+    /* The dead receiver accepted at most half a term beyond the consumed position. */
+    end = image->position + log->term_length / 2;
+    end = end < params->reserved_position ? end : params->reserved_position;
+    for (int64_t from = image->position; from < end;) {
+        int64_t term_end = (from | log->term_mask) + 1;
+        int64_t to = end < term_end ? end : term_end;
+
+        ps_log_clean(log, from, to);
+        from = to;
+    }
+    end = image->position + log->term_length / 2 - INT64_C(3) * log->term_length;
+    image->clean_to = end > image->join_position ? end : image->join_position;
+    return PS_OK;
+}
+
+/* The newest index entry whose position is complete says where counting goes on. */
+static void take_over_ordinal(ps_image_t *image)
+{
+    uint64_t count = atomic_load_explicit(&image->ring->count, memory_order_relaxed);
+
+    image->ordinal = -1;
+    for (uint64_t i = count; i > 0 && count - i < PS_INDEX_ENTRIES; i--) {
+        ps_index_entry_t *entry = &image->ring->entries[(i - 1) % PS_INDEX_ENTRIES];
+        int64_t at = atomic_load_explicit(&entry->position, memory_order_relaxed);
+
+        if (at > image->position) {
+            continue;
+        }
+        if (at >= image->join_position && image->position - at < image->log.term_length / 2) {
+            image->ordinal = atomic_load_explicit(&entry->ordinal, memory_order_relaxed);
+            image->ordinal_position = at;
+            image->index_position = at;
+        }
+        return;
+    }
+}
+
+static int prepare_positions(ps_image_t *image)
 {
     const ps_image_params_t *params = &image->params;
     int64_t join = ps_position(params->active_term_id, params->term_offset, image->log.shift,
                                image->log.initial_term_id);
+    int code = PS_OK;
 
     image->join_position = join;
     image->hwm = join;
@@ -52,15 +136,19 @@ static void prepare_positions(ps_image_t *image)
     image->moved_position = 2 * join;
     image->ordinal = params->reliable ? params->join_ordinal : -1;
     image->ordinal_position = join;
-    image->index_position = join;
     image->reserved_position = params->reserved_position;
     image->end_position = INT64_MAX;
     image->next_due_ns = INT64_MAX;
-    atomic_init(&image->shown_slowest, join);
+    if (params->adopted) {
+        code = take_over(image);
+    }
+    image->index_position = image->position;
+    atomic_init(&image->shown_slowest, image->consumption);
     atomic_init(&image->shown_end, INT64_MAX);
     atomic_init(&image->join_hold, PS_JOIN_HOLD_NONE);
-    atomic_store_explicit(image->high_water_cell, join, memory_order_release);
-    atomic_store_explicit(image->position_cell, join, memory_order_release);
+    atomic_store_explicit(image->high_water_cell, image->hwm, memory_order_release);
+    atomic_store_explicit(image->position_cell, image->position, memory_order_release);
+    return code;
 }
 
 static void prepare_slot(ps_image_t *image)
@@ -74,11 +162,15 @@ static void prepare_slot(ps_image_t *image)
     image->slot->join_ordinal = image->ordinal;
     image->slot->session_id = params->session_id;
     image->slot->stream_id = params->stream_id;
+    if (params->adopted) {
+        take_over_ordinal(image);
+    } else {
+        atomic_store_explicit(&image->ring->count, 0, memory_order_release);
+    }
     atomic_store_explicit(&image->slot->ordinal, image->ordinal, memory_order_relaxed);
     atomic_store_explicit(&image->slot->window_bytes, image->congestion.window_max,
                           memory_order_relaxed);
     atomic_store_explicit(&image->slot->wake_position, INT64_MAX, memory_order_relaxed);
-    atomic_store_explicit(&image->ring->count, 0, memory_order_release);
 }
 
 static int check_params(const ps_receiver_t *receiver, const ps_image_params_t *params)
@@ -116,7 +208,9 @@ static int prepare(ps_image_t *image)
     image->naks_cell = cell_of(image, params->naks_counter_id);
     code = prepare_timing(image);
     if (code == PS_OK) {
-        prepare_positions(image);
+        code = prepare_positions(image);
+    }
+    if (code == PS_OK) {
         prepare_slot(image);
         image->window = image->congestion.ops->initial_window(&image->congestion);
     }

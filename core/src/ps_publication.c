@@ -29,35 +29,109 @@ static void bind_cells(ps_publication_t *pub)
     pub->receivers_cell = cell_or_unused(pub, params->receivers_counter_id);
 }
 
-/* A successor of a dead daemon goes on where that one stood: the counter is believed when a
- * complete frame of the stream lies there.  Otherwise it starts at the producer position. */
-static int64_t start_position(const ps_publication_t *pub, int64_t producer)
+/* Positions of an adopted publication are believed when they fit each other: another program wrote
+ * them. */
+static int check_adopted(const ps_publication_t *pub, int64_t sent, int64_t limit, int64_t producer)
 {
-    const int64_t kept = pub->params.sender_position_counter_id < 0
-        ? producer : atomic_load_explicit(pub->sender_position_cell, memory_order_acquire);
-    if (kept < 0 || kept >= producer || producer - kept > ps_pub_term(pub) || (kept & 31) != 0) {
-        return producer;
+    const int64_t start = pub->params.start_position;
+    const int64_t term = ps_pub_term(pub);
+    const bool network = pub->endpoint != NULL;
+    if (pub->log.meta->correlation_id != pub->id || start < 0 || producer < start ||
+        (producer & (PS_FRAME_ALIGNMENT - 1)) != 0 ||
+        (network && (sent < start || sent > producer || producer - sent > term ||
+                     (sent & (PS_FRAME_ALIGNMENT - 1)) != 0)) ||
+        limit < start || limit > producer + 2 * term) {
+        return ps_fail(PS_E_CORRUPT,
+                       "publication %lld: start %lld, sent %lld, producer %lld and limit %lld do "
+                       "not fit its log",
+                       (long long)pub->id, (long long)start, (long long)sent, (long long)producer,
+                       (long long)limit);
     }
-    const ps_frame_t *frame = ps_frame_at(&pub->log, kept);
-    const bool ours = ps_frame_length_acquire(frame) >= PS_HEADER_BYTES &&
-        frame->term_offset == (int32_t)(kept & pub->log.term_mask) &&
-        frame->term_id == ps_term_id_at(kept, pub->log.shift, pub->log.initial_term_id);
-    return ours ? kept : producer;
+    return PS_OK;
 }
 
-static void set_start(ps_publication_t *pub)
+/* Messages below position, from the newest index entry that is not beyond it; -1 unknown. */
+static int64_t count_from_index(const ps_publication_t *pub, int64_t position)
+{
+    const uint64_t count = atomic_load_explicit(&pub->ring->count, memory_order_relaxed);
+    for (uint64_t i = count; i > 0 && count - i < PS_INDEX_ENTRIES; i--) {
+        ps_index_entry_t *entry = &pub->ring->entries[(i - 1) % PS_INDEX_ENTRIES];
+        int64_t at = atomic_load_explicit(&entry->position, memory_order_relaxed);
+        int64_t ordinal = atomic_load_explicit(&entry->ordinal, memory_order_relaxed);
+        if (at > position) {
+            continue;
+        }
+        if (ordinal < 0 || at < pub->params.start_position || position - at > ps_pub_term(pub) ||
+            (at & (PS_FRAME_ALIGNMENT - 1)) != 0) {
+            return -1;
+        }
+        while (at < position) {
+            const ps_frame_t *frame = ps_frame_at(&pub->log, at);
+            const int32_t length = ps_frame_length_acquire(frame);
+            if (length < PS_HEADER_BYTES ||
+                length > ps_pub_term(pub) - (at & pub->log.term_mask)) {
+                return -1;
+            }
+            ordinal += frame->type == PS_TYPE_DATA && (frame->flags & PS_FLAG_END) != 0;
+            at += ps_align32(length);
+        }
+        return at == position ? ordinal : -1;
+    }
+    return -1;
+}
+
+/* Goes on where a dead daemon stood.  What it zeroed is not recorded, but what it let producers do
+ * is: they may write in the term of the limit, so everything up to that term's end was zero.
+ * Zeroing starts again with the term after it, whose partition holds the term two before: nobody
+ * can have written there, and the same rule as ever (a term behind the consumers) says when. */
+static int take_over(ps_publication_t *pub, int64_t producer)
+{
+    const int64_t sent = atomic_load_explicit(pub->sender_position_cell, memory_order_acquire);
+    const int64_t limit = atomic_load_explicit(pub->limit_cell, memory_order_acquire);
+    const int64_t furthest = limit > producer ? limit : producer;
+    const int result = check_adopted(pub, sent, limit, producer);
+    if (result != PS_OK) {
+        return result;
+    }
+    pub->connected = atomic_load_explicit(&pub->log.meta->is_connected, memory_order_acquire) == 1;
+    pub->inherited = pub->connected;
+    pub->status_connected = pub->connected;
+    pub->publisher_limit = limit;
+    pub->sender_position = sent;
+    if (pub->endpoint == NULL) { /* readers tell; without any, the limit was pulled back to them */
+        pub->sender_position = pub->connected || limit > producer ? producer : limit;
+    }
+    pub->clean_position = ((furthest >> pub->log.shift) - 2) * ps_pub_term(pub);
+    if (pub->clean_position < pub->params.start_position) {
+        pub->clean_position = pub->params.start_position;
+    }
+    const int64_t counted =
+        pub->endpoint != NULL ? count_from_index(pub, pub->sender_position) : -1;
+    pub->sent_ordinal = counted >= 0
+        ? counted : atomic_load_explicit(&pub->slot->sent_ordinal, memory_order_relaxed);
+    /* A flag whose bit the dead sender took would keep publishers from ever setting it again. */
+    atomic_store_explicit(&pub->slot->dirty, 0, memory_order_seq_cst);
+    return PS_OK;
+}
+
+static int set_start(ps_publication_t *pub)
 {
     const int64_t producer = ps_log_producer_position(&pub->log);
-    const int64_t start = start_position(pub, producer);
-    pub->sender_position = start;
+    pub->sender_position = producer;
+    pub->publisher_limit = producer;
+    pub->clean_position = producer;
+    if (pub->params.adopted) {
+        const int result = take_over(pub, producer);
+        if (result != PS_OK) {
+            return result;
+        }
+    }
+    const int64_t start = pub->sender_position;
     pub->sender_limit = start;
-    pub->publisher_limit = start;
     pub->producer_position = producer;
-    pub->clean_position = start;
     pub->consumer_position = start;
     pub->blocked_position = -1;
     pub->index_position = start;
-    pub->sent_ordinal = atomic_load_explicit(&pub->slot->sent_ordinal, memory_order_relaxed);
     pub->sent_ordinal = pub->sent_ordinal < 0 ? 0 : pub->sent_ordinal;
     pub->reserved_position = pub->params.reserved_position;
     pub->setup_sent_ns = NEVER_NS;
@@ -67,9 +141,10 @@ static void set_start(ps_publication_t *pub)
     atomic_store_explicit(pub->sender_position_cell, start, memory_order_release);
     atomic_store_explicit(pub->sender_limit_cell, start, memory_order_release);
     atomic_store_explicit(pub->position_cell, producer, memory_order_release);
-    atomic_store_explicit(pub->limit_cell, start, memory_order_release);
+    atomic_store_explicit(pub->limit_cell, pub->publisher_limit, memory_order_release);
     atomic_store_explicit(&pub->status_consumer, start, memory_order_relaxed);
     atomic_store_explicit(&pub->slot->wake_position, INT64_MAX, memory_order_relaxed);
+    return PS_OK;
 }
 
 static int set_up_network(ps_publication_t *pub)
@@ -131,8 +206,8 @@ int ps_publication_add(ps_driver_t *driver, const ps_publication_params_t *param
         pub->window_bytes = pub->log.term_length / 2;
     }
     bind_cells(pub);
-    set_start(pub);
-    if (pub->endpoint != NULL) {
+    result = set_start(pub);
+    if (result == PS_OK && pub->endpoint != NULL) {
         result = set_up_network(pub);
     }
     if (result == PS_OK) {

@@ -91,6 +91,8 @@ struct ps_publication {
     bool connected, has_initial_connection, has_receivers, setup_elicited, end_of_stream, revoked,
         corrupt, eos_acked, back_pressured, short_send, window_shut, cleaning_behind,
         storage_clamped, quarantine_clamped, limit_raised, removed;
+    bool inherited;                    /* connected by a dead daemon, not heard of since */
+    int64_t inherited_until_ns;
     bool in_ready, in_watch;
     /* sender: timers */
     int64_t next_due_ns;

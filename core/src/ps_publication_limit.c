@@ -28,8 +28,12 @@ static bool is_connected(const ps_publication_t *pub)
 void ps_publication_update_connected(ps_publication_t *pub, int64_t now_ns)
 {
     const int32_t receivers = pub->endpoint != NULL ? pub->receiver_count : pub->gating_count;
-    const bool connected = is_connected(pub);
-    (void)now_ns;
+    const bool real = is_connected(pub);
+    if (pub->inherited && pub->inherited_until_ns == 0) { /* as long as a receiver may be silent */
+        pub->inherited_until_ns = now_ns + ps_driver_params(pub->driver)->connection_timeout_ns;
+    }
+    pub->inherited = pub->inherited && !real && !pub->revoked && now_ns < pub->inherited_until_ns;
+    const bool connected = real || pub->inherited;
     if (atomic_load_explicit(&pub->status_receivers, memory_order_relaxed) != receivers) {
         atomic_store_explicit(&pub->status_receivers, receivers, memory_order_release);
         atomic_store_explicit(pub->receivers_cell, receivers, memory_order_release);
@@ -285,7 +289,8 @@ static void set_wake_position(ps_publication_t *pub)
 /* With nobody on the network, spies stand for receivers (ssc). */
 static bool follow_spies(ps_publication_t *pub)
 {
-    if (!pub->params.spies_simulate_connection || pub->has_receivers || pub->gating_count == 0 ||
+    if (!pub->params.spies_simulate_connection || pub->has_receivers || pub->inherited ||
+        pub->gating_count == 0 ||
         pub->fastest_position <= pub->sender_position) {
         return false;
     }

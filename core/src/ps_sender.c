@@ -196,6 +196,9 @@ static void add_publication(ps_sender_t *sender, ps_publication_t *pub)
     ps_sender_due(sender, sender->now_ns);
     sender->urgent = true;
     ps_sender_ready(sender, pub);
+    if (pub->params.adopted) { /* producers were at work before us */
+        ps_sender_watch(sender, pub);
+    }
 }
 
 static void remove_publication(ps_sender_t *sender, ps_publication_t *pub)

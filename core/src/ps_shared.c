@@ -209,6 +209,19 @@ int ps_shared_open(const char *directory, int32_t read_only, ps_shared_t **out)
     return PS_OK;
 }
 
+void ps_shared_adopt(ps_shared_t *shared, const ps_shared_params_t *params)
+{
+    ps_driver_slot_t *driver = shared->driver;
+    atomic_store_explicit(&driver->state, PS_DRIVER_STARTING, memory_order_release);
+    driver->id = params->daemon_id;
+    driver->receiver_id_base = params->receiver_id_base;
+    driver->pid = params->pid;
+    driver->start_ms = params->start_ms;
+    atomic_store_explicit(&driver->sender_parked, 0, memory_order_seq_cst);
+    atomic_store_explicit(&driver->receiver_parked, 0, memory_order_seq_cst);
+    atomic_store_explicit(&driver->epoch, params->daemon_epoch, memory_order_release);
+}
+
 void ps_shared_close(ps_shared_t *shared)
 {
     if (shared != NULL) {
