@@ -132,20 +132,36 @@ void ps_client_kick(int32_t fd)
     }
 }
 
-void ps_client_mark_dirty(const ps_client_t *client, int32_t publication_slot)
+static void join_ready_set(const ps_client_t *client, int32_t publication_slot)
 {
-    ps_shared_t *shared = client->shared;
-    ps_publication_slot_t *slot = &shared->publications[publication_slot];
-    /* All sequentially consistent: store (commit) then load (dirty, parked) against the sender's
-     * store (dirty = 0, parked = 1) then load (log, bitmap). */
-    if (atomic_load_explicit(&slot->dirty, memory_order_seq_cst) != 0 ||
-        atomic_exchange_explicit(&slot->dirty, 1, memory_order_seq_cst) != 0) {
-        return;
-    }
+    const ps_shared_t *shared = client->shared;
     atomic_fetch_or_explicit(&shared->dirty[publication_slot / 64],
                              UINT64_C(1) << (publication_slot % 64), memory_order_seq_cst);
     if (atomic_load_explicit(&shared->driver->sender_parked, memory_order_seq_cst) != 0) {
         ps_client_kick(client->sender_wake_fd);
+    }
+}
+
+void ps_client_mark_dirty(const ps_client_t *client, int32_t publication_slot)
+{
+    ps_publication_slot_t *slot = &client->shared->publications[publication_slot];
+    /* All sequentially consistent: store (commit) then load (dirty, parked) against the sender's
+     * store (dirty = 0, parked = 1) then load (log, bitmap). */
+    if (atomic_load_explicit(&slot->dirty, memory_order_seq_cst) == PS_DIRTY_DATA ||
+        atomic_exchange_explicit(&slot->dirty, PS_DIRTY_DATA, memory_order_seq_cst) !=
+            PS_DIRTY_NOT) {
+        return;
+    }
+    join_ready_set(client, publication_slot);
+}
+
+void ps_client_ask_to_look(const ps_client_t *client, int32_t publication_slot)
+{
+    ps_publication_slot_t *slot = &client->shared->publications[publication_slot];
+    uint32_t expected = PS_DIRTY_NOT;
+    if (atomic_compare_exchange_strong_explicit(&slot->dirty, &expected, PS_DIRTY_LOOK,
+                                                memory_order_seq_cst, memory_order_seq_cst)) {
+        join_ready_set(client, publication_slot);
     }
 }
 

@@ -168,7 +168,7 @@ static void ps_img_wake_daemon(const ps_img_t *image)
         return;
     }
     if (image->publication_slot >= 0) {
-        ps_client_mark_dirty(client, image->publication_slot);
+        ps_client_ask_to_look(client, image->publication_slot);
     } else if (atomic_load_explicit(&client->shared->driver->receiver_parked,
                                     memory_order_seq_cst)) {
         ps_client_kick(client->receiver_wake_fd);

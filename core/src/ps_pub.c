@@ -18,7 +18,7 @@ int64_t ps_pub_refuse(const ps_pub_t *pub, int64_t position)
         return PS_MAX_POSITION_EXCEEDED;
     }
     /* The sender looks again: what held it back may be gone, and it accounts for the time. */
-    ps_client_mark_dirty(pub->client, pub->slot_index);
+    ps_client_ask_to_look(pub->client, pub->slot_index);
     if (atomic_load_explicit(&pub->slot->cause, memory_order_relaxed) == PS_CAUSE_STORAGE) {
         return PS_STORAGE;
     }

@@ -58,7 +58,7 @@ static inline int64_t ps_pub_gate(const ps_pub_t *pub)
 
 static inline void ps_pub_dirty(const ps_pub_t *pub)
 {
-    if (atomic_load_explicit(&pub->slot->dirty, memory_order_seq_cst) == 0) {
+    if (atomic_load_explicit(&pub->slot->dirty, memory_order_seq_cst) != PS_DIRTY_DATA) {
         ps_client_mark_dirty(pub->client, pub->slot_index);
     }
 }

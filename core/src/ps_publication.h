@@ -165,6 +165,11 @@ void ps_publication_release_quarantine(ps_publication_t *pub);
 /* New data may be there: wakes parked local readers (fences once). */
 void ps_publication_wake_subscribers(ps_publication_t *pub);
 void ps_publication_wake_clients(ps_publication_t *pub);
+/* Whether a client set the dirty flag and then not the bit: it was killed or stopped in between, or
+ * is just there.  Nobody else would set the bit any more. */
+bool ps_publication_is_forgotten(const ps_publication_t *pub);
+/* As if a publisher had set the flag and the bit: for one that died before it could. */
+void ps_publication_look_again(ps_publication_t *pub);
 /* Reads the local readers' positions into slowest/fastest.  True when any moved. */
 bool ps_publication_read_subscribers(ps_publication_t *pub);
 void ps_publication_step_tethers(ps_publication_t *pub, int64_t now_ns);

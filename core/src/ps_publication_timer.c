@@ -206,6 +206,9 @@ void ps_publication_on_timer(ps_publication_t *pub, int64_t now_ns)
     }
     pub->next_due_ns = INT64_MAX;
     due_ns = earlier(due_ns, tether_timer(pub, now_ns));
+    if (ps_publication_is_forgotten(pub)) {
+        ps_publication_look_again(pub);
+    }
     if (ps_publication_update(pub, pub->in_ready, now_ns)) {
         ps_sender_ready(ps_pub_sender(pub), pub);
     }

@@ -82,6 +82,7 @@ static int32_t pad_over(ps_publication_t *pub, int64_t position, int32_t only_cl
     pub->pending |= PS_PEND_UNBLOCKED;
     ps_system_add(pub->driver, PS_SYS_UNBLOCKED_PUBLICATIONS, 1);
     ps_sender_ready(ps_pub_sender(pub), pub);
+    ps_publication_wake_subscribers(pub); /* what lies behind can be read now */
     return bytes;
 }
 
@@ -109,6 +110,9 @@ static void walk_claims(ps_publication_t *pub, int32_t client_slot)
 void ps_publication_unblock_client(ps_publication_t *pub, int32_t client_slot, int64_t now_ns)
 {
     int64_t position;
+    if (client_slot >= 0) { /* it may have died between its commit and the word of it */
+        ps_publication_look_again(pub);
+    }
     (void)ps_publication_update(pub, pub->in_ready, now_ns);
     if (client_slot >= 0 && !pub->params.exclusive) {
         walk_claims(pub, client_slot);

@@ -344,14 +344,16 @@ static int32_t collect_dirty(ps_sender_t *sender)
             if (slot >= sender->capacity) {
                 continue;
             }
-            atomic_store_explicit(&sender->shared->publications[slot].dirty, 0,
-                                  memory_order_seq_cst);
+            const uint32_t why = atomic_exchange_explicit(
+                &sender->shared->publications[slot].dirty, PS_DIRTY_NOT, memory_order_seq_cst);
             ps_publication_t *pub = sender->by_slot[slot];
             if (pub != NULL) {
                 found++;
                 ps_sender_ready(sender, pub);
                 ps_sender_watch(sender, pub);
-                ps_publication_wake_subscribers(pub);
+                if (why != PS_DIRTY_LOOK) {
+                    ps_publication_wake_subscribers(pub);
+                }
             }
         }
     }
