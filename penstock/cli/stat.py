@@ -4,19 +4,15 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from penstock.cli._common import directory_option, json_option, print_json
+from penstock.cli._stat_view import render
 from penstock.client._directory import daemon_directory
 from penstock.client._inspect import open_counters, request_status
-
-if TYPE_CHECKING:
-    from rich.console import RenderableType
-    from rich.table import Table
 
 _TIMEOUT_S = 5.0
 
@@ -47,14 +43,15 @@ def command(
 
     console = Console()
     if once or not console.is_terminal:
-        console.print(_render(snapshot(path), {}, interval_s, show_all))
+        console.print(render(snapshot(path), None, interval_s, show_all))
         return
-    previous: dict[int, int] = {}
+    before: dict[str, Any] | None = None
+    before_s = 0.0
     with Live(console=console, screen=True, auto_refresh=False) as live:
         while True:
-            now = snapshot(path)
-            live.update(_render(now, previous, interval_s, show_all), refresh=True)
-            previous = {counter["id"]: counter["value"] for counter in now["counters"]}
+            now, now_s = snapshot(path), time.monotonic()
+            live.update(render(now, before, now_s - before_s, show_all), refresh=True)
+            before, before_s = now, now_s
             time.sleep(interval_s)
 
 
@@ -91,54 +88,3 @@ def snapshot(directory: Path) -> dict[str, Any]:
         "counters": counters,
         "errors": errors,
     }
-
-
-def _render(
-    now: Mapping[str, Any], previous: Mapping[int, int], interval_s: float, show_all: bool
-) -> RenderableType:
-    from rich.console import Group
-    from rich.table import Table
-
-    counters = Table(title=f"{now['directory']}  pid {now['daemon']['pid']}", box=None)
-    counters.add_column("counter", justify="right")
-    counters.add_column("value", justify="right")
-    counters.add_column("per second", justify="right")
-    counters.add_column("label", overflow="fold")
-    for counter in now["counters"]:
-        value = counter["value"]
-        if value == 0 and not show_all:
-            continue
-        before = previous.get(counter["id"])
-        rate = "" if before is None or value == before else f"{(value - before) / interval_s:,.0f}"
-        counters.add_row(str(counter["id"]), f"{value:,}", rate, counter["label"])
-    parts: list[RenderableType] = [
-        _table_of(name, rows)
-        for name, rows in now["status"].items()
-        if isinstance(rows, list) and rows and all(isinstance(row, dict) for row in rows)
-    ]
-    parts.append(counters)
-    if now["errors"]:
-        parts.append(_table_of("errors", now["errors"]))
-    return Group(*parts)
-
-
-def _table_of(title: str, rows: list[dict[str, Any]]) -> Table:
-    from rich.table import Table
-
-    table = Table(title=title, box=None)
-    columns = list(dict.fromkeys(name for row in rows for name in row))
-    for column in columns:
-        table.add_column(column.replace("_", " "), overflow="fold")
-    for row in rows:
-        table.add_row(*(_cell(row.get(column)) for column in columns))
-    return table
-
-
-def _cell(value: Any) -> str:
-    if value is None:
-        return ""
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    if isinstance(value, (list, tuple)):
-        return ", ".join(_cell(item) for item in value)
-    return str(value)

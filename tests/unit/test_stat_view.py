@@ -1,0 +1,66 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The table of ``penstock stat``: rates over the interval, and shares of time by cause."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+from penstock.cli._stat_view import render, size
+from rich.console import Console
+
+SNAPSHOT: dict[str, Any] = {
+    "directory": "/dev/shm/penstock",
+    "daemon": {"pid": 7},
+    "errors": [],
+    "counters": [{"id": 0, "value": 1000, "label": "Bytes sent"},
+                 {"id": 1, "value": 0, "label": "Bytes received"}],
+    "status": {
+        "threading": "shared", "uptime_s": 12.0, "storage_used_bytes": 1024**2,
+        "storage_budget_bytes": 1024**3, "clients": [], "images": [], "subscriptions": [],
+        "publications": [{
+            "publication_id": 3, "stream_id": 1001, "session_id": -5, "channel": "aeron:ipc",
+            "state": "active", "connected": True, "receivers": 1, "position": 4096,
+            "consumer_position": 1024, "blocked_ns": {"receiver_window": 10**9},
+        }],
+    },
+}
+
+
+def shown(before: dict[str, Any] | None, seconds: float, show_all: bool = False) -> str:
+    console = Console(width=120, record=True, file=open("/dev/null", "w", encoding="utf-8"))
+    console.print(render(SNAPSHOT, before, seconds, show_all))
+    return console.export_text()
+
+
+def test_sizes_have_binary_units() -> None:
+    assert [size(0), size(1023), size(1536), size(3 * 1024**4)] == [
+        "0 B", "1,023 B", "1.5 KiB", "3.0 TiB"]
+
+
+def test_the_first_look_shows_totals_by_cause_and_no_rates() -> None:
+    text = shown(None, 0.0)
+    assert "receiver window 1.0 s" in text
+    assert "3.0 KiB" in text          # unsent: position - consumer position
+    assert "/s" not in text
+    assert "Bytes received" not in text
+
+
+def test_later_looks_show_rates_and_shares_of_the_interval() -> None:
+    before = copy.deepcopy(SNAPSHOT)
+    before["status"]["publications"][0]["consumer_position"] = 0
+    before["status"]["publications"][0]["blocked_ns"] = {"receiver_window": 5 * 10**8}
+    before["counters"][0]["value"] = 0
+    text = shown(before, 2.0)
+    assert "512 B/s" in text
+    assert "receiver window 25%" in text
+    assert "500" in text
+
+
+def test_a_stream_without_receiver_says_so_and_all_counters_can_be_shown() -> None:
+    SNAPSHOT["status"]["publications"][0]["connected"] = False
+    try:
+        assert "no receiver" in shown(None, 0.0)
+    finally:
+        SNAPSHOT["status"]["publications"][0]["connected"] = True
+    assert "Bytes received" in shown(None, 0.0, show_all=True)
