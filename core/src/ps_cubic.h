@@ -1,0 +1,73 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * ps_cubic.h: CUBIC (RFC 9438) with HyStart++ (RFC 9406), run by the receiver of a stream.
+ *
+ * The receiver steers the sender through the window of its status messages, so the roles of TCP
+ * turn round: what TCP calls acknowledged is here received, and what it calls in flight is granted
+ * but not received.  Three things follow.  A hole does not stop the window: bytes received above it
+ * have left the network and are granted anew, as with selective acknowledgement.  A congestion
+ * event is a new gap; gaps that begin below what was granted at the last event belong to it.  A
+ * round trip's round is told by the clock and the measured round trip, not by sequence numbers.
+ *
+ * Pure, integers only: one history gives one window on every machine.  Windows in bytes, with 16
+ * bits of fraction where they accumulate.  Owner: the receiver thread.
+ */
+#ifndef PS_CUBIC_H
+#define PS_CUBIC_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+enum ps_cubic_phase { PS_CUBIC_SLOW_START = 0, PS_CUBIC_CONSERVATIVE = 1, PS_CUBIC_AVOIDANCE = 2 };
+
+typedef struct ps_cubic {
+    /* constants */
+    int64_t segment;           /* bytes of a full datagram */
+    int64_t least, most;       /* bounds of the window, bytes */
+    bool friendly;             /* never below what Reno would reach (RFC 9438 section 4.3) */
+    /* window */
+    int32_t phase;             /* ps_cubic_phase */
+    int64_t window_q;          /* cwnd, bytes << 16 */
+    int64_t threshold;         /* ssthresh, bytes */
+    int64_t peak;              /* W_max, bytes */
+    int64_t prior;             /* cwnd before the last event, bytes */
+    int64_t reno_q;            /* W_est, bytes << 16 */
+    int64_t k_ticks;           /* K, in units of 100 us */
+    int64_t epoch_ns;          /* start of the cubic's time, moved on over idle rounds */
+    bool epoch_set;
+    int64_t recovery;          /* gaps that begin below belong to the last event */
+    bool had_event;
+    /* round trip */
+    int64_t smoothed_ns;       /* 0 unknown */
+    int64_t least_ns;          /* smallest seen */
+    /* rounds */
+    int64_t round_ns;          /* when it began */
+    bool round_set;
+    int64_t round_received;    /* bytes in this round */
+    int64_t round_window;      /* cwnd when it began */
+    bool limited;              /* the window was what held the sender in the last round */
+    /* HyStart++ */
+    int64_t last_least_ns, this_least_ns, baseline_ns;
+    int32_t samples;
+    int32_t conservative_rounds;
+} ps_cubic_t;
+
+/* segment >= 32 bytes; window_max bytes.  friendly: RFC 9438's Reno-friendly region. */
+void ps_cubic_init(ps_cubic_t *cubic, int64_t segment, int64_t window_max, bool friendly);
+/* A round-trip sample, ns > 0, with the smoothed value of all. */
+void ps_cubic_on_rtt(ps_cubic_t *cubic, int64_t sample_ns, int64_t smoothed_ns);
+/* bytes >= 0 arrived since the last call (repairs included); also to be called with 0, so that
+ * rounds end. */
+void ps_cubic_on_received(ps_cubic_t *cubic, int64_t bytes, int64_t now_ns);
+/* A new gap begins at `from`; the sender may have sent up to granted_to before it can hear of this.
+ * True: a congestion event, the window is smaller now. */
+bool ps_cubic_on_loss(ps_cubic_t *cubic, int64_t from, int64_t granted_to, int64_t now_ns);
+/* The window in bytes, least..most. */
+static inline int64_t ps_cubic_window(const ps_cubic_t *cubic) { return cubic->window_q >> 16; }
+/* Bytes a second at which the sender should pace: twice the window a round trip while it doubles,
+ * 1.25 times afterwards; 0: not known yet. */
+int64_t ps_cubic_rate(const ps_cubic_t *cubic);
+/* Floor of the cube root. */
+uint32_t ps_cube_root(uint64_t value);
+
+#endif
