@@ -38,8 +38,13 @@ class ControlError(ValueError):
 
 @attrs.frozen(kw_only=True)
 class LeaseRequest:
-    """First datagram of a client on ``DIR/lease.sock``.  The connection is the client's life."""
+    """First datagram of a client on ``DIR/lease.sock``.  The connection is the client's life.
 
+    A client whose daemon died states who it was: a successor that adopted it grants the same id and
+    slot again, any other daemon a new one."""
+
+    client_id: int = attrs.field(default=0, validator=_I64)     # 0: new
+    token: bytes = attrs.field(default=b"", validator=validators.max_len(64))
     name: str = attrs.field(default="", validator=validators.max_len(95))
     library_version: str = attrs.field(default="", validator=validators.max_len(40))
 
@@ -141,6 +146,15 @@ class RejectImage:
 
 
 @attrs.frozen(kw_only=True)
+class Resume:
+    """After a return with the same client id: what the client still knows of.  Reply: Resumed,
+    then for each subscription SubscriptionResumed and an ImageAvailable for each image.  What is
+    not listed is removed."""
+
+    registration_ids: list[int]
+
+
+@attrs.frozen(kw_only=True)
 class GetStatus:
     """Reply: Status.  Needs no lease (the CLI's ``stat``)."""
 
@@ -208,6 +222,11 @@ class CounterReady:
 
 
 @attrs.frozen(kw_only=True)
+class Resumed:
+    registration_ids: list[int]     # that go on; the others of the request have to be added anew
+
+
+@attrs.frozen(kw_only=True)
 class Status:
     """A snapshot: plain data, the schema is ``penstock.daemon.status``."""
 
@@ -230,6 +249,14 @@ class ImageAvailable:
     publication_slot: int     # -1 for network images
     source_identity: str      # "ip:port", or "aeron:ipc" / "aeron-spy"
     join_position: int
+
+
+@attrs.frozen(kw_only=True)
+class SubscriptionResumed:
+    """The images that a subscription still has; any other that the client knows has ended."""
+
+    subscription_id: int
+    correlation_ids: list[int]
 
 
 @attrs.frozen(kw_only=True)
@@ -259,8 +286,9 @@ class DaemonStopping:
 Message = (
     LeaseRequest | LeaseGrant | Hello | AddPublication | RemovePublication | AddSubscription
     | RemoveSubscription | AddDestination | RemoveDestination | AddCounter | RemoveCounter
-    | RejectImage | GetStatus | Done | Failure | PublicationReady | SubscriptionReady
-    | CounterReady | Status | ImageAvailable | ImageUnavailable | PublicationError
+    | RejectImage | Resume | GetStatus | Done | Failure | PublicationReady | SubscriptionReady
+    | CounterReady | Resumed | Status | ImageAvailable | SubscriptionResumed | ImageUnavailable
+    | PublicationError
     | DaemonStopping
 )
 

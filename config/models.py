@@ -214,6 +214,9 @@ class TimeoutsConfig:
         10 * SECOND_NS, "How long it rests before it joins again.", _RARELY)
     resolution_interval_ns: int = duration(
         SECOND_NS, "Between checks whether host names must be resolved again.", _RARELY)
+    reattach_timeout_ns: int = duration(
+        10 * SECOND_NS, "Clients of a dead daemon that do not come back to its successor within "
+        "this time are taken for dead.", "Raise it when debuggers stop clients.")
 
 
 @attrs.frozen(kw_only=True)

@@ -24,8 +24,9 @@ LOCK_NAME: Final = "daemon.lock"
 _LOCK_HEAD: Final = "penstock 1"
 _FILES: Final = (
     "cnc.dat", "penstock.dat", "loss-report.dat", "control.sock", "events.sock", "lease.sock",
-    "lease.sock.new", "metrics.sock",
+    "lease.sock.new", "metrics.sock", "registry.journal", "registry.new",
 )
+_SOCKETS: Final = ("control.sock", "events.sock", "lease.sock", "lease.sock.new", "metrics.sock")
 _FOLDERS: Final = ("publications", "images")
 _LOG_SUFFIX: Final = ".logbuffer"
 
@@ -44,6 +45,14 @@ class ClaimedDirectory:
         """Gives a socket or file of ours the configured mode."""
         os.chmod(self.path / name, self.file_mode)
 
+    def wipe(self, *, keep_streams: bool = False) -> None:
+        """Removes what a dead daemon left: everything, or only its sockets."""
+        if keep_streams:
+            for name in _SOCKETS:
+                (self.path / name).unlink(missing_ok=True)
+        else:
+            _wipe(self.path)
+
     def release(self) -> None:
         """Removes everything of ours, the directory too if a daemon made it, and lets it go."""
         _wipe(self.path)
@@ -55,8 +64,8 @@ class ClaimedDirectory:
         os.close(self._lock_fd)
 
 
-def claim_directory(config: DirectoryConfig) -> ClaimedDirectory:
-    """Makes the directory ours; what a dead daemon left in it is removed.
+def claim_directory(config: DirectoryConfig, *, keep: bool = False) -> ClaimedDirectory:
+    """Makes the directory ours; what a dead daemon left in it is removed, unless ``keep``.
 
     :raises DirectoryInUseError: a live daemon owns it.
     :raises VersionMismatch: it belongs to another program.
@@ -72,7 +81,8 @@ def claim_directory(config: DirectoryConfig) -> ClaimedDirectory:
             os.close(lock_fd)
             raise
         _write_owner(lock_fd, made)
-        _wipe(path)
+        if not keep:
+            _wipe(path)
         for name in _FOLDERS:
             folder = path / name
             folder.mkdir(exist_ok=True)

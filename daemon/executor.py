@@ -42,6 +42,8 @@ class Port(Protocol):
 
     def forget(self, action: a.ForgetClient) -> None: ...
 
+    def record(self, action: a.Record) -> None: ...
+
     def epoch_ms(self) -> int: ...
 
     def resolve(self, action: a.ResolveName) -> Address: ...
@@ -149,6 +151,7 @@ class Executor:
             a.GrantLease: port.grant,
             a.RefuseLease: port.refuse,
             a.ForgetClient: port.forget,
+            a.Record: lambda x: port.record(x),
             a.ResolveName: port.resolve,
             a.ListInterfaces: lambda x: port.interfaces(),
         }

@@ -18,8 +18,10 @@ import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterable
 from functools import partial
+from pathlib import Path
 from typing import Final
 
+import attrs
 import trio
 
 from penstock.config.control import (
@@ -43,12 +45,14 @@ from penstock.core.driver_types import (
 from penstock.core.errors import ConfigurationError, PenstockError, StorageError
 from penstock.daemon import status
 from penstock.daemon.addressing import LocalInterface
+from penstock.daemon.adoption import inherit, process_started, sweep
 from penstock.daemon.conductor import Conductor, Operation
 from penstock.daemon.conductor import actions as a
 from penstock.daemon.conductor.machines import PublicationState
 from penstock.daemon.control_socket import ControlSocket
 from penstock.daemon.directory import ClaimedDirectory, claim_directory
 from penstock.daemon.executor import Executor, list_interfaces, resolve_name
+from penstock.daemon.journal import Journal
 from penstock.daemon.leases import LeaseSocket
 from penstock.daemon.notify import Notifier
 from penstock.daemon.settings import Identity, driver_params_from, net_from, settings_from
@@ -105,6 +109,9 @@ class Server:
         self._stopping = False
         self._cycles: dict[Agent, int] = {}
         self._healthy = True
+        self._journal = Journal(
+            directory.path, file_mode=config.directory.file_mode, on_failure=_LOG.error
+        )
         self._open_files()
         self._slow: trio.Nursery | None = None
         self._resolver_limit = trio.CapacityLimiter(8)
@@ -113,49 +120,35 @@ class Server:
     # ---- start -----------------------------------------------------------------------------------
 
     def _open_files(self) -> None:
-        config, identity, path = self._config, self._identity, str(self._directory.path)
-        timeouts, limits = config.timeouts, config.limits
-        self._cnc = admin.Cnc.create(
-            CncParams(
-                directory=path,
-                client_liveness_timeout_ns=10 * _SECOND_NS,
-                start_ms=identity.start_ms,
-                pid=os.getpid(),
-                counter_values_bytes=config.storage.counter_values_bytes,
-                error_log_bytes=config.storage.error_log_bytes,
-                file_mode=config.directory.file_mode,
-                software_version=_version_number(version()),
-            )
-        )
-        self._shared = admin.Shared.create(
-            SharedParams(
-                directory=path,
-                clients=limits.clients,
-                publications=limits.publications,
-                images=limits.images,
-                subscribers=limits.subscribers,
-                groups=limits.groups,
-                file_mode=config.directory.file_mode,
-                daemon_id=identity.daemon_id,
-                daemon_epoch=identity.epoch,
-                receiver_id_base=identity.receiver_id_base,
-                pid=os.getpid(),
-                start_ms=identity.start_ms,
-            )
-        )
+        config, path = self._config, str(self._directory.path)
+        timeouts = config.timeouts
+        inheritance = inherit(self._directory.path)
+        self._directory.wipe(keep_streams=inheritance is not None)
+        if inheritance is None:
+            self._cnc = admin.Cnc.create(self._cnc_params())
+            self._shared = admin.Shared.create(self._shared_params())
+        else:
+            self._identity = attrs.evolve(self._identity, daemon_id=inheritance.daemon_id)
+            self._cnc, self._shared = inheritance.cnc, inheritance.shared
+            self._cnc.adopt(pid=os.getpid(), start_ms=self._identity.start_ms)
+            self._shared.adopt(self._shared_params())
+        self._inheritance = inheritance
+        identity = self._identity
         self._driver = Driver(
             driver_params_from(config, identity), net=net_from(config), cnc=self._cnc,
             shared=self._shared,
         )
         budget = config.storage.budget_bytes
         if not budget:
-            budget = int(admin.free_bytes(path) * config.storage.budget_percent / 100)
+            free = admin.free_bytes(path) + _log_bytes(self._directory.path)
+            budget = int(free * config.storage.budget_percent / 100)
         self._shared.set_storage(budget_bytes=budget, used_bytes=0)
+        settings = settings_from(
+            config, directory=path, budget_bytes=budget,
+            receiver_id_base=identity.receiver_id_base,
+        )
         self._conductor = Conductor(
-            settings_from(
-                config, directory=path, budget_bytes=budget,
-                receiver_id_base=identity.receiver_id_base,
-            ),
+            attrs.evolve(settings, journal=True),
             rng=random.Random(identity.seed),
             next_id=self._cnc.next_id,
         )
@@ -169,6 +162,52 @@ class Server:
         if timeouts.image_liveness_timeout_ns < timeouts.idle_heartbeat_interval_ns * 2:
             _LOG.warning("timeouts: images may time out between idle heartbeats")
 
+    def _cnc_params(self) -> CncParams:
+        config = self._config
+        return CncParams(
+            directory=str(self._directory.path),
+            client_liveness_timeout_ns=10 * _SECOND_NS,
+            start_ms=self._identity.start_ms,
+            pid=os.getpid(),
+            counter_values_bytes=config.storage.counter_values_bytes,
+            error_log_bytes=config.storage.error_log_bytes,
+            file_mode=config.directory.file_mode,
+            software_version=_version_number(version()),
+        )
+
+    def _shared_params(self) -> SharedParams:
+        limits, identity = self._config.limits, self._identity
+        return SharedParams(
+            directory=str(self._directory.path),
+            clients=limits.clients,
+            publications=limits.publications,
+            images=limits.images,
+            subscribers=limits.subscribers,
+            groups=limits.groups,
+            file_mode=self._config.directory.file_mode,
+            daemon_id=identity.daemon_id,
+            daemon_epoch=identity.epoch,
+            receiver_id_base=identity.receiver_id_base,
+            pid=os.getpid(),
+            start_ms=identity.start_ms,
+        )
+
+    def _adopt(self) -> None:
+        """Goes on where a dead daemon stood, before any client is heard.  Until all of it is made
+        again its journal stays: a second death loses nothing."""
+        self._journal.record("daemon", (0,), {"daemon_id": self._identity.daemon_id})
+        found = self._inheritance
+        if found is not None:
+            now_ns = time.monotonic_ns()
+            self._perform(self._conductor.adopt(found.records, dead=found.dead, now_ns=now_ns))
+            sweep(self._directory.path, self._cnc, self._shared, self._conductor)
+            world = self._conductor.world
+            _LOG.info(
+                "adopted %d clients, %d publications, %d images", len(world.clients),
+                len(world.publications), len(world.images),
+            )
+        self._journal.install()
+
     async def run(self) -> None:
         """Until SIGTERM or SIGINT."""
         metrics = self._open_metrics()
@@ -177,6 +216,7 @@ class Server:
             self._directory, on_request=self._on_lease_request, on_lost=self._on_lease_lost
         )
         self._driver.start()
+        self._adopt()
         self._shared.set_state(DriverState.RUNNING)
         self._cnc.heartbeat(self.epoch_ms())
         try:
@@ -249,6 +289,7 @@ class Server:
         self._cnc.heartbeat(-1)
         self._shared.close()
         self._cnc.close()
+        self._journal.close()
 
     # ---- tasks -----------------------------------------------------------------------------------
 
@@ -349,7 +390,8 @@ class Server:
     ) -> None:
         self._perform(
             self._conductor.on_lease(
-                connection_id, request, pid=pid, uid=uid, now_ns=time.monotonic_ns()
+                connection_id, request, pid=pid, uid=uid, now_ns=time.monotonic_ns(),
+                token=secrets.token_bytes(_TOKEN_BYTES), started=process_started(pid),
             )
         )
 
@@ -400,13 +442,12 @@ class Server:
         self._control.publish(action.name, action.fields)
 
     def grant(self, action: a.GrantLease) -> None:
-        token = secrets.token_bytes(_TOKEN_BYTES)
-        self._tokens[token] = action.client_id
+        self._tokens[action.token] = action.client_id
         self._lease_of[action.connection_id] = action.client_id
         grant = LeaseGrant(
             client_id=action.client_id,
             client_slot=action.client_slot,
-            token=token,
+            token=action.token,
             daemon_id=self._identity.daemon_id,
             daemon_epoch=self._identity.epoch,
             daemon_version=version(),
@@ -427,6 +468,9 @@ class Server:
         for token in stale:
             del self._tokens[token]
 
+    def record(self, action: a.Record) -> None:
+        self._journal.record(action.kind, action.key, action.fields)
+
     def epoch_ms(self) -> int:
         return time.time_ns() // 1_000_000
 
@@ -435,6 +479,12 @@ class Server:
 
     def interfaces(self) -> tuple[LocalInterface, ...]:
         return list_interfaces()
+
+
+def _log_bytes(directory: Path) -> int:
+    """Memory that the logs of a dead daemon take."""
+    folders = [directory / name for name in ("publications", "images")]
+    return sum(e.stat().st_blocks * 512 for folder in folders for e in os.scandir(folder))
 
 
 def _drain_eventfd(fd: int) -> None:
@@ -455,7 +505,7 @@ async def run_daemon(config: DaemonConfig) -> None:
     :raises StorageError: its file system has no room for the daemon's own files.
     :raises ConfigurationError: a setting cannot be put into effect, e.g. a port is in use.
     """
-    directory = claim_directory(config.directory)
+    directory = claim_directory(config.directory, keep=True)
     try:
         server = _make_server(config, directory)
         try:

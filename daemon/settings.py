@@ -123,4 +123,5 @@ def settings_from(
         reserved_session_low=limits.reserved_session_low,
         reserved_session_high=limits.reserved_session_high,
         max_queued_commands=limits.queued_commands,
+        reattach_timeout_ns=times.reattach_timeout_ns,
     )

@@ -228,6 +228,9 @@ class Host:
     def forget(self, action: a.ForgetClient) -> None:
         self._ports.pop(action.client_id, None)
 
+    def record(self, action: a.Record) -> None:
+        """Simulated daemons keep no journal."""
+
     def epoch_ms(self) -> int:
         return EPOCH_MS + self.now_ns // _MS_NS
 

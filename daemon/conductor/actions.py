@@ -81,10 +81,20 @@ class PublishEvent(Action):
 
 
 @attrs.frozen(kw_only=True)
+class Record(Action):
+    """A change of the registry, for a successor; ``fields`` None: the key is gone."""
+
+    kind: str
+    key: tuple[int, ...]
+    fields: dict[str, Any] | None
+
+
+@attrs.frozen(kw_only=True)
 class GrantLease(Action):
     connection_id: int
     client_id: int
     client_slot: int
+    token: bytes = b""
 
 
 @attrs.frozen(kw_only=True)

@@ -3,8 +3,11 @@
 
 from __future__ import annotations
 
+import hmac
 from collections.abc import Callable
 from typing import Any
+
+import attrs
 
 from penstock.config.control import (
     AddCounter,
@@ -22,6 +25,9 @@ from penstock.config.control import (
     RemoveDestination,
     RemovePublication,
     RemoveSubscription,
+    Resume,
+    Resumed,
+    SubscriptionResumed,
 )
 from penstock.core.driver_types import SlotKind
 from penstock.daemon.conductor import publications, recv_endpoints, send_endpoints
@@ -39,7 +45,7 @@ from penstock.daemon.conductor.actions import (
     Reply,
 )
 from penstock.daemon.conductor.counters import SystemCounter
-from penstock.daemon.conductor.linking import unlink, wants_publication, withdraw
+from penstock.daemon.conductor.linking import announce, unlink, wants_publication, withdraw
 from penstock.daemon.conductor.model import (
     Client,
     Image,
@@ -47,16 +53,31 @@ from penstock.daemon.conductor.model import (
     RecvEndpoint,
     SendEndpoint,
 )
+from penstock.daemon.conductor.registry import erase, note_client
 from penstock.daemon.conductor.saga import EXCLUSIVE, Refused, Saga
 from penstock.daemon.conductor.settings import SECOND_NS
 from penstock.daemon.conductor.subscriptions import add_subscription, remove_subscription
 from penstock.daemon.conductor.world import World
 
 
+@attrs.frozen(kw_only=True)
+class LeasePeer:
+    """Who asks for a lease, as the kernel says, and the secret that a new client would get."""
+
+    pid: int
+    uid: int
+    token: bytes
+    started: int
+
+
 def grant_lease(
-    world: World, connection_id: int, request: LeaseRequest, *, pid: int, uid: int
+    world: World, connection_id: int, request: LeaseRequest, peer: LeasePeer
 ) -> Saga[None]:
-    """A new client: an id and a slot in penstock.dat."""
+    """A new client: an id and a slot in penstock.dat.  Or one of a dead daemon that comes back."""
+    known = _returning(world, request, peer)
+    if known is not None:
+        _take_back(world, connection_id, known, peer)
+        return
     client_id = world.next_id()
     try:
         slot: int = yield AllocateSlot(kind=SlotKind.CLIENT, object_id=client_id)
@@ -65,12 +86,43 @@ def grant_lease(
             RefuseLease(connection_id=connection_id, code=refused.code, message=refused.message)
         )
         return
-    world.emit(DescribeClient(slot=slot, pid=pid, uid=uid, name=request.name))
-    world.clients[client_id] = Client(
-        id=client_id, slot=slot, name=request.name, pid=pid, uid=uid
+    client = Client(
+        id=client_id, slot=slot, name=request.name, pid=peer.pid, uid=peer.uid, token=peer.token,
+        started=peer.started,
     )
-    world.emit(GrantLease(connection_id=connection_id, client_id=client_id, client_slot=slot))
-    world.event("client_added", client_id=client_id, pid=pid, name=request.name)
+    world.clients[client_id] = client
+    note_client(world, client)
+    _grant(world, connection_id, client)
+    world.event("client_added", client_id=client_id, pid=peer.pid, name=request.name)
+
+
+def _grant(world: World, connection_id: int, client: Client) -> None:
+    world.emit(
+        DescribeClient(slot=client.slot, pid=client.pid, uid=client.uid, name=client.name)
+    )
+    world.emit(
+        GrantLease(
+            connection_id=connection_id, client_id=client.id, client_slot=client.slot,
+            token=client.token,
+        )
+    )
+
+
+def _returning(world: World, request: LeaseRequest, peer: LeasePeer) -> Client | None:
+    """The adopted client that proves to be the one that asks."""
+    client = world.clients.get(request.client_id)
+    if client is None or client.attached or not client.alive or client.uid != peer.uid:
+        return None
+    same = bool(client.token) and hmac.compare_digest(client.token, request.token)
+    return client if same else None
+
+
+def _take_back(world: World, connection_id: int, client: Client, peer: LeasePeer) -> None:
+    client.attached = True
+    client.pid, client.started = peer.pid, peer.started
+    note_client(world, client)
+    _grant(world, connection_id, client)
+    world.event("client_returned", client_id=client.id, pid=client.pid, name=client.name)
 
 
 def lose_client(world: World, client: Client) -> Saga[None]:
@@ -84,6 +136,7 @@ def lose_client(world: World, client: Client) -> Saga[None]:
         world.emit(FreeCounter(counter_id=counter_id))
     client.counters.clear()
     world.clients.pop(client.id, None)
+    erase(world, "client", client.id)
     world.emit(ForgetClient(client_id=client.id))
     world.event("client_gone", client_id=client.id, pid=client.pid, name=client.name)
     world.timers.at(
@@ -162,12 +215,44 @@ def _serve(
         case RemoveCounter():
             counter_id = _own(client.counters, message.registration_id, "counter")
             del client.counters[message.registration_id]
+            note_client(world, client)
             world.emit(FreeCounter(counter_id=counter_id))
         case RejectImage():
             yield from _reject_image(world, client, message)
+        case Resume():
+            _resume(world, client, message, answer)
+            return None
         case _:
             raise Refused("malformed", f"{type(message).__name__} is not a request")
     return Done(registration_id=getattr(message, "registration_id", 0))
+
+
+def _resume(
+    world: World, client: Client, message: Resume, answer: Callable[[Message], None]
+) -> None:
+    """What the client still knows of goes on; what only we know of was never answered, or removed
+    while nobody was there to hear it."""
+    wanted = set(message.registration_ids)
+    for registration_id in [r for r in client.publications if r not in wanted]:
+        publications.detach(world, client, registration_id)
+    for subscription in [s for s in client.subscriptions.values() if s.id not in wanted]:
+        remove_subscription(world, subscription)
+    for registration_id in [r for r in client.counters if r not in wanted]:
+        world.emit(FreeCounter(counter_id=client.counters.pop(registration_id)))
+    note_client(world, client)
+    adopted = [*client.publications, *client.subscriptions, *client.counters]
+    answer(Resumed(registration_ids=adopted))
+    for subscription in client.subscriptions.values():
+        links = [link for link in subscription.links.values() if not link.resting]
+        world.notify(
+            client,
+            SubscriptionResumed(
+                subscription_id=subscription.id,
+                correlation_ids=[link.source.id for link in links],
+            ),
+        )
+        for link in links:
+            announce(world, link, link.join_position)
 
 
 def _own(table: dict[int, Any], registration_id: int, what: str) -> Any:
@@ -229,6 +314,7 @@ def _add_counter(world: World, client: Client, message: AddCounter) -> Saga[Coun
         registration_id=registration_id, owner_id=client.id,
     )
     client.counters[registration_id] = counter_id
+    note_client(world, client)
     return CounterReady(registration_id=registration_id, counter_id=counter_id)
 
 

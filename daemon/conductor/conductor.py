@@ -14,9 +14,17 @@ from collections.abc import Callable
 from typing import Any
 
 from penstock.config.control import LeaseRequest, Message, PublicationError
-from penstock.core.driver_types import DriverEvent, EventType, ObjectKind, TetherState
+from penstock.core.driver_types import (
+    DriverEvent,
+    EventType,
+    ObjectKind,
+    SlotKind,
+    TetherState,
+)
 from penstock.daemon.conductor import images, publications, recv_endpoints, send_endpoints
 from penstock.daemon.conductor.actions import (
+    FreeCounter,
+    FreeSlot,
     LogError,
     Operation,
     Outcome,
@@ -25,10 +33,12 @@ from penstock.daemon.conductor.actions import (
     SetCounter,
     UnblockPublication,
 )
-from penstock.daemon.conductor.clients import enqueue, grant_lease, lose_client
+from penstock.daemon.conductor.adopt import Registrations, adopt
+from penstock.daemon.conductor.clients import LeasePeer, enqueue, grant_lease, lose_client
 from penstock.daemon.conductor.counters import ChannelStatus
 from penstock.daemon.conductor.linking import announce, report_refusal, unlink, withdraw
 from penstock.daemon.conductor.model import SubscriberLink
+from penstock.daemon.conductor.registry import note_link
 from penstock.daemon.conductor.saga import Refused, Saga
 from penstock.daemon.conductor.settings import ConductorSettings
 from penstock.daemon.conductor.storage import on_term_needed
@@ -49,12 +59,42 @@ class Conductor:
     # ---- what goes in ----
 
     def on_lease(
-        self, connection_id: int, request: LeaseRequest, *, pid: int, uid: int, now_ns: int
+        self, connection_id: int, request: LeaseRequest, *, pid: int, uid: int, now_ns: int,
+        token: bytes = b"", started: int = 0,
     ) -> list[Operation]:
-        """A client connected; GrantLease or RefuseLease with the connection's id follows."""
+        """A client connected; GrantLease or RefuseLease with the connection's id follows.
+
+        :param token: secret of a new client, which binds its messages to it.
+        :param started: when its process started, in the kernel's ticks; 0: unknown.
+        """
         self.world.now_ns = now_ns
-        self._start(grant_lease(self.world, connection_id, request, pid=pid, uid=uid))
+        peer = LeasePeer(pid=pid, uid=uid, token=token, started=started)
+        self._start(grant_lease(self.world, connection_id, request, peer))
         return self.world.runner.take()
+
+    def adopt(
+        self, records: Registrations, *, dead: frozenset[int] = frozenset(), now_ns: int
+    ) -> list[Operation]:
+        """Takes over what a dead daemon had registered: before anything else comes in.
+
+        :param dead: ids of its clients whose processes have ended.
+        """
+        self.world.now_ns = now_ns
+        self._start(adopt(self.world, records, dead))
+        return self.world.runner.take()
+
+    def sweep_later(self, counters: list[int], slots: list[tuple[SlotKind, int]]) -> None:
+        """Frees what a dead daemon had and nobody adopted, once its clients have heard of it."""
+        world = self.world
+
+        def sweep() -> None:
+            for counter_id in counters:
+                world.emit(FreeCounter(counter_id=counter_id))
+            for kind, index in slots:
+                world.emit(FreeSlot(kind=kind, index=index))
+
+        delay_ns = max(world.settings.image_linger_ns, world.settings.reattach_timeout_ns)
+        world.timers.at(world.now_ns + delay_ns, sweep)
 
     def on_lease_lost(self, client_id: int, now_ns: int) -> list[Operation]:
         """The client's connection hung up: it is dead, or has closed."""
@@ -231,10 +271,12 @@ class Conductor:
             return
         if event.reason == TetherState.LINGER:
             link.resting = True
+            note_link(self.world, link)
             withdraw(self.world, link, "lagged")
         elif event.reason == TetherState.CLOSED:
             unlink(self.world, link)
         elif event.reason == TetherState.ACTIVE and link.resting:
             position: int = yield ReadCounter(counter_id=link.counter_id)
             link.resting = False
+            note_link(self.world, link)
             announce(self.world, link, position)

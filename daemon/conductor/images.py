@@ -34,6 +34,7 @@ from penstock.daemon.conductor.machines import IMAGE, EndpointState, ImageState,
 from penstock.daemon.conductor.model import Image, RecvEndpoint, SubscriberLink, Subscription
 from penstock.daemon.conductor.plans import SubscriptionPlan
 from penstock.daemon.conductor.recv_endpoints import release_if_unused
+from penstock.daemon.conductor.registry import erase, note_image
 from penstock.daemon.conductor.saga import EXCLUSIVE, Refused, Saga, Undo
 from penstock.daemon.conductor.settings import KIB, MIB, SECOND_NS
 from penstock.daemon.conductor.world import World
@@ -148,10 +149,9 @@ def _create(
             params=_log_params(world, endpoint, event, first.plan, path, image_id, group=group)
         )
         undo.on_failure(DeleteFile(path=path))
-        yield AddImageObject(
-            params=_params(endpoint, event, first.plan, image_id, path, slot, counters,
-                           reserved=log.reserved_position, group=group)
-        )
+        params = _params(endpoint, event, first.plan, image_id, path, slot, counters,
+                         reserved=log.reserved_position, group=group)
+        yield AddImageObject(params=params)
     except Refused:
         undo.roll_back()
         world.storage.give_back(amount)
@@ -159,6 +159,7 @@ def _create(
     assert event.source is not None
     image = Image(
         id=image_id,
+        params=params,
         endpoint=endpoint,
         stream_id=event.stream_id,
         session_id=event.session_id,
@@ -173,6 +174,7 @@ def _create(
     world.images[image_id] = image
     endpoint.images[(event.stream_id, event.session_id)] = image
     endpoint.held_by += 1
+    note_image(world, image)
     return image
 
 
@@ -295,6 +297,7 @@ def _move(world: World, image: Image, trigger: ImageTrigger) -> None:
 
 def _linger(world: World, image: Image) -> None:
     """The receiver forgets it; subscribers are told, and may still read what is in the log."""
+    erase(world, "image", image.id)
     image.endpoint.images.pop((image.stream_id, image.session_id), None)
     keep = not image.rejoin and image.end_reason != "end_of_stream"
     for link in image.subscribers.values():

@@ -25,6 +25,7 @@ from penstock.daemon.conductor.actions import (
 from penstock.daemon.conductor.counters import CounterType, stream_counter
 from penstock.daemon.conductor.machines import PublicationState
 from penstock.daemon.conductor.model import Image, Publication, SubscriberLink, Subscription
+from penstock.daemon.conductor.registry import erase, note_link
 from penstock.daemon.conductor.saga import Refused, Saga, Undo
 from penstock.daemon.conductor.settings import SECOND_NS
 from penstock.daemon.conductor.world import World
@@ -63,6 +64,7 @@ def link_publication(
         raise
     publication.subscribers[subscription.id] = link
     subscription.links[publication.id] = link
+    note_link(world, link)
     announce(world, link, status.consumer_position)
 
 
@@ -82,6 +84,7 @@ def link_image(
         raise
     image.subscribers[subscription.id] = link
     subscription.links[image.id] = link
+    note_link(world, link)
     announce(world, link, position)
 
 
@@ -111,7 +114,8 @@ def _make_link(
         rejoin=plan.rejoin,
     )
     link = SubscriberLink(
-        subscription=subscription, source=source, counter_id=counter_id, slot=slot
+        subscription=subscription, source=source, counter_id=counter_id, slot=slot,
+        join_position=position,
     )
     return link, params
 
@@ -165,6 +169,7 @@ def unlink(world: World, link: SubscriberLink, *, source_alive: bool = True) -> 
     source = link.source
     source.subscribers.pop(link.subscription.id, None)
     link.subscription.links.pop(source.id, None)
+    erase(world, "link", link.subscription.id, source.id)
     if source_alive:
         if isinstance(source, Image):
             world.emit(

@@ -11,7 +11,15 @@ import attrs
 
 from penstock.config import uri
 from penstock.config.control import Message
-from penstock.core.driver_types import Address, log_file_length
+from penstock.core.driver_types import (
+    Address,
+    ImageParams,
+    PublicationParams,
+    RecvDestinationParams,
+    RecvEndpointParams,
+    SendEndpointParams,
+    log_file_length,
+)
 from penstock.daemon.conductor.machines import EndpointState, ImageState, PublicationState
 from penstock.daemon.conductor.plans import PublicationPlan, SubscriptionPlan
 
@@ -23,7 +31,10 @@ class Client:
     name: str
     pid: int
     uid: int
+    token: bytes = b""
+    started: int = 0                    # of its process, in the kernel's ticks; 0: unknown
     alive: bool = True
+    attached: bool = True               # False: of a dead daemon, and not back yet
     publications: dict[int, Publication] = attrs.field(factory=dict)    # by registration id
     subscriptions: dict[int, Subscription] = attrs.field(factory=dict)
     counters: dict[int, int] = attrs.field(factory=dict)                # registration -> counter
@@ -41,6 +52,7 @@ class Destination:
     name: uri.Address | None = None        # to be resolved again when silent
     control: Address | None = None
     counter_id: int = -1                # local address
+    params: RecvDestinationParams | None = None     # of a receive endpoint
 
 
 @attrs.define(eq=False, kw_only=True)
@@ -49,6 +61,7 @@ class SendEndpoint:
     key: Hashable
     channel: str
     tag: int | None
+    params: SendEndpointParams
     status_counter: int
     address_counter: int
     destinations_counter: int = -1
@@ -87,6 +100,7 @@ class LogFile:
 class Publication:
     id: int
     plan: PublicationPlan
+    params: PublicationParams
     endpoint: SendEndpoint | None       # None: IPC
     stream_id: int
     session_id: int
@@ -116,6 +130,7 @@ class RecvEndpoint:
     tag: int | None
     status_counter: int
     receiver_id: int
+    params: RecvEndpointParams | None = None
     multicast: bool = False
     manual: bool = False
     buffers: tuple[int, int] = (0, 0)
@@ -132,6 +147,7 @@ class RecvEndpoint:
 @attrs.define(eq=False, kw_only=True)
 class Image:
     id: int
+    params: ImageParams
     endpoint: RecvEndpoint
     stream_id: int
     session_id: int
@@ -157,6 +173,7 @@ class SubscriberLink:
     source: Image | Publication
     counter_id: int
     slot: int
+    join_position: int = 0
     resting: bool = False
 
 

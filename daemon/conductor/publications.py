@@ -50,6 +50,7 @@ from penstock.daemon.conductor.machines import (
 )
 from penstock.daemon.conductor.model import Client, Publication, SendEndpoint
 from penstock.daemon.conductor.plans import PublicationPlan, parse, publication_plan
+from penstock.daemon.conductor.registry import erase, note_publication
 from penstock.daemon.conductor.saga import EXCLUSIVE, Refused, Saga, Undo
 from penstock.daemon.conductor.send_endpoints import acquire, release_if_unused
 from penstock.daemon.conductor.settings import MIB, SECOND_NS
@@ -229,9 +230,8 @@ def _create(
         )
         undo.on_failure(DeleteFile(path=path))
         log = world.new_log(path, plan.term_length, start)
-        yield AddPublicationObject(
-            params=_params(plan, endpoint, message, publication_id, slot, counters, log)
-        )
+        params = _params(plan, endpoint, message, publication_id, slot, counters, log)
+        yield AddPublicationObject(params=params)
     except Refused:
         undo.roll_back()
         world.storage.give_back(amount)
@@ -239,6 +239,7 @@ def _create(
     publication = Publication(
         id=publication_id,
         plan=plan,
+        params=params,
         endpoint=endpoint,
         stream_id=message.stream_id,
         session_id=session_id,
@@ -369,6 +370,7 @@ def _attach(
             raise
     publication.links[registration_id] = client
     client.publications[registration_id] = publication
+    note_publication(world, publication)
     if is_new:
         world.event(
             "publication_added", publication_id=publication.id, stream_id=publication.stream_id,
@@ -396,6 +398,7 @@ def detach(
     """One registration of a client ends.  A dead client's open claims are padded over at once."""
     publication = client.publications.pop(registration_id)
     del publication.links[registration_id]
+    note_publication(world, publication)
     if died:
         world.emit(UnblockPublication(publication_id=publication.id, client_slot=client.slot))
     if client not in publication.links.values():
@@ -411,6 +414,11 @@ def detach(
         _move(world, publication, PublicationTrigger.LAST_CLIENT_LEFT)
 
 
+def orphan(world: World, publication: Publication) -> None:
+    """An adopted publication that its clients had left: sends what is there, and ends."""
+    _move(world, publication, PublicationTrigger.LAST_CLIENT_LEFT)
+
+
 def on_drained(world: World, publication_id: int) -> None:
     publication = world.publications.get(publication_id)
     if publication is not None:
@@ -422,6 +430,7 @@ def on_end_confirmed(world: World, publication_id: int) -> None:
     publication = world.publications.get(publication_id)
     if publication is not None:
         publication.end_confirmed = True
+        note_publication(world, publication)
         if publication.state is PublicationState.LINGER:
             _move(world, publication, PublicationTrigger.END_CONFIRMED)
 
@@ -431,6 +440,7 @@ def _move(world: World, publication: Publication, trigger: PublicationTrigger) -
     if state is None:
         return
     publication.state = state
+    note_publication(world, publication)
     world.event(
         "publication_state", publication_id=publication.id, state=state.value,
         cause=trigger.value,
@@ -471,6 +481,7 @@ def on_released(world: World, publication_id: int) -> None:
     if publication is None:
         return
     publication.state = PublicationState.DONE
+    erase(world, "publication", publication_id)
     world.emit(DeleteFile(path=publication.log.path))
     world.storage.give_back(publication.log.reserved_bytes)
     for counter_id in publication.counters:

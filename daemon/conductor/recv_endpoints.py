@@ -33,6 +33,7 @@ from penstock.daemon.conductor.lookup import RecvAddressing, recv_addressing, re
 from penstock.daemon.conductor.machines import EndpointState
 from penstock.daemon.conductor.model import Destination, RecvEndpoint
 from penstock.daemon.conductor.plans import SubscriptionPlan, destination_plan, parse
+from penstock.daemon.conductor.registry import erase, note_recv_endpoint
 from penstock.daemon.conductor.saga import EXCLUSIVE, UNTIL_RELEASE, Refused, Saga, Undo
 from penstock.daemon.conductor.world import World
 
@@ -95,19 +96,18 @@ def _open(
         )
         undo.on_failure(FreeCounter(counter_id=status))
         endpoint = _new_endpoint(world, plan, addressing, endpoint_id, status)
-        yield OpenRecvEndpoint(
-            params=RecvEndpointParams(
-                id=endpoint_id,
-                status_counter_id=status,
-                receiver_id=endpoint.receiver_id,
-                group_tag=plan.group_tag or 0,
-                has_group_tag=plan.group_tag is not None,
-                media_timestamp=plan.media_timestamp_offset is not None,
-                media_timestamp_offset=plan.media_timestamp_offset or 0,
-                channel_timestamp=plan.channel_timestamp_offset is not None,
-                channel_timestamp_offset=plan.channel_timestamp_offset or 0,
-            )
+        endpoint.params = RecvEndpointParams(
+            id=endpoint_id,
+            status_counter_id=status,
+            receiver_id=endpoint.receiver_id,
+            group_tag=plan.group_tag or 0,
+            has_group_tag=plan.group_tag is not None,
+            media_timestamp=plan.media_timestamp_offset is not None,
+            media_timestamp_offset=plan.media_timestamp_offset or 0,
+            channel_timestamp=plan.channel_timestamp_offset is not None,
+            channel_timestamp_offset=plan.channel_timestamp_offset or 0,
         )
+        yield OpenRecvEndpoint(params=endpoint.params)
         undo.on_failure(RemoveObject(kind=ObjectKind.RECV_ENDPOINT, object_id=endpoint_id))
         if addressing is not None:
             yield from _open_destination(world, endpoint, plan.channel, addressing)
@@ -116,6 +116,7 @@ def _open(
         raise
     world.emit(SetCounter(counter_id=status, value=ChannelStatus.ACTIVE))
     world.recv_endpoints[endpoint_id] = endpoint
+    note_recv_endpoint(world, endpoint)
     return endpoint
 
 
@@ -148,16 +149,14 @@ def _open_destination(
     """Opens one socket of an endpoint."""
     destination_id = world.next_id()
     socket = addressing.socket
-    local: Address = yield AddRecvDestination(
-        endpoint_id=endpoint.id,
-        params=RecvDestinationParams(
-            id=destination_id,
-            socket=socket,
-            control=addressing.control,
-            group_control=addressing.group_control,
-            multicast=addressing.multicast,
-        ),
+    params = RecvDestinationParams(
+        id=destination_id,
+        socket=socket,
+        control=addressing.control,
+        group_control=addressing.group_control,
+        multicast=addressing.multicast,
     )
+    local: Address = yield AddRecvDestination(endpoint_id=endpoint.id, params=params)
     if addressing.multicast and socket.group is not None:
         local = socket.group            # what a reader of the counter wants to know
     try:
@@ -177,8 +176,10 @@ def _open_destination(
         name=addressing.control_name,
         control=addressing.control,
         counter_id=counter,
+        params=params,
     )
     endpoint.destinations[destination_id] = destination
+    note_recv_endpoint(world, endpoint)
     return destination
 
 
@@ -223,6 +224,7 @@ def on_released(world: World, endpoint_id: int) -> None:
     endpoint = world.recv_endpoints.pop(endpoint_id, None)
     if endpoint is None:
         return                          # opened by a command that failed later
+    erase(world, "recv_endpoint", endpoint_id)
     world.emit(FreeCounter(counter_id=endpoint.status_counter))
     for destination in endpoint.destinations.values():
         if destination.counter_id != NO_COUNTER:
@@ -251,6 +253,7 @@ def add_destination(world: World, endpoint: RecvEndpoint, channel: str) -> Saga[
 def remove_destination(world: World, endpoint: RecvEndpoint, destination_id: int) -> Saga[None]:
     yield RemoveRecvDestination(endpoint_id=endpoint.id, destination_id=destination_id)
     destination = endpoint.destinations.pop(destination_id)
+    note_recv_endpoint(world, endpoint)
     if destination.counter_id != NO_COUNTER:
         world.emit(FreeCounter(counter_id=destination.counter_id))
 
@@ -263,6 +266,7 @@ def resolve_again(world: World, endpoint: RecvEndpoint) -> Saga[None]:
         address = yield from resolve(destination.name)
         if address != destination.control and destination.id in endpoint.destinations:
             destination.control = address
+            note_recv_endpoint(world, endpoint)
             world.emit(
                 SetRecvControl(
                     endpoint_id=endpoint.id, destination_id=destination.id, control=address

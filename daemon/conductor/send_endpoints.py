@@ -31,6 +31,7 @@ from penstock.daemon.conductor.lookup import SendAddressing, resolve
 from penstock.daemon.conductor.machines import EndpointState
 from penstock.daemon.conductor.model import Destination, SendEndpoint
 from penstock.daemon.conductor.plans import EndpointPlan, destination_plan, parse
+from penstock.daemon.conductor.registry import erase, note_send_endpoint
 from penstock.daemon.conductor.saga import EXCLUSIVE, UNTIL_RELEASE, Refused, Saga, Undo
 from penstock.daemon.conductor.world import World
 
@@ -121,6 +122,7 @@ def _open(world: World, plan: EndpointPlan, addressing: SendAddressing) -> Saga[
         key=addressing.key,
         channel=plan.channel,
         tag=plan.channel_tag,
+        params=params,
         status_counter=status,
         address_counter=address,
         destinations_counter=destinations,
@@ -134,6 +136,7 @@ def _open(world: World, plan: EndpointPlan, addressing: SendAddressing) -> Saga[
         buffers=(addressing.data.sndbuf_bytes, addressing.data.rcvbuf_bytes),
     )
     world.send_endpoints[endpoint_id] = endpoint
+    note_send_endpoint(world, endpoint)
     return endpoint
 
 
@@ -151,6 +154,7 @@ def on_released(world: World, endpoint_id: int) -> None:
     endpoint = world.send_endpoints.pop(endpoint_id, None)
     if endpoint is None:
         return                          # opened by a command that failed later
+    erase(world, "send_endpoint", endpoint_id)
     for counter in (endpoint.status_counter, endpoint.address_counter,
                     endpoint.destinations_counter):
         if counter != NO_COUNTER:
@@ -183,12 +187,14 @@ def add_destination(world: World, endpoint: SendEndpoint, channel: str) -> Saga[
         address=address,
         name=plan.endpoint if plan.endpoint.ip is None else None,
     )
+    note_send_endpoint(world, endpoint)
     return destination_id
 
 
 def remove_destination(world: World, endpoint: SendEndpoint, destination_id: int) -> Saga[None]:
     yield RemoveSendDestination(endpoint_id=endpoint.id, destination_id=destination_id)
     del endpoint.destinations[destination_id]
+    note_send_endpoint(world, endpoint)
 
 
 def resolve_again(world: World, endpoint: SendEndpoint, silent: Address | None) -> Saga[None]:
@@ -197,6 +203,7 @@ def resolve_again(world: World, endpoint: SendEndpoint, silent: Address | None) 
         address = yield from resolve(endpoint.peer)
         if address != endpoint.peer_address and endpoint.state is EndpointState.OPEN:
             endpoint.peer_address = address
+            note_send_endpoint(world, endpoint)
             world.emit(
                 SetSendAddress(endpoint_id=endpoint.id, destination_id=-1, address=address)
             )
@@ -207,6 +214,7 @@ def resolve_again(world: World, endpoint: SendEndpoint, silent: Address | None) 
         address = yield from resolve(destination.name)
         if address != destination.address and destination.id in endpoint.destinations:
             destination.address = address
+            note_send_endpoint(world, endpoint)
             world.emit(
                 SetSendAddress(
                     endpoint_id=endpoint.id, destination_id=destination.id, address=address

@@ -15,6 +15,7 @@ from penstock.daemon.conductor.actions import (
 )
 from penstock.daemon.conductor.linking import report_refusal
 from penstock.daemon.conductor.model import Image, LogFile, Publication
+from penstock.daemon.conductor.registry import note_log
 from penstock.daemon.conductor.saga import Refused, Saga
 from penstock.daemon.conductor.world import World
 
@@ -53,6 +54,7 @@ def on_term_needed(world: World, kind: ObjectKind, object_id: int) -> Saga[None]
         return
     log.reserved_terms += 1
     log.reserved_position += log.term_length
+    note_log(world, owner)
     all_there = log.reserved_terms >= _TERMS
     _tell(world, kind, object_id, ALL_TERMS if all_there else log.reserved_position)
 

@@ -20,6 +20,7 @@ from penstock.daemon.conductor.recv_endpoints import (
     release_if_unused,
     remove_interest,
 )
+from penstock.daemon.conductor.registry import erase, note_subscription
 from penstock.daemon.conductor.saga import EXCLUSIVE, Refused, Saga
 from penstock.daemon.conductor.world import World
 
@@ -128,6 +129,7 @@ def _add_local(
 def _register(world: World, subscription: Subscription) -> None:
     world.subscriptions[subscription.id] = subscription
     subscription.client.subscriptions[subscription.id] = subscription
+    note_subscription(world, subscription)
     world.event(
         "subscription_added", subscription_id=subscription.id, stream_id=subscription.stream_id,
         channel=subscription.plan.channel,
@@ -138,6 +140,7 @@ def remove_subscription(world: World, subscription: Subscription) -> None:
     """Ends a subscription; images without another one are drained."""
     world.subscriptions.pop(subscription.id, None)
     subscription.client.subscriptions.pop(subscription.id, None)
+    erase(world, "subscription", subscription.id)
     for link in list(subscription.links.values()):
         if isinstance(link.source, Image):
             leave_image(world, link)

@@ -25,6 +25,7 @@ _BY_TYPE: dict[Any, st.SearchStrategy[Any]] = {
     str: st.text(min_size=1, max_size=30),
     bytes: st.binary(max_size=32),
     list[str]: st.lists(st.text(max_size=20), max_size=4),
+    list[int]: st.lists(st.integers(-(2**63), 2**63 - 1), max_size=4),
     dict[str, Any]: st.dictionaries(st.text(max_size=8), _PLAIN, max_size=5),
 }
 

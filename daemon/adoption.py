@@ -1,0 +1,117 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a dead daemon left in its directory, and whether a successor can go on with it.
+
+It can when the journal is whole and of this version, ``cnc.dat`` and ``penstock.dat`` are valid,
+and somebody is left to go on for: a client whose process lives, or a publication with data that its
+client left to the daemon.  Otherwise the directory is wiped, and clients that come back start anew.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import attrs
+
+from penstock.core import admin
+from penstock.core.driver_types import SlotKind
+from penstock.core.errors import PenstockError
+from penstock.daemon import journal
+from penstock.daemon.conductor import Conductor
+from penstock.daemon.conductor.adopt import counters_in_use, slots_in_use
+
+_LOG = logging.getLogger("penstock.daemon")
+_SYSTEM_COUNTER: Final = 0
+_STARTED_FIELD: Final = 19              # of /proc/PID/stat, counted behind the name
+
+
+@attrs.frozen(kw_only=True)
+class Inheritance:
+    """A dead daemon's directory, open."""
+
+    records: Mapping[journal.Key, Mapping[str, Any]]
+    daemon_id: int
+    dead: frozenset[int]                # clients whose processes have ended
+    cnc: admin.Cnc
+    shared: admin.Shared
+
+
+def process_started(pid: int) -> int:
+    """When a process started, in the kernel's ticks; 0 when it has ended or cannot be seen."""
+    try:
+        text = Path(f"/proc/{pid}/stat").read_text(encoding="ascii", errors="replace")
+    except OSError:
+        return 0
+    behind_name = text.rpartition(")")[2].split()
+    if len(behind_name) <= _STARTED_FIELD or behind_name[0] in ("Z", "X"):
+        return 0
+    return int(behind_name[_STARTED_FIELD])
+
+
+def _has_ended(fields: Mapping[str, Any]) -> bool:
+    """Whether a client's process is known to be gone.  One in another PID namespace is not."""
+    pid, started = fields["pid"], fields["started"]
+    return pid > 0 and started > 0 and process_started(pid) != started
+
+
+def _is_owed(fields: Mapping[str, Any]) -> bool:
+    """Accepted data that its publisher left to the daemon."""
+    return fields["state"] == "draining" and fields["endpoint_id"] != 0
+
+
+def inherit(directory: Path) -> Inheritance | None:
+    """None when there is nothing to go on with; why goes to the log."""
+    try:
+        records = journal.read(directory)
+        if not records:
+            return None
+        dead = frozenset(
+            key[0] for (kind, key), fields in records.items()
+            if kind == "client" and _has_ended(fields)
+        )
+        living = any(kind == "client" and key[0] not in dead for kind, key in records)
+        owed = any(kind == "publication" and _is_owed(f) for (kind, _), f in records.items())
+        if not living and not owed:
+            return None
+        daemon_id = records["daemon", (0,)]["daemon_id"]
+        cnc = admin.Cnc.open(str(directory), read_only=False)
+        try:
+            shared = admin.Shared.open(str(directory), read_only=False)
+        except PenstockError:
+            cnc.close()
+            raise
+    except (PenstockError, OSError, KeyError, TypeError) as error:
+        _LOG.warning(
+            "%s: what the last daemon left cannot be adopted, streams start anew: %s",
+            directory, error,
+        )
+        return None
+    return Inheritance(records=records, daemon_id=daemon_id, dead=dead, cnc=cnc, shared=shared)
+
+
+def sweep(directory: Path, cnc: admin.Cnc, shared: admin.Shared, conductor: Conductor) -> None:
+    """Deletes logs that nobody has any more, and has counters and slots freed later: clients that
+    have not heard yet may still write to them."""
+    world = conductor.world
+    logs = {source.log.path for source in (*world.publications.values(), *world.images.values())}
+    for folder in ("publications", "images"):
+        for entry in os.scandir(directory / folder):
+            if entry.path not in logs:
+                os.unlink(entry.path)
+    counters = counters_in_use(world)
+    slots = slots_in_use(world)
+    conductor.sweep_later(
+        [
+            info.counter_id for info in cnc.counters()
+            if info.type_id != _SYSTEM_COUNTER and info.counter_id not in counters
+        ],
+        [
+            (kind, index)
+            for kind in (SlotKind.CLIENT, SlotKind.PUBLICATION, SlotKind.IMAGE, SlotKind.SUBSCRIBER)
+            for index in range(shared.slot_count(kind))
+            if shared.slot_id(kind, index) and (kind, index) not in slots
+        ],
+    )

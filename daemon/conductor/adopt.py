@@ -1,0 +1,356 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Takes over what a dead daemon had registered (docs/decisions/0030).
+
+Everything is made again with its old ids, counters, slots, addresses and logs, so that clients and
+remote hosts see nothing but a pause.  What cannot be made again is left out: its client hears so
+when it comes back, and adds it anew.  Images come before interest, so that their sessions are known
+when the first datagram arrives.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import attrs
+
+from penstock.core.driver_types import ALL_TERMS, ObjectKind, SlotKind, SubscriberParams
+from penstock.daemon.conductor import publications
+from penstock.daemon.conductor.actions import (
+    AddImageObject,
+    AddImageSubscriber,
+    AddPublicationClient,
+    AddPublicationObject,
+    AddPublicationSubscriber,
+    AddRecvDestination,
+    AddSendDestination,
+    OpenRecvEndpoint,
+    OpenSendEndpoint,
+    ReadCounter,
+    RemoveObject,
+    SetCounter,
+)
+from penstock.daemon.conductor.clients import lose_client
+from penstock.daemon.conductor.counters import ChannelStatus
+from penstock.daemon.conductor.linking import link_image, link_publication, report_refusal
+from penstock.daemon.conductor.machines import PublicationState
+from penstock.daemon.conductor.model import (
+    Client,
+    Image,
+    LogFile,
+    Publication,
+    RecvEndpoint,
+    SendEndpoint,
+    SubscriberLink,
+    Subscription,
+)
+from penstock.daemon.conductor.plans import parse, publication_plan, subscription_plan
+from penstock.daemon.conductor.recv_endpoints import add_interest
+from penstock.daemon.conductor.recv_endpoints import release_if_unused as release_recv
+from penstock.daemon.conductor.registry import (
+    erase,
+    note_client,
+    note_image,
+    note_link,
+    note_publication,
+    note_recv_endpoint,
+    note_send_endpoint,
+    note_subscription,
+)
+from penstock.daemon.conductor.saga import EXCLUSIVE, Refused, Saga
+from penstock.daemon.conductor.send_endpoints import release_if_unused as release_send
+from penstock.daemon.conductor.world import World
+
+Registrations = Mapping[tuple[str, tuple[int, ...]], Mapping[str, Any]]
+_TERMS = 3
+_OVER = (PublicationState.CLOSING.value, PublicationState.DONE.value)
+
+
+def adopt(world: World, records: Registrations, dead: frozenset[int]) -> Saga[None]:
+    """Makes everything again, in the order of dependence; then lets go of what nobody uses."""
+    yield EXCLUSIVE
+    makers = {
+        "client": _client,
+        "send_endpoint": _send_endpoint,
+        "recv_endpoint": _recv_endpoint,
+        "publication": _publication,
+        "subscription": _subscription,
+        "image": _image,
+        "link": _link,
+    }
+    for kind, make in makers.items():
+        for (its_kind, key), fields in records.items():
+            if its_kind != kind:
+                continue
+            try:
+                yield from make(world, key, fields, records)
+            except Refused as refused:
+                erase(world, kind, *key)
+                report_refusal(world, f"{kind} {key[0]} of the dead daemon", refused)
+    for subscription in list(world.subscriptions.values()):
+        if subscription.endpoint is not None:
+            yield from add_interest(
+                world, subscription.endpoint, subscription.stream_id, subscription.plan.session_id
+            )
+    _let_go(world)
+    _await_clients(world, dead)
+    world.event(
+        "adopted", clients=len(world.clients), publications=len(world.publications),
+        images=len(world.images), subscriptions=len(world.subscriptions),
+    )
+
+
+def _let_go(world: World) -> None:
+    """What its owners had left already goes on towards its end."""
+    for publication in list(world.publications.values()):
+        if not publication.links:
+            publications.orphan(world, publication)
+    for image in list(world.images.values()):
+        if not image.subscribers:
+            world.emit(RemoveObject(kind=ObjectKind.IMAGE, object_id=image.id))
+            erase(world, "image", image.id)
+    for send_endpoint in list(world.send_endpoints.values()):
+        release_send(world, send_endpoint)
+    for recv_endpoint in list(world.recv_endpoints.values()):
+        release_recv(world, recv_endpoint)
+
+
+def _await_clients(world: World, dead: frozenset[int]) -> None:
+    """Clients known dead go at once, those that do not come back in time go then."""
+
+    def lose(client: Client) -> None:
+        if client.alive and not client.attached:
+            client.alive = False
+            world.runner.start(lose_client(world, client), lambda value, error: None)
+
+    for client in list(world.clients.values()):
+        if client.id in dead:
+            lose(client)
+        else:
+            deadline_ns = world.now_ns + world.settings.reattach_timeout_ns
+            world.timers.at(deadline_ns, lambda client=client: lose(client))
+
+
+# ---- one of each kind ----------------------------------------------------------------------------
+
+
+def _client(
+    world: World, key: tuple[int, ...], fields: Mapping[str, Any], _all: Registrations
+) -> Saga[None]:
+    client = Client(id=key[0], attached=False, **fields)
+    world.clients[client.id] = client
+    note_client(world, client)
+    yield from ()
+
+
+def _send_endpoint(
+    world: World, key: tuple[int, ...], fields: Mapping[str, Any], _all: Registrations
+) -> Saga[None]:
+    values = dict(fields)
+    destinations = values.pop("destinations")
+    endpoint = SendEndpoint(id=key[0], **values)
+    data = endpoint.params.data
+    bind = data.bind if endpoint.multicast else data.bind.with_port(endpoint.local.port)
+    peer = data.connect if endpoint.peer_address is None else endpoint.peer_address
+    params = attrs.evolve(
+        endpoint.params, data=attrs.evolve(data, bind=bind, connect=peer)
+    )
+    endpoint.local = yield OpenSendEndpoint(params=params)
+    world.emit(SetCounter(counter_id=endpoint.status_counter, value=ChannelStatus.ACTIVE))
+    world.send_endpoints[endpoint.id] = endpoint
+    for destination in destinations:
+        yield AddSendDestination(
+            endpoint_id=endpoint.id, destination_id=destination.id, address=destination.address
+        )
+        endpoint.destinations[destination.id] = destination
+    note_send_endpoint(world, endpoint)
+
+
+def _recv_endpoint(
+    world: World, key: tuple[int, ...], fields: Mapping[str, Any], _all: Registrations
+) -> Saga[None]:
+    values = dict(fields)
+    destinations = values.pop("destinations")
+    endpoint = RecvEndpoint(id=key[0], **values)
+    assert endpoint.params is not None
+    yield OpenRecvEndpoint(params=endpoint.params)
+    try:
+        for destination in destinations:
+            socket = destination.params.socket
+            if not destination.params.multicast:
+                bind = socket.bind.with_port(destination.address.port)
+                socket = attrs.evolve(socket, bind=bind)
+            params = attrs.evolve(
+                destination.params, socket=socket, control=destination.control
+            )
+            yield AddRecvDestination(endpoint_id=endpoint.id, params=params)
+            endpoint.destinations[destination.id] = destination
+    except Refused:
+        world.emit(RemoveObject(kind=ObjectKind.RECV_ENDPOINT, object_id=endpoint.id))
+        raise
+    world.emit(SetCounter(counter_id=endpoint.status_counter, value=ChannelStatus.ACTIVE))
+    world.recv_endpoints[endpoint.id] = endpoint
+    note_recv_endpoint(world, endpoint)
+
+
+def _reserved(log: LogFile) -> int:
+    return ALL_TERMS if log.reserved_terms >= _TERMS else log.reserved_position
+
+
+def _publication(
+    world: World, key: tuple[int, ...], fields: Mapping[str, Any], _all: Registrations
+) -> Saga[None]:
+    values = dict(fields)
+    state, end_reason = values.pop("state"), values["end_reason"]
+    links: dict[int, int] = values.pop("links")
+    endpoint_id = values.pop("endpoint_id")
+    if state in _OVER or end_reason == "revoked" or values["end_confirmed"]:
+        erase(world, "publication", *key)
+        return                          # everything of it was sent and confirmed, or given up
+    endpoint = world.send_endpoints.get(endpoint_id)
+    if endpoint is None and endpoint_id:
+        raise Refused("no_interface", "its channel could not be opened")
+    channel = values.pop("channel")
+    plan = attrs.evolve(
+        publication_plan(parse(channel), channel, world.settings),
+        mtu=values.pop("mtu"), window_bytes=values.pop("window_bytes"),
+        linger_ns=values.pop("linger_ns"), term_length=values["log"].term_length,
+    )
+    publication = Publication(id=key[0], plan=plan, endpoint=endpoint, **values)
+    log = publication.log
+    log.reserving = False
+    yield AddPublicationObject(
+        params=attrs.evolve(
+            publication.params, adopted=True, start_position=publication.start_position,
+            reserved_position=_reserved(log),
+        )
+    )
+    world.publications[publication.id] = publication
+    world.storage.inherit(log.reserved_bytes)
+    if endpoint is not None:
+        endpoint.publications.add(publication.id)
+    for registration_id, client_id in links.items():
+        client = world.clients.get(client_id)
+        if client is None:
+            continue
+        if client not in publication.links.values():
+            yield AddPublicationClient(
+                publication_id=publication.id, client_slot=client.slot
+            )
+        publication.links[registration_id] = client
+        client.publications[registration_id] = publication
+    note_publication(world, publication)
+
+
+def _subscription(
+    world: World, key: tuple[int, ...], fields: Mapping[str, Any], _all: Registrations
+) -> Saga[None]:
+    client = world.clients.get(fields["client_id"])
+    if client is None:
+        raise Refused("not_leased", "its client has gone")
+    endpoint = world.recv_endpoints.get(fields["endpoint_id"])
+    if endpoint is None and fields["endpoint_id"]:
+        raise Refused("no_interface", "its channel could not be opened")
+    channel = fields["channel"]
+    subscription = Subscription(
+        id=key[0], client=client, stream_id=fields["stream_id"], endpoint=endpoint,
+        plan=subscription_plan(parse(channel), channel, world.settings),
+        spy_key=fields["spy_key"], spy_tag=fields["spy_tag"],
+    )
+    world.subscriptions[subscription.id] = subscription
+    client.subscriptions[subscription.id] = subscription
+    if endpoint is not None:
+        endpoint.subscriptions[subscription.id] = subscription
+    note_subscription(world, subscription)
+    yield from ()
+
+
+def _image(
+    world: World, key: tuple[int, ...], fields: Mapping[str, Any], records: Registrations
+) -> Saga[None]:
+    values = dict(fields)
+    endpoint = world.recv_endpoints.get(values.pop("endpoint_id"))
+    if endpoint is None:
+        raise Refused("no_interface", "its channel could not be opened")
+    image = Image(id=key[0], endpoint=endpoint, **values)
+    image.log.reserving = False
+    slowest = -1
+    for (kind, link_key), link in records.items():
+        if kind == "link" and link_key[1] == image.id and link_key[0] in world.subscriptions \
+                and not link["resting"]:
+            position: int = yield ReadCounter(counter_id=link["counter_id"])
+            slowest = position if slowest < 0 else min(slowest, position)
+    plain = len(endpoint.destinations) == 1
+    yield AddImageObject(
+        params=attrs.evolve(
+            image.params, adopted=True, consumption=slowest,
+            reserved_position=_reserved(image.log),
+            destination=0 if plain else -1,
+        )
+    )
+    world.images[image.id] = image
+    endpoint.images[(image.stream_id, image.session_id)] = image
+    endpoint.held_by += 1
+    world.storage.inherit(image.log.reserved_bytes)
+    note_image(world, image)
+
+
+def _link(
+    world: World, key: tuple[int, ...], fields: Mapping[str, Any], _all: Registrations
+) -> Saga[None]:
+    subscription = world.subscriptions.get(key[0])
+    source = world.images.get(key[1]) or world.publications.get(key[1])
+    if subscription is None or source is None:
+        raise Refused("unknown_registration", "what it links has gone")
+    if fields["resting"]:               # it had been told to come back later: that is now
+        erase(world, "link", *key)
+        if isinstance(source, Image):
+            yield from link_image(world, subscription, source)
+        else:
+            yield from link_publication(world, subscription, source)
+        return
+    plan = subscription.plan
+    link = SubscriberLink(subscription=subscription, source=source, **fields)
+    params = SubscriberParams(
+        position_counter_id=link.counter_id, slot=link.slot, client_slot=subscription.client.slot,
+        tether=plan.tether, rejoin=plan.rejoin,
+    )
+    if isinstance(source, Image):
+        yield AddImageSubscriber(image_id=source.id, params=params)
+    else:
+        yield AddPublicationSubscriber(publication_id=source.id, params=params)
+    source.subscribers[subscription.id] = link
+    subscription.links[source.id] = link
+    note_link(world, link)
+
+
+# ---- what is in use ------------------------------------------------------------------------------
+
+
+def counters_in_use(world: World) -> set[int]:
+    """Ids of the counters that belong to something registered."""
+    used: set[int] = set()
+    for client in world.clients.values():
+        used.update(client.counters.values())
+    for send_endpoint in world.send_endpoints.values():
+        used |= {send_endpoint.status_counter, send_endpoint.address_counter,
+                 send_endpoint.destinations_counter}
+    for recv_endpoint in world.recv_endpoints.values():
+        used.add(recv_endpoint.status_counter)
+        used.update(d.counter_id for d in recv_endpoint.destinations.values())
+    for source in (*world.publications.values(), *world.images.values()):
+        used.update(source.counters)
+        used.update(link.counter_id for link in source.subscribers.values())
+    return used
+
+
+def slots_in_use(world: World) -> set[tuple[SlotKind, int]]:
+    """Slots of penstock.dat that belong to something registered."""
+    used = {(SlotKind.CLIENT, client.slot) for client in world.clients.values()}
+    for publication in world.publications.values():
+        used.add((SlotKind.PUBLICATION, publication.slot))
+    for image in world.images.values():
+        used.add((SlotKind.IMAGE, image.slot))
+    for source in (*world.publications.values(), *world.images.values()):
+        used.update((SlotKind.SUBSCRIBER, link.slot) for link in source.subscribers.values())
+    return used

@@ -1,0 +1,114 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a successor needs to know of each registration, written down as it changes.
+
+A record leaves before any client hears of what it describes, so that after a death at any moment
+everything a client knows of is on record.  What is made but not on record yet is nobody's, and the
+successor sweeps it away.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from penstock.daemon.conductor.actions import Record
+from penstock.daemon.conductor.model import (
+    Client,
+    Image,
+    Publication,
+    RecvEndpoint,
+    SendEndpoint,
+    SubscriberLink,
+    Subscription,
+)
+from penstock.daemon.conductor.world import World
+
+
+def _note(world: World, kind: str, key: tuple[int, ...], fields: dict[str, Any] | None) -> None:
+    if world.settings.journal:
+        world.emit(Record(kind=kind, key=key, fields=fields))
+
+
+def note_client(world: World, client: Client) -> None:
+    fields = {
+        "slot": client.slot, "name": client.name, "pid": client.pid, "uid": client.uid,
+        "token": client.token, "started": client.started, "counters": dict(client.counters),
+    }
+    _note(world, "client", (client.id,), fields)
+
+
+def note_send_endpoint(world: World, endpoint: SendEndpoint) -> None:
+    if endpoint.id not in world.send_endpoints:
+        return
+    names = (
+        "key", "channel", "tag", "status_counter", "address_counter", "destinations_counter",
+        "local", "peer", "peer_address", "multicast", "manual", "group", "ttl", "buffers", "params",
+    )
+    fields = {name: getattr(endpoint, name) for name in names}
+    fields["destinations"] = list(endpoint.destinations.values())
+    _note(world, "send_endpoint", (endpoint.id,), fields)
+
+
+def note_recv_endpoint(world: World, endpoint: RecvEndpoint) -> None:
+    if endpoint.id not in world.recv_endpoints:
+        return
+    names = (
+        "key", "channel", "tag", "status_counter", "receiver_id", "multicast", "manual", "buffers",
+        "stamps", "params",
+    )
+    fields = {name: getattr(endpoint, name) for name in names}
+    fields["destinations"] = list(endpoint.destinations.values())
+    _note(world, "recv_endpoint", (endpoint.id,), fields)
+
+
+def note_publication(world: World, publication: Publication) -> None:
+    plan = publication.plan
+    names = (
+        "stream_id", "session_id", "initial_term_id", "start_position", "exclusive", "slot",
+        "counters", "limit_counter", "log", "params", "end_reason", "end_confirmed",
+    )
+    fields = {name: getattr(publication, name) for name in names}
+    fields |= {
+        "channel": plan.channel, "mtu": plan.mtu, "window_bytes": plan.window_bytes,
+        "linger_ns": plan.linger_ns, "state": publication.state.value,
+        "endpoint_id": 0 if publication.endpoint is None else publication.endpoint.id,
+        "links": {key: client.id for key, client in publication.links.items()},
+    }
+    _note(world, "publication", (publication.id,), fields)
+
+
+def note_subscription(world: World, subscription: Subscription) -> None:
+    fields = {
+        "client_id": subscription.client.id, "channel": subscription.plan.channel,
+        "stream_id": subscription.stream_id, "spy_key": subscription.spy_key,
+        "spy_tag": subscription.spy_tag,
+        "endpoint_id": 0 if subscription.endpoint is None else subscription.endpoint.id,
+    }
+    _note(world, "subscription", (subscription.id,), fields)
+
+
+def note_image(world: World, image: Image) -> None:
+    names = (
+        "stream_id", "session_id", "source", "slot", "counters", "log", "rejoin", "join_position",
+        "initial_term_id", "params",
+    )
+    fields = {name: getattr(image, name) for name in names}
+    fields["endpoint_id"] = image.endpoint.id
+    _note(world, "image", (image.id,), fields)
+
+
+def note_log(world: World, owner: Image | Publication) -> None:
+    """More of its storage is allocated."""
+    if isinstance(owner, Image):
+        note_image(world, owner)
+    else:
+        note_publication(world, owner)
+
+
+def note_link(world: World, link: SubscriberLink) -> None:
+    fields = {"counter_id": link.counter_id, "slot": link.slot, "resting": link.resting,
+              "join_position": link.join_position}
+    _note(world, "link", (link.subscription.id, link.source.id), fields)
+
+
+def erase(world: World, kind: str, *key: int) -> None:
+    _note(world, kind, key, None)

@@ -1,0 +1,226 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``DIR/registry.journal``: what the conductor has registered, for a successor.
+
+A head, then records in the order of the changes; the last record of a key holds, and a record
+without fields erases its key.  A record is
+
+    length u32 | crc of length u32 | crc of body u32 | body (msgpack: [kind, key, fields])
+
+all little-endian.  Each is one write, so a daemon that is killed leaves whole records and at most
+one that breaks off at the end of the file, which is ignored: nobody was told of it.  Everything
+else that does not fit is damage, and the journal is refused.  It lives in shared memory like the
+rest of the directory, so it is never synced to a disk.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+import zlib
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import attrs
+import msgpack
+
+from penstock.config import uri
+from penstock.core import driver_types
+from penstock.core.errors import PenstockError
+from penstock.daemon.conductor import model
+
+NAME: Final = "registry.journal"
+FORMAT: Final = 1
+_HEAD: Final = b"PENSTOCK-REGISTRY %d\n" % FORMAT
+_FRAME: Final = struct.Struct("<III")
+_LENGTH: Final = struct.Struct("<I")
+_MAX_BODY: Final = 16 * 1024 * 1024
+_COMPACT_BYTES: Final = 4 * 1024 * 1024
+_TUPLE, _OBJECT = 1, 2
+
+Key = tuple[str, tuple[int, ...]]
+Fields = Mapping[str, Any]
+
+_CLASSES: Final[dict[str, type[Any]]] = {
+    "Address": driver_types.Address,
+    "Destination": model.Destination,
+    "ImageParams": driver_types.ImageParams,
+    "LogFile": model.LogFile,
+    "Name": uri.Address,
+    "PublicationParams": driver_types.PublicationParams,
+    "RecvDestinationParams": driver_types.RecvDestinationParams,
+    "RecvEndpointParams": driver_types.RecvEndpointParams,
+    "SendEndpointParams": driver_types.SendEndpointParams,
+    "SocketParams": driver_types.SocketParams,
+}
+_NAMES: Final[dict[type[Any], str]] = {cls: name for name, cls in _CLASSES.items()}
+
+
+class JournalDamaged(PenstockError):
+    """The journal is of another version or damaged; the text says what is wrong with it."""
+
+
+# ---- values --------------------------------------------------------------------------------------
+
+
+def _pack(value: Any) -> bytes:
+    packed: bytes = msgpack.packb(value, default=_extended, strict_types=True)
+    return packed
+
+
+def _extended(value: Any) -> Any:
+    if isinstance(value, int):
+        return int(value)               # an enumeration
+    if isinstance(value, tuple):
+        return msgpack.ExtType(_TUPLE, _pack(list(value)))
+    name = _NAMES.get(type(value))
+    if name is None:
+        raise TypeError(f"the registry holds no {type(value).__name__}")
+    fields = {field.name: getattr(value, field.name) for field in attrs.fields(type(value))}
+    return msgpack.ExtType(_OBJECT, _pack([name, fields]))
+
+
+def _unpack(data: bytes) -> Any:
+    return msgpack.unpackb(data, ext_hook=_restored, strict_map_key=False)
+
+
+def _restored(code: int, data: bytes) -> Any:
+    if code == _TUPLE:
+        return tuple(_unpack(data))
+    if code != _OBJECT:
+        raise ValueError(f"extension {code}")
+    name, fields = _unpack(data)
+    return _CLASSES[name](**fields)
+
+
+def encode(kind: str, key: tuple[int, ...], fields: Fields | None) -> bytes:
+    """One record; ``fields`` None erases the key."""
+    body = _pack([kind, list(key), None if fields is None else dict(fields)])
+    length = _LENGTH.pack(len(body))
+    return _FRAME.pack(len(body), zlib.crc32(length), zlib.crc32(body)) + body
+
+
+# ---- reading -------------------------------------------------------------------------------------
+
+
+def decode(data: bytes) -> dict[Key, dict[str, Any]]:
+    """What holds at the end of the journal, in the order of first registration.
+
+    :raises JournalDamaged: it is not a journal of this version, or something in it was changed.
+    """
+    if not data.startswith(_HEAD):
+        if _HEAD.startswith(data):
+            return {}                   # its writer died over the first line
+        raise JournalDamaged(f"{NAME} is not of format {FORMAT}")
+    found: dict[Key, dict[str, Any]] = {}
+    at = len(_HEAD)
+    while len(data) - at >= _FRAME.size:
+        length, length_sum, body_sum = _FRAME.unpack_from(data, at)
+        if zlib.crc32(data[at : at + _LENGTH.size]) != length_sum or length > _MAX_BODY:
+            raise JournalDamaged(f"{NAME}: byte {at}: no record begins here")
+        at += _FRAME.size
+        if len(data) - at < length:
+            break                       # broke off
+        body = data[at : at + length]
+        if zlib.crc32(body) != body_sum:
+            raise JournalDamaged(f"{NAME}: byte {at}: the record was changed")
+        _apply(found, body, at)
+        at += length
+    return found
+
+
+def _apply(found: dict[Key, dict[str, Any]], body: bytes, at: int) -> None:
+    try:
+        kind, numbers, fields = _unpack(body)
+        key = (str(kind), tuple(int(number) for number in numbers))
+        if fields is None:
+            found.pop(key, None)
+        else:
+            found[key] = dict(fields)
+    except (ValueError, TypeError, KeyError, msgpack.UnpackException) as error:
+        raise JournalDamaged(f"{NAME}: byte {at}: not understood: {error}") from None
+
+
+def read(directory: Path) -> dict[Key, dict[str, Any]] | None:
+    """The registrations of a dead daemon, None when it left no journal.
+
+    :raises JournalDamaged: it is not a journal of this version, or something in it was changed.
+    """
+    try:
+        return decode((directory / NAME).read_bytes())
+    except FileNotFoundError:
+        return None
+
+
+# ---- writing -------------------------------------------------------------------------------------
+
+
+class Journal:
+    """The daemon's open journal; one thread uses it."""
+
+    def __init__(
+        self, directory: Path, *, file_mode: int, on_failure: Callable[[str], None]
+    ) -> None:
+        """Begins empty, beside an old one, which stays until :meth:`install`."""
+        self._path = directory / NAME
+        self._mode = file_mode & 0o700 | 0o600      # tokens are in it
+        self._on_failure = on_failure
+        self._state: dict[Key, dict[str, Any]] = {}
+        self._fd = -1
+        self._bytes = 0
+        self._broken = False
+
+    def install(self) -> None:
+        """Writes what holds into a new file, which takes the place of the old one at once."""
+        making = self._path.with_suffix(".new")
+        blob = _HEAD + b"".join(
+            encode(kind, key, fields) for (kind, key), fields in self._state.items()
+        )
+        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND | os.O_CLOEXEC
+        fd = os.open(making, flags, self._mode)
+        try:
+            _write_all(fd, blob)
+            os.rename(making, self._path)
+        except OSError:
+            os.close(fd)
+            raise
+        if self._fd >= 0:
+            os.close(self._fd)
+        self._fd, self._bytes = fd, len(blob)
+
+    def record(self, kind: str, key: tuple[int, ...], fields: Fields | None) -> None:
+        """Remembers a change.  Without room for it there is nothing to adopt: the file goes, so
+        that a successor does not believe an old one."""
+        if fields is None:
+            self._state.pop((kind, key), None)
+        else:
+            self._state[kind, key] = dict(fields)
+        if self._fd < 0 or self._broken:
+            return
+        data = encode(kind, key, fields)
+        try:
+            if self._bytes > _COMPACT_BYTES:
+                self.install()
+            else:
+                _write_all(self._fd, data)
+                self._bytes += len(data)
+        except OSError as error:
+            self._broken = True
+            self._path.unlink(missing_ok=True)
+            self._on_failure(
+                f"{self._path}: {error.strerror}: streams would not survive the daemon's death"
+            )
+
+    def load(self, records: Iterable[tuple[Key, Fields]]) -> None:
+        """Takes over what a predecessor had registered."""
+        self._state.update((key, dict(fields)) for key, fields in records)
+
+    def close(self) -> None:
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
+
+
+def _write_all(fd: int, data: bytes) -> None:
+    while data:
+        data = data[os.write(fd, data) :]
