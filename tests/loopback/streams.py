@@ -37,9 +37,15 @@ def log_files(host: PenstockHost) -> set[str]:
     return {path.name for path in host.directory.rglob("*.logbuffer")}
 
 
-def receive(subscription: Subscription, count: int, *, timeout_s: float = TIMEOUT_S) -> list[bytes]:
-    """Polls until ``count`` messages are there, and fails at the time-out."""
-    received: list[bytes] = []
+def receive(
+    subscription: Subscription,
+    count: int,
+    *,
+    timeout_s: float = TIMEOUT_S,
+    into: list[bytes] | None = None,
+) -> list[bytes]:
+    """Polls until ``count`` messages are there, and fails at the time-out.  Appends to ``into``."""
+    received: list[bytes] = into if into is not None else []
     deadline = time.monotonic() + timeout_s
     while len(received) < count:
         if not subscription.poll(lambda m, _h: received.append(bytes(m)), 64):

@@ -94,6 +94,12 @@ class PenstockHost:
                 self.stop()
                 raise PeerError(f"the daemon in {self.directory} does not start:\n{text}")
 
+    @property
+    def pid(self) -> int:
+        """Of the running daemon."""
+        assert self._daemon is not None
+        return self._daemon.process.pid
+
     def kill(self) -> None:
         """SIGKILL to the daemon."""
         if self._daemon is not None:
