@@ -9,6 +9,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "ps_barrier.h"
 #include "ps_client_internal.h"
 
 _Atomic uint32_t ps_fork_generation;
@@ -57,6 +58,7 @@ int ps_client_open(const ps_client_params_t *params, ps_client_t **out)
     client->receiver_wake_fd = params->receiver_wake_fd;
     client->generation = atomic_load_explicit(&ps_fork_generation, memory_order_relaxed);
     client->counters = ps_counter_capacity(client->cnc);
+    client->barriers = ps_barrier_join();
     *out = client;
     return PS_OK;
 }
@@ -147,7 +149,8 @@ void ps_client_mark_dirty(const ps_client_t *client, int32_t publication_slot)
     ps_publication_slot_t *slot = &client->shared->publications[publication_slot];
     /* All sequentially consistent: store (commit) then load (dirty, parked) against the sender's
      * store (dirty = 0, parked = 1) then load (log, bitmap). */
-    if (atomic_load_explicit(&slot->dirty, memory_order_seq_cst) == PS_DIRTY_DATA ||
+    const uint32_t dirty = atomic_load_explicit(&slot->dirty, memory_order_seq_cst);
+    if (dirty == PS_DIRTY_DATA || dirty == PS_DIRTY_HOT ||
         atomic_exchange_explicit(&slot->dirty, PS_DIRTY_DATA, memory_order_seq_cst) !=
             PS_DIRTY_NOT) {
         return;

@@ -29,6 +29,7 @@ struct ps_client {
     int32_t receiver_wake_fd;
     uint32_t generation;
     int32_t counters;
+    bool barriers;       /* the sender's barriers reach us: no fence while a stream is hot */
     _Atomic int32_t daemon_away;
 };
 

@@ -81,6 +81,9 @@ void ps_sender_on_command(ps_sender_t *sender, const ps_command_t *command);
 int32_t ps_sender_do_work(ps_sender_t *sender, int64_t now_ns);
 /* Time of the next timer, INT64_MAX if none; now or earlier = work is due. */
 int64_t ps_sender_next_deadline_ns(ps_sender_t *sender, int64_t now_ns);
+/* Called before parked is announced: true when streams were hot and must be looked at once more,
+ * by a duty cycle, before the thread may sleep. */
+bool ps_sender_cool(ps_sender_t *sender);
 /* Called after parked was announced (seq_cst): is there anything to do (dirty bit, ...)?  Cheap. */
 bool ps_sender_has_work(ps_sender_t *sender);
 

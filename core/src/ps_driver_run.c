@@ -181,6 +181,11 @@ static void wait_for_descriptors(ps_loop_t *loop, int64_t wait_ns)
 /* Announces, looks once more (a whole duty cycle: it sees everything an agent can see), sleeps. */
 static void park(ps_loop_t *loop, int64_t *now_ns)
 {
+    for (int32_t i = 0; i < loop->agent_count; i++) {
+        if (loop->agents[i]->id == PS_AGENT_SENDER && ps_sender_cool(loop->driver->sender)) {
+            return;
+        }
+    }
     announce_parked(loop, 1);
     if (!has_work(loop)) {
         const int32_t work = run_agents(loop, now_ns);

@@ -249,10 +249,10 @@ static int64_t ps_pub_publish_single(ps_pub_t *pub, const ps_iov_t *pieces, int3
         ps_cursor_copy(&cursor, space.at + PS_HEADER_BYTES, (size_t)length);
     }
     if (pub->exclusive) {
-        /* Exchange: release for readers, and a full fence before the look at `dirty`. */
-        atomic_exchange_explicit(ps_frame_word((ps_frame_t *)(void *)space.at),
-                                 ps_frame_word_of(frame_length, PS_FLAG_UNFRAGMENTED, PS_TYPE_DATA),
-                                 memory_order_seq_cst);
+        /* release: a reader that sees the length sees the rest */
+        atomic_store_explicit(ps_frame_word((ps_frame_t *)(void *)space.at),
+                              ps_frame_word_of(frame_length, PS_FLAG_UNFRAGMENTED, PS_TYPE_DATA),
+                              memory_order_release);
     } else if (PS_UNLIKELY(!ps_pub_settle(pub, space.at, frame_length, frame_length,
                                           PS_FLAG_UNFRAGMENTED, PS_TYPE_DATA))) {
         return ps_pub_fail_unblocked(pub, space.position);

@@ -169,9 +169,7 @@ static int64_t ps_batch_publish(ps_pub_t *pub, const ps_batch_t *batch, int32_t 
     }
     *accepted = done;
     if (pub->exclusive) {
-        /* The release stores of the run must come before the look at `dirty`; an exchange on our
-         * own line of the slot is the full fence (readable by ThreadSanitizer, unlike a fence). */
-        atomic_exchange_explicit(&pub->slot->published_ordinal, pub->ordinal, memory_order_seq_cst);
+        atomic_store_explicit(&pub->slot->published_ordinal, pub->ordinal, memory_order_relaxed);
     }
     ps_pub_dirty(pub);
     return done > 0 ? position : code;

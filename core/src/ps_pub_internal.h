@@ -56,9 +56,19 @@ static inline int64_t ps_pub_gate(const ps_pub_t *pub)
     return 0;
 }
 
+/* After a commit: the sender must come to look, unless it looks by itself.  A store (commit) that
+ * must not pass a load (dirty): while the stream is hot, the sender makes us take the barrier when
+ * it ends that (docs/decisions/0020), so the compiler alone must be told; else we fence. */
 static inline void ps_pub_dirty(const ps_pub_t *pub)
 {
-    if (atomic_load_explicit(&pub->slot->dirty, memory_order_seq_cst) != PS_DIRTY_DATA) {
+    atomic_signal_fence(memory_order_seq_cst);
+    if (PS_LIKELY(pub->client->barriers &&
+                  atomic_load_explicit(&pub->slot->dirty, memory_order_relaxed) == PS_DIRTY_HOT)) {
+        return;
+    }
+    atomic_thread_fence(memory_order_seq_cst);
+    const uint32_t dirty = atomic_load_explicit(&pub->slot->dirty, memory_order_seq_cst);
+    if (dirty != PS_DIRTY_DATA && dirty != PS_DIRTY_HOT) {
         ps_client_mark_dirty(pub->client, pub->slot_index);
     }
 }
@@ -108,15 +118,14 @@ static inline bool ps_pub_claim(const ps_pub_t *pub, uint8_t *at, int32_t frame_
                                                    memory_order_relaxed);
 }
 
-/* Turns a claim of `claimed` bytes into a complete frame.  Sequentially consistent: the look at
- * `dirty` that follows must not come before it. */
+/* Turns a claim of `claimed` bytes into a complete frame. */
 static inline bool ps_pub_settle(const ps_pub_t *pub, uint8_t *at, int32_t claimed,
                                  int32_t frame_length, uint8_t flags, uint16_t type)
 {
     uint64_t expected = ps_pub_claim_word(pub, claimed);
     return atomic_compare_exchange_strong_explicit(
         ps_frame_word((ps_frame_t *)(void *)at), &expected,
-        ps_frame_word_of(frame_length, flags, type), memory_order_seq_cst, memory_order_relaxed);
+        ps_frame_word_of(frame_length, flags, type), memory_order_acq_rel, memory_order_relaxed);
 }
 
 /* Header fields behind the first word. */

@@ -93,7 +93,13 @@ struct ps_publication {
         storage_clamped, quarantine_clamped, limit_raised, removed;
     bool inherited;                    /* connected by a dead daemon, not heard of since */
     int64_t inherited_until_ns;
-    bool in_ready, in_watch;
+    bool in_ready, in_watch, hot;
+    /* sender: how busy (ps_sender_hot.c) */
+    int64_t hot_ns;                    /* news last found while hot */
+    int64_t hot_tail;                  /* readers were woken for what lies below */
+    int64_t counted_ordinal;           /* published_ordinal when last taken from the bitmap */
+    int64_t counted_ns;
+    int32_t busy_looks;                /* in a row that found many messages */
     /* sender: timers */
     int64_t next_due_ns;
     int64_t setup_sent_ns;             /* INT64_MIN/2: never */
@@ -113,6 +119,7 @@ struct ps_publication {
     ps_retransmit_t retransmit;
     ps_pub_receiver_t *receivers;
     int32_t receiver_count, receiver_capacity;
+    int32_t receivers_shown;           /* fc-receivers */
     ps_pub_subscriber_t subscribers[PS_PUB_SUBSCRIBERS];
     int32_t subscriber_count;
     int32_t gating_count;              /* as of the last look */
@@ -207,6 +214,11 @@ void ps_publication_on_sm(ps_publication_t *pub, const ps_sm_t *sm, int64_t posi
                           int64_t now_ns);
 void ps_publication_on_nak(ps_publication_t *pub, const ps_nak_t *nak, int64_t now_ns);
 void ps_publication_on_error(ps_publication_t *pub, const ps_err_t *err, int64_t now_ns);
+/* The strategy's timer: evicts, recomputes the limit.  Returns when to call again. */
+int64_t ps_publication_step_flow_control(ps_publication_t *pub, int64_t now_ns);
+/* A limit of a custom strategy, which counts until until_ns. */
+void ps_publication_set_custom_limit(ps_publication_t *pub, int64_t limit, int64_t until_ns,
+                                     int64_t now_ns);
 /* Forgets receivers not heard for the connection timeout.  Returns when to look again. */
 int64_t ps_publication_expire_receivers(ps_publication_t *pub, int64_t now_ns);
 

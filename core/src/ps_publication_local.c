@@ -22,14 +22,17 @@ void ps_publication_wake_subscribers(ps_publication_t *pub)
 bool ps_publication_is_forgotten(const ps_publication_t *pub)
 {
     const _Atomic uint64_t *bits = &ps_driver_shared(pub->driver)->dirty[pub->params.slot / 64];
-    return atomic_load_explicit(&pub->slot->dirty, memory_order_seq_cst) != PS_DIRTY_NOT &&
+    return !pub->hot &&
+           atomic_load_explicit(&pub->slot->dirty, memory_order_seq_cst) != PS_DIRTY_NOT &&
            (atomic_load_explicit(bits, memory_order_seq_cst) >> (pub->params.slot % 64) & 1) == 0;
 }
 
 void ps_publication_look_again(ps_publication_t *pub)
 {
     /* Cleared before the log is looked at, as always. */
-    atomic_store_explicit(&pub->slot->dirty, PS_DIRTY_NOT, memory_order_seq_cst);
+    if (!pub->hot) {
+        atomic_store_explicit(&pub->slot->dirty, PS_DIRTY_NOT, memory_order_seq_cst);
+    }
     ps_sender_ready(ps_pub_sender(pub), pub);
     ps_publication_wake_subscribers(pub);
 }

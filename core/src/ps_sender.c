@@ -5,6 +5,8 @@
  */
 #include "ps_sender.h"
 
+#include "ps_barrier.h"
+
 #include <assert.h>
 #include <stdlib.h>
 
@@ -187,6 +189,8 @@ static void add_publication(ps_sender_t *sender, ps_publication_t *pub)
     pub->index = sender->publication_count;
     sender->publications[sender->publication_count++] = pub;
     sender->by_slot[pub->params.slot] = pub;
+    /* What a predecessor left there; publishers tell us again. */
+    atomic_store_explicit(&pub->slot->dirty, PS_DIRTY_NOT, memory_order_seq_cst);
     if (pub->endpoint != NULL) {
         ps_publication_t **head = bucket(sender, pub);
         pub->next_bucket = *head;
@@ -208,6 +212,7 @@ static void remove_publication(ps_sender_t *sender, ps_publication_t *pub)
     }
     leave_ready(sender, pub);
     leave_watch(sender, pub);
+    ps_sender_leave_hot(sender, pub);
     if (pub->endpoint != NULL) {
         ps_publication_t **link = bucket(sender, pub);
         while (*link != pub) {
@@ -348,6 +353,7 @@ static int32_t collect_dirty(ps_sender_t *sender)
                 &sender->shared->publications[slot].dirty, PS_DIRTY_NOT, memory_order_seq_cst);
             ps_publication_t *pub = sender->by_slot[slot];
             if (pub != NULL) {
+                ps_sender_note_dirty(sender, pub);
                 found++;
                 ps_sender_ready(sender, pub);
                 ps_sender_watch(sender, pub);
@@ -476,6 +482,7 @@ int32_t ps_sender_do_work(ps_sender_t *sender, int64_t now_ns)
     emit_released(sender);
     if (sender->capacity > 0) {
         work += collect_dirty(sender);
+        work += ps_sender_look_at_hot(sender);
     }
     run_timers(sender); /* before the turns: a timer may make one ready */
     int32_t turns = 0;
@@ -547,6 +554,8 @@ int ps_sender_create(ps_driver_t *driver, ps_sender_t **out)
     sender->polled_ns = INT64_MIN / 2;
     sender->min_due_ns = INT64_MAX;
     sender->scan_min_ns = INT64_MAX;
+    /* In the simulator everything is one thread, and every run must be the same. */
+    sender->barriers = sender->params->threading != PS_INVOKER && ps_barrier_available();
     if (sender->by_slot == NULL || sender->publications == NULL || sender->buckets == NULL) {
         ps_sender_destroy(sender);
         return ps_fail(PS_E_NO_MEMORY, "no memory for %zu publications", slots);

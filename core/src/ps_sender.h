@@ -31,7 +31,8 @@ enum {
     PS_POLL_BYTES = 64 * 1024,         /* or after so much sent */
     PS_POLL_LIMIT = 64,                /* datagrams per socket and poll */
     PS_POLL_SLICE = 32,                /* endpoints per poll beside those that sent */
-    PS_SCAN_SLICE = 64                 /* publications per cycle of the timer scan */
+    PS_SCAN_SLICE = 64,                /* publications per cycle of the timer scan */
+    PS_HOT_LIMIT = 128                 /* publications that are looked at without being told */
 };
 #define PS_TICK_NS INT64_C(1000000)
 
@@ -62,7 +63,20 @@ struct ps_sender {
     int64_t scan_min_ns;               /* minimum found by the running scan */
     int32_t scan_index;                /* -1: no scan running */
     bool urgent;                       /* scan now, whatever the tick */
+    bool barriers;                     /* streams may be hot: ps_barrier_run works */
+    ps_publication_t *hot[PS_HOT_LIMIT];
+    int32_t hot_count;
 };
+
+/* ---- ps_sender_hot.c ------------------------------------------------------------------------- */
+
+/* A publication was found in the bitmap and its flag cleared: makes the stream hot when it is busy
+ * enough. */
+void ps_sender_note_dirty(ps_sender_t *sender, ps_publication_t *publication);
+/* Looks at the hot publications; cools those without news.  Returns how many had news. */
+int32_t ps_sender_look_at_hot(ps_sender_t *sender);
+/* No longer hot: before the object goes. */
+void ps_sender_leave_hot(ps_sender_t *sender, ps_publication_t *publication);
 
 /* Puts it at the end of the ready queue unless it is there. */
 void ps_sender_ready(ps_sender_t *sender, ps_publication_t *publication);

@@ -90,8 +90,9 @@ typedef struct ps_culprit {
 } ps_culprit_t;
 
 /* Why a publication is in the ready set: there is something to read, or only something to look at
- * (a publisher waits for room, a reader made some).  Readers are woken for the first alone. */
-enum ps_dirty_flag { PS_DIRTY_NOT = 0, PS_DIRTY_DATA = 1, PS_DIRTY_LOOK = 2 };
+ * (a publisher waits for room, a reader made some).  Readers are woken for the first alone.  HOT is
+ * the sender's: it looks at the stream by itself, and need not be told (docs/decisions/0020). */
+enum ps_dirty_flag { PS_DIRTY_NOT = 0, PS_DIRTY_DATA = 1, PS_DIRTY_LOOK = 2, PS_DIRTY_HOT = 3 };
 
 typedef struct ps_publication_slot {
     /* line: conductor */
@@ -99,9 +100,9 @@ typedef struct ps_publication_slot {
     int64_t client_id;                          /* first owner */
     int32_t session_id;
     int32_t stream_id;
-    /* line: publishers (any client).  dirty: ps_dirty_flag, not 0 = in the ready set; set with
-     * seq_cst exchange after a commit, then the bit in the bitmap; cleared by the sender BEFORE it
-     * looks at the log. */
+    /* line: publishers (any client) and sender.  dirty: ps_dirty_flag.  DATA and LOOK: in the ready
+     * set; set with seq_cst exchange after a commit, then the bit in the bitmap; cleared by the
+     * sender BEFORE it looks at the log. */
     alignas(PS_LINE) _Atomic uint32_t dirty;
     _Atomic uint32_t want_room;                 /* a client sleeps until the limit moves */
     /* line: publishers, credit (reserved) */

@@ -1,0 +1,133 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * ps_sender_hot.c: busy streams, which the sender looks at in every cycle without being told.
+ *
+ *   cold --many messages, looks in a row--> hot --no news for COOL_NS, or the thread parks--> cold
+ *
+ * While dirty says HOT, publishers do nothing but look at it, without a fence.  The way back: dirty
+ * is stored, ps_barrier_run makes every publisher's CPU take a full barrier, the log is looked at.
+ * A publisher that read HOT did so before its barrier, so its frame, stored before, is seen by that
+ * look; one that stores later reads what was stored, and tells (docs/decisions/0020).
+ */
+#include <assert.h>
+
+#include "ps_barrier.h"
+#include "ps_sender.h"
+
+enum { BUSY_MESSAGES = 4, BUSY_LOOKS = 4 };
+#define BUSY_WITHIN_NS INT64_C(200000)
+#define COOL_NS INT64_C(50000)
+
+static void store_dirty(ps_publication_t *pub, uint32_t value)
+{
+    atomic_store_explicit(&pub->slot->dirty, value, memory_order_seq_cst);
+}
+
+/* Several messages a look, several looks in a row: such a stream earns its barrier later on. */
+static bool is_busy(ps_publication_t *pub, int64_t now_ns)
+{
+    const int64_t ordinal =
+        atomic_load_explicit(&pub->slot->published_ordinal, memory_order_relaxed);
+    const bool many = ordinal - pub->counted_ordinal >= BUSY_MESSAGES &&
+                      now_ns - pub->counted_ns <= BUSY_WITHIN_NS;
+    pub->counted_ordinal = ordinal;
+    pub->counted_ns = now_ns;
+    pub->busy_looks = many ? pub->busy_looks + 1 : 0;
+    return pub->busy_looks >= BUSY_LOOKS;
+}
+
+void ps_sender_note_dirty(ps_sender_t *sender, ps_publication_t *pub)
+{
+    if (pub->hot) { /* a publisher's mark fell on ours as the stream became hot */
+        store_dirty(pub, PS_DIRTY_HOT);
+        return;
+    }
+    if (!sender->barriers || sender->hot_count == PS_HOT_LIMIT || !is_busy(pub, sender->now_ns)) {
+        return;
+    }
+    store_dirty(pub, PS_DIRTY_HOT);
+    pub->hot = true;
+    pub->hot_ns = sender->now_ns;
+    sender->hot[sender->hot_count++] = pub;
+}
+
+/* Something to be done for it that nobody told us about. */
+static bool has_news(ps_publication_t *pub)
+{
+    if (pub->endpoint != NULL && pub->sender_position < pub->sender_limit && !pub->short_send &&
+        ps_frame_length_acquire(ps_frame_at(&pub->log, pub->sender_position)) > 0) {
+        return true;
+    }
+    return pub->subscriber_count > 0 && ps_log_producer_position(&pub->log) > pub->hot_tail;
+}
+
+static void act(ps_sender_t *sender, ps_publication_t *pub)
+{
+    if (pub->subscriber_count > 0) {
+        /* The tail moves before its frame is there: a reader that was woken too early is woken
+         * again when the tail has moved on or the stream cools. */
+        pub->hot_tail = ps_log_producer_position(&pub->log);
+        ps_sender_watch(sender, pub);
+        ps_publication_wake_subscribers(pub);
+    }
+    if (pub->endpoint != NULL || !pub->in_watch) {
+        ps_sender_ready(sender, pub);
+    }
+}
+
+/* Those in [from, hot_count) go back to being told about, behind one barrier. */
+static void cool_from(ps_sender_t *sender, int32_t from)
+{
+    if (from == sender->hot_count) {
+        return;
+    }
+    for (int32_t i = from; i < sender->hot_count; i++) {
+        sender->hot[i]->hot = false;
+        sender->hot[i]->busy_looks = 0;
+        store_dirty(sender->hot[i], PS_DIRTY_NOT);
+    }
+    ps_barrier_run();
+    for (int32_t i = from; i < sender->hot_count; i++) {
+        act(sender, sender->hot[i]);
+        ps_sender_ready(sender, sender->hot[i]);
+    }
+    sender->hot_count = from;
+}
+
+int32_t ps_sender_look_at_hot(ps_sender_t *sender)
+{
+    int32_t news = 0;
+    int32_t kept = 0;
+    for (int32_t i = 0; i < sender->hot_count; i++) {
+        ps_publication_t *pub = sender->hot[i];
+        if (has_news(pub)) {
+            pub->hot_ns = sender->now_ns;
+            act(sender, pub);
+            news++;
+        }
+        if (sender->now_ns - pub->hot_ns <= COOL_NS) { /* those to cool gather at the end */
+            sender->hot[i] = sender->hot[kept];
+            sender->hot[kept++] = pub;
+        }
+    }
+    cool_from(sender, kept);
+    return news;
+}
+
+bool ps_sender_cool(ps_sender_t *sender)
+{
+    const bool any = sender->hot_count > 0;
+    cool_from(sender, 0);
+    return any;
+}
+
+void ps_sender_leave_hot(ps_sender_t *sender, ps_publication_t *pub)
+{
+    for (int32_t i = 0; pub->hot && i < sender->hot_count; i++) {
+        if (sender->hot[i] == pub) {
+            sender->hot[i] = sender->hot[--sender->hot_count];
+            pub->hot = false;
+            store_dirty(pub, PS_DIRTY_NOT);
+        }
+    }
+}
