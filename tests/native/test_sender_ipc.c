@@ -4,6 +4,7 @@
  * every wait ends by being woken, never by its time.
  */
 #include <pthread.h>
+#include <sched.h>
 
 #include "stream.h"
 
@@ -23,6 +24,8 @@ typedef struct host {
     ps_img_t *img;
     int32_t slots[2];
     int32_t exclusive;
+    int32_t bursts;                /* the publisher waits for all to be read after each */
+    _Atomic int32_t received;
 } host_t;
 
 static int32_t counter(host_t *host)
@@ -45,10 +48,11 @@ static ps_client_t *open_client(host_t *host, int32_t index)
     return client;
 }
 
-static void open_host(host_t *host, int32_t exclusive)
+static void open_host(host_t *host, int32_t exclusive, int32_t bursts)
 {
     memset(host, 0, sizeof(*host));
     host->exclusive = exclusive;
+    host->bursts = bursts;
     directory_make(host->directory, sizeof(host->directory));
     host->cnc = cnc_make(host->directory);
     host->shared = shared_make(host->directory);
@@ -116,12 +120,33 @@ static void close_host(host_t *host)
     directory_remove(host->directory);
 }
 
+/* Long bursts make a stream hot; after each it cools, while the reader goes to sleep: whatever is
+ * missed then stays missed, for nothing is published that could make up for it. */
+static void end_burst(host_t *host, int32_t number)
+{
+    static const int32_t lengths[] = { 700, 1, 90, 3, 1500, 2, 40 };
+    static int32_t next, end;
+    if (number == 0) {
+        next = 0;
+        end = lengths[0];
+    }
+    if (!host->bursts || number < end) {
+        return;
+    }
+    while (atomic_load(&host->received) < number) {
+        (void)sched_yield();
+    }
+    next = (next + 1) % (int32_t)(sizeof(lengths) / sizeof(lengths[0]));
+    end = number + lengths[next];
+}
+
 static void *publish_all(void *context)
 {
     host_t *host = context;
     uint8_t message[SIZE] = { 0 };
     for (int32_t number = 0; number < MESSAGES;) {
         memcpy(message, &number, sizeof(number));
+        end_burst(host, number);
         const uint32_t ticket = ps_client_ticket(host->publisher);
         int64_t result = ps_pub_offer(host->pub, message, SIZE, number);
         if (result == PS_BACK_PRESSURED || result == PS_NOT_CONNECTED) {
@@ -152,6 +177,7 @@ static void receive_all(host_t *host)
             CHECK_EQ(got, number);
             CHECK_EQ(messages[i].reserved_value, number);
         }
+        atomic_store(&host->received, number);
         if (count == 0) {
             ps_sub_release(host->sub);
             CHECK_EQ(ps_client_sleep(host->subscriber, ticket, PATIENCE_NS), PS_OK);
@@ -159,11 +185,11 @@ static void receive_all(host_t *host)
     }
 }
 
-static void run(int32_t exclusive)
+static void run(int32_t exclusive, int32_t bursts)
 {
     host_t host;
     pthread_t thread;
-    open_host(&host, exclusive);
+    open_host(&host, exclusive, bursts);
     open_stream(&host);
     CHECK_EQ(pthread_create(&thread, NULL, publish_all, &host), 0);
     receive_all(&host);
@@ -173,12 +199,14 @@ static void run(int32_t exclusive)
 
 static void test_shared_publication(void)
 {
-    run(0);
+    run(0, 0);
+    run(0, 1);
 }
 
 static void test_exclusive_publication(void)
 {
-    run(1);
+    run(1, 0);
+    run(1, 1);
 }
 
 int main(void)
