@@ -90,6 +90,10 @@ class Mdc(enum.IntEnum):
 class FlowControl(enum.IntEnum):
     UNICAST = 0
     MAX = 1
+    MIN = 2
+    TAGGED = 3
+    NAK = 4
+    CUSTOM = 5
 
 
 class SlotKind(enum.IntEnum):
@@ -278,6 +282,11 @@ class PublicationParams:
     naks_counter_id: int = NO_COUNTER
     receivers_counter_id: int = NO_COUNTER
     flow_control: FlowControl = FlowControl.UNICAST
+    fc_receiver_timeout_ns: int = 0     # 0: 5 s
+    fc_group_tag: int = 0
+    fc_group_min_size: int = 0
+    rate_bytes_per_s: int = 0           # 0: no limit
+    rate_messages_per_s: int = 0
     retransmit_window_multiple: int = 0
     window_bytes: int
     max_resend: int

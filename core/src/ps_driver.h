@@ -82,10 +82,14 @@ typedef struct ps_driver_params {
     int64_t nak_multicast_max_backoff_ns;  /* 10 ms */
     int64_t pending_setup_timeout_ns;      /* 1 s */
     int32_t nak_multicast_group_size;      /* 10 */
-    int32_t max_gaps;                      /* gap list bound per image, 1..256; 64 */
+    int32_t max_gaps;                      /* gap list bound per image, 1..16384; 1024 */
+    int32_t loss_recovery;                 /* ps_loss_recovery; single-gap: as Aeron, to compare */
+    int32_t retransmit_percent;            /* of the bytes sent anew, at most; 100 */
+    int64_t retransmit_bytes_per_s;        /* beside that, so that an idle stream is repaired */
     int32_t event_capacity;                /* per agent, power of two; 4096 */
     int32_t command_capacity;              /* per agent, power of two; 1024 */
     uint8_t advertise;                     /* send trailers (capabilities) */
+    uint8_t cubic_friendly;                /* RFC 9438 section 4.3; 1 */
 } ps_driver_params_t;
 
 /* Fills defaults; net, cnc, shared, seed, ids stay zero. */
@@ -213,7 +217,8 @@ void ps_send_endpoint_destroy(ps_driver_t *driver, ps_send_endpoint_t *endpoint)
 
 /* ---- publications ---------------------------------------------------------------------------- */
 
-enum ps_flow_control { PS_FC_UNICAST = 0, PS_FC_MAX = 1 };
+enum ps_flow_control { PS_FC_UNICAST = 0, PS_FC_MAX = 1, PS_FC_MIN = 2, PS_FC_TAGGED = 3,
+                       PS_FC_NAK = 4, PS_FC_CUSTOM = 5 };
 
 typedef struct ps_publication_params {
     int64_t id;                       /* registration id */
@@ -227,7 +232,12 @@ typedef struct ps_publication_params {
     int32_t back_pressure_counter_id;         /* -1 for IPC */
     int32_t naks_counter_id;                  /* -1 for IPC */
     int32_t receivers_counter_id;             /* -1: none */
-    int32_t flow_control;             /* ps_flow_control */
+    int32_t flow_control;             /* ps_flow_control; IPC: PS_FC_NAK or any other */
+    int64_t fc_receiver_timeout_ns;   /* min, tagged: 0 = 5 s */
+    int64_t fc_group_tag;             /* tagged */
+    int32_t fc_group_min_size;        /* min, tagged */
+    int64_t rate_bytes_per_s;         /* 0: no limit */
+    int64_t rate_messages_per_s;      /* 0: no limit */
     int32_t retransmit_window_multiple; /* 0: by media (16 unicast, 4 group) */
     int32_t window_bytes;             /* publication window in effect */
     int32_t max_resend;               /* group semantics: 1..256 */
@@ -339,7 +349,8 @@ void ps_recv_endpoint_destroy(ps_driver_t *driver, ps_recv_endpoint_t *endpoint)
 
 /* ---- images ---------------------------------------------------------------------------------- */
 
-enum ps_congestion_control { PS_CC_STATIC = 0 };
+enum ps_congestion_control { PS_CC_STATIC = 0, PS_CC_CUBIC = 1 };
+enum ps_loss_recovery { PS_LOSS_ALL_GAPS = 0, PS_LOSS_SINGLE_GAP = 1 };
 
 typedef struct ps_image_params {
     int64_t id;                       /* correlation id */
@@ -356,6 +367,8 @@ typedef struct ps_image_params {
     int32_t term_offset;              /* join position = pos(active_term_id, term_offset) */
     int32_t window_bytes;             /* initial and largest receiver window, <= T/2 */
     int32_t congestion_control;       /* ps_congestion_control */
+    int32_t congestion_rtt_counter_id;     /* cubic only; -1 none */
+    int32_t congestion_window_counter_id;  /* cubic only; -1 none */
     int32_t destination;              /* as in the PS_EV_SETUP */
     ps_addr_t source;                 /* as in the PS_EV_SETUP */
     int64_t nak_delay_ns;             /* -1: driver default */

@@ -1,72 +1,111 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * ps_flow_control.c: unicast and max.  Both follow the furthest edge heard; they differ in how much
- * a single NAK may have repeated.
+ * ps_flow_control.c: unicast and max, and the choice of a strategy.  Both follow the furthest edge
+ * heard; they differ in how much a single NAK may have repeated.
  */
 #include "ps_flow_control.h"
 
+#include <stdlib.h>
+
 #include "ps_driver_internal.h"
 
-static int64_t max_on_sm(ps_fc_t *fc, const ps_sm_t *sm, int64_t position, int64_t limit,
-                         int64_t now_ns)
+int64_t ps_fc_furthest(ps_fc_t *fc, int64_t receiver_id, int64_t edge, int64_t limit)
 {
-    const int64_t edge = position + sm->window;
-    (void)now_ns;
     if (edge >= limit) {
-        fc->limiting_receiver = sm->receiver_id;
+        fc->limiting_receiver = receiver_id;
         return edge;
     }
     return limit;
 }
 
-static void max_on_setup_asked(ps_fc_t *fc, const ps_sm_t *sm, int64_t now_ns)
+static int64_t max_on_sm(ps_fc_t *fc, const ps_sm_t *sm, int64_t position, int64_t limit,
+                         int64_t now_ns)
+{
+    (void)now_ns;
+    return ps_fc_furthest(fc, sm->receiver_id, position + sm->window, limit);
+}
+
+void ps_fc_no_setup_asked(ps_fc_t *fc, const ps_sm_t *sm, int64_t now_ns)
 {
     (void)fc; (void)sm; (void)now_ns;
 }
 
-static void max_on_setup_sent(ps_fc_t *fc, int64_t limit, int64_t now_ns)
+void ps_fc_no_setup_sent(ps_fc_t *fc, int64_t limit, int64_t now_ns)
 {
     (void)fc; (void)limit; (void)now_ns;
 }
 
-static int64_t max_on_idle(ps_fc_t *fc, int64_t limit, int64_t sender_position, int64_t now_ns)
+int64_t ps_fc_no_idle(ps_fc_t *fc, int64_t limit, int64_t sender_position, int64_t now_ns)
 {
     (void)fc; (void)sender_position; (void)now_ns;
     return limit;
 }
 
-static void max_on_error(ps_fc_t *fc, int64_t receiver_id, int64_t now_ns)
+void ps_fc_no_error(ps_fc_t *fc, int64_t receiver_id, int64_t now_ns)
 {
     (void)fc; (void)receiver_id; (void)now_ns;
 }
 
-static bool max_has_required(const ps_fc_t *fc)
+bool ps_fc_always(const ps_fc_t *fc)
 {
     (void)fc;
     return true;
 }
 
 static const ps_fc_ops_t unicast_ops = {
-    "unicast", 16, max_on_sm, max_on_setup_asked, max_on_setup_sent, max_on_idle, max_on_error,
-    max_has_required,
+    "unicast", 16, max_on_sm, ps_fc_no_setup_asked, ps_fc_no_setup_sent, ps_fc_no_idle,
+    ps_fc_no_error, ps_fc_always,
 };
 static const ps_fc_ops_t max_ops = {
-    "max", 4, max_on_sm, max_on_setup_asked, max_on_setup_sent, max_on_idle, max_on_error,
-    max_has_required,
+    "max", 4, max_on_sm, ps_fc_no_setup_asked, ps_fc_no_setup_sent, ps_fc_no_idle,
+    ps_fc_no_error, ps_fc_always,
 };
 
-int ps_fc_init(ps_fc_t *fc, int32_t kind)
+static const ps_fc_ops_t *ops_of(int32_t kind)
 {
-    fc->limiting_receiver = 0;
     switch (kind) {
-    case PS_FC_UNICAST:
-        fc->ops = &unicast_ops;
-        return PS_OK;
-    case PS_FC_MAX:
-        fc->ops = &max_ops;
-        return PS_OK;
-    default:
-        fc->ops = NULL;
+    case PS_FC_UNICAST: return &unicast_ops;
+    case PS_FC_MAX: return &max_ops;
+    case PS_FC_MIN: return &ps_fc_min_ops;
+    case PS_FC_TAGGED: return &ps_fc_tagged_ops;
+    case PS_FC_NAK: return &ps_fc_nak_ops;
+    case PS_FC_CUSTOM: return &ps_fc_custom_ops;
+    default: return NULL;
+    }
+}
+
+int ps_fc_init(ps_fc_t *fc, const ps_publication_params_t *params, int32_t term_length)
+{
+    const int32_t kind = params->flow_control;
+    const bool tracks = kind == PS_FC_MIN || kind == PS_FC_TAGGED;
+    *fc = (ps_fc_t){ .ops = ops_of(kind), .kind = kind, .half_term = term_length / 2,
+                     .min_size = params->fc_group_min_size, .tag = params->fc_group_tag,
+                     .timeout_ns = params->fc_receiver_timeout_ns, .due_ns = INT64_MAX,
+                     .hold = INT64_MAX, .counts_receivers = tracks };
+    if (fc->ops == NULL) {
         return ps_fail(PS_E_INVALID, "flow control %d is not known", (int)kind);
     }
+    if (fc->timeout_ns < 0 || fc->min_size < 0 || (fc->min_size > 0 && !tracks)) {
+        return ps_fail(PS_E_INVALID, "flow control %s: receiver timeout %lld ns, least group size "
+                       "%d: not possible", fc->ops->name, (long long)fc->timeout_ns,
+                       (int)fc->min_size);
+    }
+    if (fc->min_size > PS_FC_RECEIVERS_MAX) {
+        return ps_fail(PS_E_INVALID, "flow control %s: a group of at least %d: at most %d are "
+                       "followed", fc->ops->name, (int)fc->min_size, (int)PS_FC_RECEIVERS_MAX);
+    }
+    fc->timeout_ns = fc->timeout_ns == 0 ? PS_FC_TIMEOUT_NS : fc->timeout_ns;
+    if (tracks) {
+        fc->receivers = calloc(PS_FC_RECEIVERS_MAX, sizeof(*fc->receivers));
+        if (fc->receivers == NULL) {
+            return ps_fail(PS_E_NO_MEMORY, "no memory for the receivers of a group");
+        }
+    }
+    return PS_OK;
+}
+
+void ps_fc_free(ps_fc_t *fc)
+{
+    free(fc->receivers);
+    fc->receivers = NULL;
 }

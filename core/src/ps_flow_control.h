@@ -1,7 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * ps_flow_control.h: the strategy that turns status messages into a sender limit
- * (aeron-interop.md section 6).  A table of callbacks and a state; each publication has its own.
+ * (aeron-interop.md section 6, docs/flow-control.md).  A table of callbacks and a state; each
+ * publication has its own.
+ *
+ *   ps_flow_control.c   unicast, max; the choice
+ *   ps_fc_min.c         min, tagged (also called preferred)
+ *   ps_fc_nak.c         nak: the edge; its rate is ps_nak_rate.h
+ *   ps_fc_custom.c      custom: a limit that the control plane sets, max while that is late
  */
 #ifndef PS_FLOW_CONTROL_H
 #define PS_FLOW_CONTROL_H
@@ -25,18 +31,71 @@ typedef struct ps_fc_ops {
     void (*on_setup_asked)(ps_fc_t *fc, const ps_sm_t *sm, int64_t now_ns);
     /* The SETUP so asked for left. */
     void (*on_setup_sent)(ps_fc_t *fc, int64_t limit, int64_t now_ns);
-    /* A timer cycle in which nothing was sent.  Returns the limit, which may be lower. */
+    /* A timer cycle.  Returns the limit, which may be lower.  Sets fc->due_ns. */
     int64_t (*on_idle)(ps_fc_t *fc, int64_t limit, int64_t sender_position, int64_t now_ns);
     void (*on_error)(ps_fc_t *fc, int64_t receiver_id, int64_t now_ns);
     bool (*has_required)(const ps_fc_t *fc);
 } ps_fc_ops_t;
 
+/* A receiver that min or tagged follows. */
+typedef struct ps_fc_receiver {
+    int64_t id;
+    int64_t position;             /* furthest stated */
+    int64_t edge;                 /* position + window as last stated; may go backwards */
+    int64_t heard_ns;
+    bool eos, evict;              /* leaves at the next timer cycle */
+} ps_fc_receiver_t;
+
+enum { PS_FC_RECEIVERS_MAX = 1024 };
+#define PS_FC_TIMEOUT_NS INT64_C(5000000000)
+
 struct ps_fc {
     const ps_fc_ops_t *ops;
-    int64_t limiting_receiver;   /* id whose edge is the limit, 0 none yet */
+    int64_t limiting_receiver;    /* id whose edge is the limit, 0 none yet */
+    int64_t due_ns;               /* on_idle wants to run again then; INT64_MAX: not */
+    bool group_binds;             /* another receiver is further on than the limiting one */
+    bool counts_receivers;        /* tracked is the number to show as fc-receivers */
+    int32_t tracked;
+    /* constants */
+    int32_t kind;                 /* ps_flow_control */
+    int32_t half_term;
+    int32_t min_size;
+    int64_t timeout_ns;
+    int64_t tag;
+    /* min, tagged */
+    ps_fc_receiver_t *receivers;  /* [PS_FC_RECEIVERS_MAX] */
+    int64_t hold;                 /* limit remembered for a joining receiver, INT64_MAX none */
+    int64_t hold_until_ns;
+    bool setup_asked;
+    /* nak: when a receiver that cannot signal was heard last */
+    int64_t plain_heard_ns;
+    bool plain_heard;
+    /* custom */
+    int64_t custom_limit;
+    int64_t custom_until_ns;      /* the custom limit counts until then */
+    int64_t edge;                 /* furthest edge heard: what max would answer */
 };
 
-/* kind: ps_flow_control.  PS_E_INVALID when unknown. */
-int ps_fc_init(ps_fc_t *fc, int32_t kind);
+/* By params->flow_control and fc_*.  PS_E_INVALID when unknown or contradictory, PS_E_NO_MEMORY. */
+int ps_fc_init(ps_fc_t *fc, const ps_publication_params_t *params, int32_t term_length);
+void ps_fc_free(ps_fc_t *fc);
+
+/* Custom: limit counts until until_ns.  Sender thread.  Returns the limit to use now. */
+int64_t ps_fc_set_custom(ps_fc_t *fc, int64_t limit, int64_t until_ns, int64_t now_ns);
+
+/* The tables of the other files. */
+extern const ps_fc_ops_t ps_fc_min_ops;
+extern const ps_fc_ops_t ps_fc_tagged_ops;
+extern const ps_fc_ops_t ps_fc_nak_ops;
+extern const ps_fc_ops_t ps_fc_custom_ops;
+
+/* For strategies that need nothing of the kind. */
+void ps_fc_no_setup_asked(ps_fc_t *fc, const ps_sm_t *sm, int64_t now_ns);
+void ps_fc_no_setup_sent(ps_fc_t *fc, int64_t limit, int64_t now_ns);
+int64_t ps_fc_no_idle(ps_fc_t *fc, int64_t limit, int64_t sender_position, int64_t now_ns);
+void ps_fc_no_error(ps_fc_t *fc, int64_t receiver_id, int64_t now_ns);
+bool ps_fc_always(const ps_fc_t *fc);
+/* The rule of max: the furthest edge. */
+int64_t ps_fc_furthest(ps_fc_t *fc, int64_t receiver_id, int64_t edge, int64_t limit);
 
 #endif

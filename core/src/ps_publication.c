@@ -151,7 +151,7 @@ static int set_up_network(ps_publication_t *pub)
 {
     const ps_driver_params_t *defaults = ps_driver_params(pub->driver);
     const ps_publication_params_t *params = &pub->params;
-    const int result = ps_fc_init(&pub->fc, params->flow_control);
+    const int result = ps_fc_init(&pub->fc, params, pub->log.term_length);
     if (result != PS_OK) {
         return result;
     }
@@ -225,6 +225,7 @@ int ps_publication_add(ps_driver_t *driver, const ps_publication_params_t *param
 void ps_publication_free(ps_publication_t *pub)
 {
     ps_log_unmap(&pub->log);
+    ps_fc_free(&pub->fc);
     free(pub->receivers);
     free(pub->retransmit.actions);
     free(pub);

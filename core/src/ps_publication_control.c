@@ -58,6 +58,41 @@ static void on_receiver_leaving(ps_publication_t *pub, const ps_sm_t *sm)
     }
 }
 
+static void set_limit(ps_publication_t *pub, int64_t limit)
+{
+    if (limit != pub->sender_limit) {
+        pub->sender_limit = limit;
+        atomic_store_explicit(pub->sender_limit_cell, limit, memory_order_release);
+    }
+}
+
+int64_t ps_publication_step_flow_control(ps_publication_t *pub, int64_t now_ns)
+{
+    const int64_t before = pub->sender_limit;
+    const int32_t tracked = pub->fc.tracked;
+    set_limit(pub, pub->fc.ops->on_idle(&pub->fc, before, pub->sender_position, now_ns));
+    if (pub->fc.tracked != tracked) {
+        ps_publication_update_connected(pub, now_ns);
+    }
+    if (pub->sender_limit > before) { /* a receiver that held it is gone */
+        ps_sender_ready(ps_pub_sender(pub), pub);
+    }
+    return pub->fc.due_ns;
+}
+
+void ps_publication_set_custom_limit(ps_publication_t *pub, int64_t limit, int64_t until_ns,
+                                     int64_t now_ns)
+{
+    if (pub->endpoint == NULL || pub->fc.kind != PS_FC_CUSTOM) {
+        return;
+    }
+    const int64_t before = pub->sender_limit;
+    set_limit(pub, ps_fc_set_custom(&pub->fc, limit, until_ns, now_ns));
+    if (pub->sender_limit > before) {
+        ps_sender_ready(ps_pub_sender(pub), pub);
+    }
+}
+
 void ps_publication_on_sm(ps_publication_t *pub, const ps_sm_t *sm, int64_t position,
                           int64_t now_ns)
 {
@@ -83,10 +118,10 @@ void ps_publication_on_sm(ps_publication_t *pub, const ps_sm_t *sm, int64_t posi
             ps_sender_due(sender, now_ns);
         }
     }
-    const int64_t limit = pub->fc.ops->on_sm(&pub->fc, sm, position, pub->sender_limit, now_ns);
-    if (limit != pub->sender_limit) {
-        pub->sender_limit = limit;
-        atomic_store_explicit(pub->sender_limit_cell, limit, memory_order_release);
+    set_limit(pub, pub->fc.ops->on_sm(&pub->fc, sm, position, pub->sender_limit, now_ns));
+    if (pub->fc.due_ns < pub->next_due_ns) {
+        pub->next_due_ns = pub->fc.due_ns;
+        ps_sender_due(sender, pub->fc.due_ns);
     }
     ps_publication_update_connected(pub, now_ns);
     ps_sender_ready(sender, pub);
@@ -136,6 +171,10 @@ void ps_publication_on_error(ps_publication_t *pub, const ps_err_t *err, int64_t
     memcpy(event.text, err->text, length);
     (void)ps_driver_emit(pub->driver, PS_AGENT_SENDER, &event); /* it is repeated by its sender */
     pub->fc.ops->on_error(&pub->fc, err->receiver_id, now_ns);
+    if (pub->fc.due_ns < pub->next_due_ns) {
+        pub->next_due_ns = pub->fc.due_ns;
+        ps_sender_due(ps_pub_sender(pub), pub->fc.due_ns);
+    }
 }
 
 int64_t ps_publication_expire_receivers(ps_publication_t *pub, int64_t now_ns)

@@ -36,7 +36,12 @@ void ps_publication_update_connected(ps_publication_t *pub, int64_t now_ns)
     const bool connected = real || pub->inherited;
     if (atomic_load_explicit(&pub->status_receivers, memory_order_relaxed) != receivers) {
         atomic_store_explicit(&pub->status_receivers, receivers, memory_order_release);
-        atomic_store_explicit(pub->receivers_cell, receivers, memory_order_release);
+    }
+    const int32_t followed =
+        pub->endpoint != NULL && pub->fc.counts_receivers ? pub->fc.tracked : receivers;
+    if (pub->receivers_shown != followed) {
+        pub->receivers_shown = followed;
+        atomic_store_explicit(pub->receivers_cell, followed, memory_order_release);
     }
     if (connected == pub->connected) {
         return;
@@ -223,7 +228,8 @@ static int32_t find_cause(const ps_publication_t *pub, int64_t *culprit)
     }
     if (pub->endpoint != NULL && pub->window_shut) {
         *culprit = pub->fc.limiting_receiver;
-        return PS_CAUSE_RECEIVER_WINDOW;
+        return pub->fc.group_binds || (pub->fc.counts_receivers && *culprit == 0)
+                   ? PS_CAUSE_GROUP_STRATEGY : PS_CAUSE_RECEIVER_WINDOW;
     }
     if (pub->cleaning_behind) {
         return PS_CAUSE_TERM_ROTATION;

@@ -181,12 +181,7 @@ static int64_t tether_timer(ps_publication_t *pub, int64_t now_ns)
 static int64_t network_timers(ps_publication_t *pub, int64_t now_ns)
 {
     int64_t due_ns = ps_publication_expire_receivers(pub, now_ns);
-    const int64_t limit =
-        pub->fc.ops->on_idle(&pub->fc, pub->sender_limit, pub->sender_position, now_ns);
-    if (limit != pub->sender_limit) {
-        pub->sender_limit = limit;
-        atomic_store_explicit(pub->sender_limit_cell, limit, memory_order_release);
-    }
+    due_ns = earlier(due_ns, ps_publication_step_flow_control(pub, now_ns));
     due_ns = earlier(due_ns, setup_timer(pub, now_ns));
     due_ns = earlier(due_ns, heartbeat_timer(pub, now_ns));
     const int64_t resend_ns = ps_retransmit_next_ns(&pub->retransmit);

@@ -27,7 +27,9 @@ enum ps_wire_fault {
 };
 
 /* Capabilities (bits), as stated in trailers. */
-enum { PS_CAP_PENSTOCK = 1, PS_CAP_ORDINALS = 2 };
+enum { PS_CAP_PENSTOCK = 1, PS_CAP_ORDINALS = 2,
+       /* SETUP: tell me of pressure (fc=nak); SM: I do when asked */
+       PS_CAP_PRESSURE = 4 };
 
 /* TLVs of our trailers.  Unknown types are skipped. */
 typedef struct ps_trailer {
@@ -41,6 +43,9 @@ typedef struct ps_trailer {
     uint32_t reason;             /* SM: ps_cause of the receiver's own hold, 0 none */
     int64_t reason_client;       /* SM: limiting client id */
     int64_t reason_backlog_bytes;
+    int64_t congestion_window;   /* SM: bytes that may be under way, 0 no such bound */
+    int64_t pacing_rate;         /* SM: bytes a second to pace at, 0 no opinion */
+    int64_t rtt_ns;              /* SM: smoothed, 0 unknown */
 } ps_trailer_t;
 
 typedef struct ps_setup { int32_t term_offset, session_id, stream_id, initial_term_id,

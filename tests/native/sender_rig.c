@@ -94,7 +94,11 @@ static void add_publication(rig_t *rig, const rig_options_t *options)
         .sender_limit_counter_id = ipc ? -1 : rig->sender_limit,
         .back_pressure_counter_id = ipc ? -1 : rig->back_pressure,
         .naks_counter_id = ipc ? -1 : rig->naks, .receivers_counter_id = rig->receivers,
-        .flow_control = group ? PS_FC_MAX : PS_FC_UNICAST,
+        .flow_control = options->flow_control != 0 ? options->flow_control
+                                                   : group ? PS_FC_MAX : PS_FC_UNICAST,
+        .fc_group_min_size = options->group_min_size, .fc_group_tag = options->group_tag,
+        .rate_bytes_per_s = options->rate_bytes_per_s,
+        .rate_messages_per_s = options->rate_messages_per_s,
         .window_bytes = options->window_bytes != 0 ? options->window_bytes : RIG_TERM / 2,
         .max_resend = 16,
         .reserved_position = options->reserved_position != 0 ? options->reserved_position

@@ -69,6 +69,10 @@ typedef struct rig_options {
     int32_t timestamp_offset;   /* 0: none, else as the parameter */
     int32_t advertise;
     int64_t retransmit_delay_ns;
+    int32_t flow_control;       /* 0: by kind */
+    int32_t group_min_size;
+    int64_t group_tag;
+    int64_t rate_bytes_per_s, rate_messages_per_s;
 } rig_options_t;
 
 rig_t *rig_open(const rig_options_t *options);

@@ -1,0 +1,319 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Strategies: each rule of aeron-interop.md section 6 by itself, then min and tagged through a real
+ * sender in virtual time: connection, the limit that comes down, eviction, causes and culprits.
+ */
+#include "ps_flow_control.h"
+#include "sender_rig.h"
+
+#define RUN(test) do { test(); printf("ok %s\n", #test); } while (0)
+enum { T = 65536, W = 8192 };
+
+static ps_fc_t make(int32_t kind, int32_t min_size, int64_t tag)
+{
+    const ps_publication_params_t params = { .flow_control = kind, .fc_group_tag = tag,
+                                             .fc_group_min_size = min_size };
+    ps_fc_t fc;
+    CHECK_EQ(ps_fc_init(&fc, &params, T), PS_OK);
+    return fc;
+}
+
+/* A status message of receiver id; tag 0: none. */
+static int64_t sm(ps_fc_t *fc, int64_t id, int64_t position, int64_t limit, int64_t now_ns,
+                  int64_t tag, uint8_t flags)
+{
+    const ps_sm_t frame = { .receiver_id = id, .window = W, .group_tag = tag,
+                            .has_group_tag = tag != 0, .flags = flags };
+    return fc->ops->on_sm(fc, &frame, position, limit, now_ns);
+}
+
+static void max_follows_the_furthest(void)
+{
+    ps_fc_t fc = make(PS_FC_MAX, 0, 0);
+    CHECK_EQ(sm(&fc, 1, 1000, 0, 0, 0, 0), 1000 + W);
+    CHECK_EQ(sm(&fc, 2, 500, 1000 + W, 0, 0, 0), 1000 + W);
+    CHECK_EQ(fc.limiting_receiver, 1);
+    CHECK(fc.ops->has_required(&fc));
+    ps_fc_free(&fc);
+}
+
+static void min_follows_the_slowest(void)
+{
+    ps_fc_t fc = make(PS_FC_MIN, 0, 0);
+    int64_t limit = sm(&fc, 1, 0, 0, 0, 0, 0);
+    limit = sm(&fc, 2, 0, limit, 0, 0, 0);
+    CHECK_EQ(fc.tracked, 2);
+    limit = sm(&fc, 1, 4096, limit, 1, 0, 0);
+    CHECK_EQ(limit, W);                       /* 2 still stands at 0 */
+    CHECK(fc.group_binds && fc.limiting_receiver == 2);
+    limit = sm(&fc, 2, 2048, limit, 2, 0, 0);
+    CHECK_EQ(limit, 2048 + W);
+    ps_fc_free(&fc);
+}
+
+static void min_does_not_admit_who_is_too_far_behind(void)
+{
+    ps_fc_t fc = make(PS_FC_MIN, 0, 0);
+    int64_t limit = sm(&fc, 1, 100000, 0, 0, 0, 0);
+    limit = sm(&fc, 2, 100000 - W - 32, limit, 0, 0, 0);     /* more than a window behind */
+    CHECK_EQ(fc.tracked, 1);
+    CHECK_EQ(limit, 100000 + W);
+    limit = sm(&fc, 3, 100000 - W, limit, 0, 0, 0);          /* exactly a window */
+    CHECK_EQ(fc.tracked, 2);
+    CHECK_EQ(limit, 100000 + W);              /* an SM never lowers ... */
+    CHECK_EQ(fc.ops->on_idle(&fc, limit, 0, 1), 100000);     /* ... an idle cycle does */
+    ps_fc_free(&fc);
+}
+
+static void min_evicts_the_silent_the_ended_and_the_erring(void)
+{
+    ps_fc_t fc = make(PS_FC_MIN, 0, 0);
+    int64_t limit = sm(&fc, 1, 0, 0, 0, 0, 0);
+    limit = sm(&fc, 2, 0, limit, 0, 0, 0);
+    limit = sm(&fc, 3, 0, limit, 0, 0, 0);
+    limit = sm(&fc, 4, 0, limit, 0, 0, 0);
+    limit = sm(&fc, 1, 8192, limit, 3 * S, 0, 0);
+    limit = sm(&fc, 4, 4096, limit, 4 * S, 0, 0);
+    limit = sm(&fc, 2, 0, limit, 4 * S, 0, PS_SM_EOS);
+    CHECK_EQ(limit, W);
+    CHECK_EQ(fc.due_ns, 4 * S);
+    limit = fc.ops->on_idle(&fc, limit, 0, 4 * S);           /* 2 left */
+    CHECK_EQ(fc.tracked, 3);
+    CHECK_EQ(limit, W);
+    CHECK_EQ(fc.due_ns, 5 * S);                              /* 3 was heard at 0 */
+    limit = fc.ops->on_idle(&fc, limit, 0, 5 * S - 1);
+    CHECK_EQ(fc.tracked, 3);
+    limit = fc.ops->on_idle(&fc, limit, 0, 5 * S);
+    CHECK_EQ(fc.tracked, 2);
+    CHECK_EQ(limit, 4096 + W);
+    fc.ops->on_error(&fc, 4, 5 * S);
+    CHECK_EQ(fc.ops->on_idle(&fc, limit, 0, 5 * S), 8192 + W);
+    fc.ops->on_error(&fc, 77, 5 * S);                        /* nobody's */
+    CHECK_EQ(fc.tracked, 1);
+    ps_fc_free(&fc);
+}
+
+static void the_last_to_leave_leaves_the_limit(void)
+{
+    ps_fc_t fc = make(PS_FC_MIN, 0, 0);
+    const int64_t limit = sm(&fc, 1, 0, 0, 0, 0, 0);
+    CHECK_EQ(fc.ops->on_idle(&fc, limit, 0, 5 * S), limit);
+    CHECK_EQ(fc.tracked, 0);
+    CHECK_EQ(sm(&fc, 9, 50000, limit, 6 * S, 0, PS_SM_EOS), 50000 + W); /* nobody to wait for */
+    CHECK_EQ(fc.tracked, 0);
+    ps_fc_free(&fc);
+}
+
+static void a_group_below_its_least_size_does_not_move(void)
+{
+    ps_fc_t fc = make(PS_FC_MIN, 2, 0);
+    CHECK(!fc.ops->has_required(&fc));
+    CHECK_EQ(sm(&fc, 1, 0, 77, 0, 0, 0), 77);
+    CHECK(!fc.ops->has_required(&fc));
+    CHECK_EQ(sm(&fc, 2, 32, 77, 0, 0, 0), W);
+    CHECK(fc.ops->has_required(&fc));
+    sm(&fc, 2, 32, W, 0, 0, PS_SM_EOS);
+    CHECK_EQ(fc.ops->on_idle(&fc, W, 0, 1), W);
+    CHECK(!fc.ops->has_required(&fc));
+    ps_fc_free(&fc);
+}
+
+static void a_shrinking_window_brings_the_limit_down_when_idle(void)
+{
+    ps_fc_t fc = make(PS_FC_MIN, 0, 0);
+    const int64_t limit = sm(&fc, 1, 4096, 0, 0, 0, 0);
+    const ps_sm_t small = { .receiver_id = 1, .window = 1024 };
+    CHECK_EQ(fc.ops->on_sm(&fc, &small, 4096, limit, 1), limit);
+    CHECK_EQ(fc.due_ns, 1);
+    CHECK_EQ(fc.ops->on_idle(&fc, limit, 4096, 1), 4096 + 1024);
+    ps_fc_free(&fc);
+}
+
+static void a_joiner_is_waited_for(void)
+{
+    ps_fc_t fc = make(PS_FC_MIN, 0, 0);
+    int64_t limit = sm(&fc, 1, 0, 0, 0, 0, 0);
+    const ps_sm_t ask = { .receiver_id = 2, .window = W, .flags = PS_SM_SETUP };
+    fc.ops->on_setup_asked(&fc, &ask, 0);
+    fc.ops->on_setup_sent(&fc, limit, 1);
+    CHECK_EQ(sm(&fc, 1, 4096, limit, 2, 0, 0), limit);       /* held */
+    CHECK_EQ(fc.ops->on_idle(&fc, limit, 0, 3), W);
+    CHECK_EQ(fc.limiting_receiver, 0);
+    CHECK_EQ(sm(&fc, 2, 2048, limit, 4, 0, 0), limit);       /* it joined: the hold is over, */
+    CHECK_EQ(fc.due_ns, 4);
+    limit = fc.ops->on_idle(&fc, limit, 0, 4);               /* as of the next cycle */
+    CHECK_EQ(limit, 2048 + W);
+    /* one that asks and never comes holds for one receiver timeout */
+    fc.ops->on_setup_asked(&fc, &ask, 5);
+    fc.ops->on_setup_sent(&fc, limit, 5);
+    sm(&fc, 1, 8192, limit, S, 0, 0);
+    limit = sm(&fc, 2, 8192, limit, S, 0, 0);
+    CHECK_EQ(limit, 2048 + W);
+    CHECK_EQ(fc.ops->on_idle(&fc, limit, 0, 5 + 5 * S - 1), 2048 + W);
+    CHECK_EQ(fc.ops->on_idle(&fc, limit, 0, 5 + 5 * S), 8192 + W);
+    ps_fc_free(&fc);
+}
+
+static void a_setup_nobody_asked_for_holds_nothing(void)
+{
+    ps_fc_t fc = make(PS_FC_MIN, 0, 0);
+    const int64_t limit = sm(&fc, 1, 0, 0, 0, 0, 0);
+    fc.ops->on_setup_sent(&fc, limit, 1);
+    CHECK_EQ(sm(&fc, 1, 4096, limit, 2, 0, 0), 4096 + W);
+    ps_fc_free(&fc);
+}
+
+static void tagged_follows_the_slowest_of_the_tagged(void)
+{
+    ps_fc_t fc = make(PS_FC_TAGGED, 0, 7);
+    int64_t limit = sm(&fc, 1, 1000, 0, 0, 0, 0);            /* untagged drives while alone */
+    CHECK_EQ(limit, 1000 + W);
+    limit = sm(&fc, 2, 96, limit, 0, 7, 0);
+    CHECK_EQ(fc.tracked, 1);
+    CHECK_EQ(fc.ops->on_idle(&fc, limit, 0, 1), 96 + W);
+    limit = 96 + W;
+    CHECK_EQ(sm(&fc, 1, 5000, limit, 2, 0, 0), limit);       /* not any more */
+    CHECK_EQ(sm(&fc, 3, 5000, limit, 2, 8, 0), limit);       /* another group's */
+    CHECK_EQ(fc.tracked, 1);
+    const ps_sm_t ask = { .receiver_id = 4, .window = W, .flags = PS_SM_SETUP };
+    fc.ops->on_setup_asked(&fc, &ask, 3);                    /* untagged: no hold */
+    fc.ops->on_setup_sent(&fc, limit, 3);
+    CHECK_EQ(sm(&fc, 2, 4096, limit, 4, 7, 0), 4096 + W);
+    ps_fc_free(&fc);
+}
+
+static void nak_opens_half_a_term_among_those_that_speak(void)
+{
+    ps_fc_t fc = make(PS_FC_NAK, 0, 0);
+    ps_sm_t frame = { .receiver_id = 1, .window = W };
+    frame.trailer.capabilities = PS_CAP_PENSTOCK | PS_CAP_PRESSURE;
+    CHECK_EQ(fc.ops->on_sm(&fc, &frame, 4096, 0, 0), 4096 + T / 2);
+    frame.trailer.capabilities = 0;                          /* a plain Aeron peer comes */
+    frame.receiver_id = 2;
+    CHECK_EQ(fc.ops->on_sm(&fc, &frame, 32768, 0, 1), 32768 + W);
+    frame.trailer.capabilities = PS_CAP_PENSTOCK | PS_CAP_PRESSURE;
+    CHECK_EQ(fc.ops->on_sm(&fc, &frame, 32768, 0, 2), 32768 + W);
+    CHECK_EQ(fc.ops->on_sm(&fc, &frame, 32768, 0, 1 + 5 * S), 32768 + T / 2); /* it went */
+    ps_fc_free(&fc);
+}
+
+static void a_custom_limit_counts_until_its_time(void)
+{
+    ps_fc_t fc = make(PS_FC_CUSTOM, 0, 0);
+    int64_t limit = sm(&fc, 1, 0, 0, 0, 0, 0);
+    CHECK_EQ(limit, W);                                      /* the built-in */
+    CHECK_EQ(ps_fc_set_custom(&fc, 4096, 100, 10), 4096);
+    CHECK_EQ(sm(&fc, 1, 8192, 4096, 20, 0, 0), 4096);
+    CHECK_EQ(ps_fc_set_custom(&fc, INT64_MAX, 100, 30), 8192 + W); /* never beyond the edge */
+    CHECK_EQ(ps_fc_set_custom(&fc, 5000, 100, 40), 5000);
+    CHECK_EQ(fc.due_ns, 100);
+    CHECK_EQ(fc.ops->on_idle(&fc, 5000, 0, 99), 5000);
+    CHECK_EQ(fc.ops->on_idle(&fc, 5000, 0, 100), 8192 + W);  /* late: the built-in */
+    ps_fc_free(&fc);
+}
+
+static void contradictions_are_refused(void)
+{
+    ps_fc_t fc;
+    ps_publication_params_t params = { .flow_control = 99 };
+    CHECK_EQ(ps_fc_init(&fc, &params, T), PS_E_INVALID);
+    params = (ps_publication_params_t){ .flow_control = PS_FC_MAX, .fc_group_min_size = 1 };
+    CHECK_EQ(ps_fc_init(&fc, &params, T), PS_E_INVALID);
+    params = (ps_publication_params_t){ .flow_control = PS_FC_MIN, .fc_group_min_size = 5000 };
+    CHECK_EQ(ps_fc_init(&fc, &params, T), PS_E_INVALID);
+    params = (ps_publication_params_t){ .flow_control = PS_FC_MIN, .fc_receiver_timeout_ns = -1 };
+    CHECK_EQ(ps_fc_init(&fc, &params, T), PS_E_INVALID);
+}
+
+/* ---- through a sender ------------------------------------------------------------------------ */
+
+static void rig_beat(rig_t *rig, int64_t id, int64_t position)
+{
+    rig_sm(rig, id, &rig->peer, position, W, 0);
+    rig_step(rig, 0);
+}
+
+static void min_needs_its_group_to_be_connected(void)
+{
+    rig_t *rig = rig_open(&(rig_options_t){ .kind = RIG_MULTICAST, .flow_control = PS_FC_MIN,
+                                            .group_min_size = 2 });
+    rig_step(rig, 0);
+    rig_beat(rig, 1, 0);
+    CHECK_EQ(rig_counter(rig, rig->receivers), 1);
+    CHECK_EQ(atomic_load(&rig->log.meta->is_connected), 0);
+    rig_beat(rig, 2, 0);
+    CHECK_EQ(rig_counter(rig, rig->receivers), 2);
+    CHECK_EQ(atomic_load(&rig->log.meta->is_connected), 1);
+    rig_sm(rig, 2, &rig->peer, 0, W, PS_SM_EOS);
+    rig_step(rig, 2 * MS);
+    rig_step(rig, MS);                        /* the next tick */
+    CHECK_EQ(rig_counter(rig, rig->receivers), 1);
+    CHECK_EQ(atomic_load(&rig->log.meta->is_connected), 0);
+    rig_close(rig);
+}
+
+/* A receiver dies: under min everything waits for it until the timeout, and not longer. */
+static void min_stalls_until_the_receiver_timeout(void)
+{
+    rig_t *rig = rig_open(&(rig_options_t){ .kind = RIG_MULTICAST, .flow_control = PS_FC_MIN });
+    rig_step(rig, 0);
+    rig_beat(rig, 1, 0);
+    rig_beat(rig, 2, 0);
+    while (rig_tail(rig) < RIG_TERM / 2) {
+        rig_offer(rig, NULL, 1024, PS_FLAG_UNFRAGMENTED);
+    }
+    rig_step(rig, MS);
+    const int64_t stalled = rig_counter(rig, rig->sender_position);
+    CHECK(stalled <= W && stalled > W - 1408);
+    for (int i = 1; i < 50; i++) {
+        rig_step(rig, 100 * MS);
+        rig_beat(rig, 1, stalled);
+        CHECK_EQ(rig_counter(rig, rig->sender_position), stalled);
+    }
+    CHECK_EQ(atomic_load(&rig->slot->cause), PS_CAUSE_GROUP_STRATEGY);
+    CHECK_EQ(atomic_load(&rig->slot->cause_culprit), 2);
+    CHECK_EQ(rig_counter(rig, rig->receivers), 2);
+    rig_step(rig, 100 * MS + MS);
+    CHECK_EQ(rig_counter(rig, rig->receivers), 1);
+    rig_step(rig, MS);
+    CHECK(rig_counter(rig, rig->sender_position) > stalled);
+    CHECK(rig_counter(rig, rig->sender_position) <= stalled + W);
+    rig_close(rig);
+}
+
+static void the_limit_counter_comes_down(void)
+{
+    rig_t *rig = rig_open(&(rig_options_t){ .kind = RIG_MULTICAST, .flow_control = PS_FC_MIN });
+    rig_step(rig, 0);
+    rig_sm(rig, 1, &rig->peer, 0, W, 0);
+    rig_step(rig, 0);
+    CHECK_EQ(rig_counter(rig, rig->sender_limit), W);
+    rig_sm(rig, 1, &rig->peer, 0, 2048, 0);
+    rig_step(rig, 2 * MS);
+    rig_step(rig, MS);
+    CHECK_EQ(rig_counter(rig, rig->sender_limit), 2048);
+    rig_offer(rig, NULL, 4096 - 32, PS_FLAG_UNFRAGMENTED);
+    rig_step(rig, 2 * MS);
+    CHECK_EQ(rig_counter(rig, rig->sender_position), 0); /* no frame of 4096 fits */
+    rig_close(rig);
+}
+
+int main(void)
+{
+    RUN(max_follows_the_furthest);
+    RUN(min_follows_the_slowest);
+    RUN(min_does_not_admit_who_is_too_far_behind);
+    RUN(min_evicts_the_silent_the_ended_and_the_erring);
+    RUN(the_last_to_leave_leaves_the_limit);
+    RUN(a_group_below_its_least_size_does_not_move);
+    RUN(a_shrinking_window_brings_the_limit_down_when_idle);
+    RUN(a_joiner_is_waited_for);
+    RUN(a_setup_nobody_asked_for_holds_nothing);
+    RUN(tagged_follows_the_slowest_of_the_tagged);
+    RUN(nak_opens_half_a_term_among_those_that_speak);
+    RUN(a_custom_limit_counts_until_its_time);
+    RUN(contradictions_are_refused);
+    RUN(min_needs_its_group_to_be_connected);
+    RUN(min_stalls_until_the_receiver_timeout);
+    RUN(the_limit_counter_comes_down);
+    return 0;
+}
