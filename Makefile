@@ -116,6 +116,8 @@ lock: $(STAMPS)/packages-required
 	    --extra arrow --extra demo --extra test --extra docs \
 	    --output-file requirements.lock pyproject.toml
 
+include bench/bench.mk
+
 clean:
 	rm -rf build dist *.egg-info site $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis
 	rm -f penstock/_core*.so core/_core.c penstock/_core.c

@@ -1,0 +1,37 @@
+# SPDX-License-Identifier: Apache-2.0
+#
+# make bench         measures penstock beside its peers; BENCH_ARGS="--rounds 3 --seconds 2"
+# make bench-readme  writes the last run's tables into bench/README.md
+# make bench-peers   only builds the peers
+
+.PHONY: bench bench-readme bench-peers
+
+BENCH_BUILD := build/bench
+BENCH_ARGS ?=
+AERON_SOURCES := $(wildcard bench/peers/aeron/src/main/java/dev/penstock/bench/*.java)
+
+bench: setup ext bench-peers
+	$(BIN)/python -m bench run $(BENCH_ARGS)
+
+bench-readme: setup ext
+	$(BIN)/python -m bench readme
+
+bench-peers: $(BENCH_BUILD)/plain $(BENCH_BUILD)/aeron/bench.jar $(BENCH_BUILD)/site/.installed
+
+$(BENCH_BUILD)/plain: bench/peers/plain.c
+	@mkdir -p $(BENCH_BUILD)
+	$(CC) -O2 -std=gnu11 -Wall -Wextra -Werror -Wshadow -pthread -o $@ $<
+
+# Offline when Maven has everything already.
+$(BENCH_BUILD)/aeron/bench.jar: bench/peers/aeron/pom.xml $(AERON_SOURCES)
+	@mvn -o -q -B -f $< -Dbench.build=$(abspath $(@D)) -Dmaven.test.skip=true package \
+	    >/dev/null 2>&1 || \
+	    mvn -q -B -f $< -Dbench.build=$(abspath $(@D)) -Dmaven.test.skip=true package
+	@touch $@
+
+# Apart from the virtual environment: the daemon's dependencies stay what they are.
+$(BENCH_BUILD)/site/.installed: bench/requirements.lock | $(STAMPS)/lock
+	@rm -rf $(@D)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes \
+	    --target $(@D) -r $<
+	@touch $@
