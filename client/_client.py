@@ -6,7 +6,7 @@ from __future__ import annotations
 import os
 import threading
 import weakref
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, TypeAlias, TypeVar
 
@@ -15,19 +15,28 @@ import attrs
 from penstock.client._counters import Counter, Counters
 from penstock.client._directory import daemon_directory
 from penstock.client._parking import Parking
-from penstock.client._port import DriverPort, PortState, Request
-from penstock.client._publication import Publication
-from penstock.client._subscription import ImageCallback, Subscription
+from penstock.client._port import DriverPort, Lease, PortState, Request
+from penstock.client._publication import Publication, SessionCallback
+from penstock.client._restart import Bell
+from penstock.client._subscription import GapCallback, ImageCallback, Subscription
 from penstock.client._zmq_port import ZmqPort
 from penstock.config import control
 from penstock.core import client as core
-from penstock.core.errors import ClosedError, DaemonGone, ForkedError, InvalidArgument
+from penstock.core.errors import (
+    ClosedError,
+    DaemonGone,
+    ForkedError,
+    InvalidArgument,
+    PenstockError,
+    TimeoutExpired,
+)
 
 Resource: TypeAlias = Publication | Subscription | Counter
 _R = TypeVar("_R", Publication, Subscription, Counter)
 Addition: TypeAlias = control.AddPublication | control.AddSubscription | control.AddCounter
 
 DEFAULT_TIMEOUT_S = 10.0
+DEFAULT_REATTACH_S = 30.0
 _MAX_CHANNEL = control.MAX_CHANNEL_CHARS
 
 
@@ -40,23 +49,6 @@ class Registration:
     destinations: tuple[str, ...] = ()
 
 
-class _Bell:
-    """Hears from the port on its thread, and wakes who waits.  It holds no client, so that a client
-    that is dropped without a close is collected."""
-
-    __slots__ = ("__weakref__", "_handle")
-
-    def __init__(self, handle: core.ClientHandle) -> None:
-        self._handle = handle
-
-    def on_notice(self) -> None:
-        core.client_wake(self._handle)
-
-    def on_gone(self) -> None:
-        core.client_set_daemon_away(self._handle, True)
-        core.client_wake(self._handle)
-
-
 class Client:
     """Adds publications, subscriptions and counters at the host's daemon.
 
@@ -67,7 +59,6 @@ class Client:
 
     def __init__(self, port: DriverPort, *, timeout_s: float = DEFAULT_TIMEOUT_S) -> None:
         """``timeout_s`` bounds every exchange with the daemon, in seconds."""
-        lease = port.lease
         self._port = port
         self._timeout_s = timeout_s
         self._pid = os.getpid()
@@ -75,24 +66,17 @@ class Client:
         self._resources: dict[int, Resource] = {}
         self._registrations: dict[int, Registration] = {}
         self._forked = False
+        params = _params(port.lease)
         try:
-            self._handle: core.ClientHandle = core.client_open(
-                core.ClientParams(
-                    directory=str(lease.directory),
-                    client_id=lease.client_id,
-                    client_slot=lease.client_slot,
-                    sender_wake_fd=lease.sender_wake_fd,
-                    receiver_wake_fd=lease.receiver_wake_fd,
-                )
-            )
+            self._handle: core.ClientHandle = core.client_open(params)
         except BaseException:
             port.close()
             raise
-        self._bell = _Bell(self._handle)
+        self._bell = Bell(self, self._handle, params)
         self._park = Parking(self._handle, self._check)
         self._finalizer = weakref.finalize(self, port.close)
         port.listen(self._bell)
-        if port.state is PortState.GONE:
+        if port.state in (PortState.GONE, PortState.AWAY):
             self._bell.on_gone()
         _watch_fork(self)
 
@@ -118,7 +102,7 @@ class Client:
 
     @property
     def is_daemon_alive(self) -> bool:
-        """Whether the daemon still holds this client's lease."""
+        """Whether the daemon holds this client's lease; False while a successor is waited for."""
         return self._port.state is PortState.OPEN
 
     @property
@@ -135,20 +119,34 @@ class Client:
 
     # ---- adding ----------------------------------------------------------------------------------
 
-    def add_publication(self, channel: str, stream_id: int) -> Publication:
+    def add_publication(
+        self,
+        channel: str,
+        stream_id: int,
+        *,
+        on_session_lost: SessionCallback | None = None,
+    ) -> Publication:
         """A publication that other clients of this daemon may share.
 
         :param channel: an Aeron URI, e.g. ``aeron:udp?endpoint=10.0.0.2:40456``.
         :param stream_id: 32 bits.
+        :param on_session_lost: called with a :class:`LostSession`, on a thread of the client, when
+            the daemon died and its successor could not go on with the session.
         :raises ChannelRefused: with the daemon's reason and a ``code``.
         :raises StorageError: shared memory cannot hold the log.
         :raises DaemonGone: the daemon died.
         """
-        return self._add_publication(channel, stream_id, exclusive=False)
+        return self._add_publication(channel, stream_id, on_session_lost, exclusive=False)
 
-    def add_exclusive_publication(self, channel: str, stream_id: int) -> Publication:
+    def add_exclusive_publication(
+        self,
+        channel: str,
+        stream_id: int,
+        *,
+        on_session_lost: SessionCallback | None = None,
+    ) -> Publication:
         """A publication with a session of its own, for one thread at a time; a little faster."""
-        return self._add_publication(channel, stream_id, exclusive=True)
+        return self._add_publication(channel, stream_id, on_session_lost, exclusive=True)
 
     def add_subscription(
         self,
@@ -157,12 +155,15 @@ class Client:
         *,
         on_available: ImageCallback | None = None,
         on_unavailable: ImageCallback | None = None,
+        on_gap: GapCallback | None = None,
     ) -> Subscription:
         """Receives a stream.
 
         :param on_available: called with each new image, on the thread that polls, waits or asks
             for images, before the first message of it is handed out.
         :param on_unavailable: called with an image that ended; it is closed after the call.
+        :param on_gap: called with a :class:`Gap` where messages are missing for good, in the order
+            of the stream.
         :raises ChannelRefused: with the daemon's reason and a ``code``.
         """
         request = control.AddSubscription(channel=_channel(channel), stream_id=_i32(stream_id))
@@ -172,7 +173,8 @@ class Client:
             ready.registration_id,
             request,
             lambda: Subscription(
-                self, channel, ready, on_available=on_available, on_unavailable=on_unavailable
+                self, channel, ready, on_available=on_available, on_unavailable=on_unavailable,
+                on_gap=on_gap,
             ),
             control.RemoveSubscription(registration_id=ready.registration_id),
         )
@@ -252,6 +254,84 @@ class Client:
         if state is PortState.GONE:
             raise DaemonGone(f"the daemon in {self.directory} is gone: connect again")
 
+    def _resources_of(self, registrations: Iterable[int]) -> list[Resource]:
+        with self._lock:
+            return [self._resources[r] for r in registrations if r in self._resources]
+
+    def _suspend(self, lost: Iterable[int]) -> None:
+        """Publications that a successor could not adopt take nothing until they are added anew."""
+        for resource in self._resources_of(lost):
+            if isinstance(resource, Publication):
+                resource._suspend()
+
+    def _recover(self, lost: Iterable[int] | None, lease: Lease | None) -> None:
+        """Adds anew what a successor could not adopt.  ``lease``: it adopted nothing at all, and
+        its directory has to be mapped too.  On a thread of its own."""
+        taken: list[tuple[Resource, Registration]] = []
+        try:
+            if lease is not None:
+                self._map_again(lease)
+            taken = self._take(lost)
+            while taken:
+                self._add_again(*taken[0])
+                taken.pop(0)
+            core.client_wake(self._handle)
+        except (PenstockError, OSError):
+            for resource, _registration in taken:
+                resource._drop()
+            self._port.close()          # half a client is of no use: every call says so from now on
+            core.client_wake(self._handle)
+
+    def _take(self, lost: Iterable[int] | None) -> list[tuple[Resource, Registration]]:
+        """What is to be added anew, out of the tables: new ids may equal old ones."""
+        with self._lock:
+            ids = list(self._resources) if lost is None else list(lost)
+            found = [
+                (self._resources.pop(r), self._registrations.pop(r))
+                for r in ids if r in self._resources
+            ]
+        for registration_id in ids:
+            self._port.forget(registration_id)
+        return found
+
+    def _map_again(self, lease: Lease) -> None:
+        params = _params(lease)
+        handle = core.client_open(params)
+        with self._lock:
+            everything = list(self._resources)
+        self._suspend(everything)
+        old, self._handle = self._handle, handle
+        self._bell.replace(handle, params)
+        self._park.replace(handle)
+        core.client_wake(old)
+
+    def _add_again(self, resource: Resource, known: Registration) -> None:
+        ready = self._ask_again(known)
+        with self._lock:
+            closed = resource.is_closed
+            if not closed:
+                self._resources[ready.registration_id] = resource
+                self._registrations[ready.registration_id] = attrs.evolve(
+                    known, registration_id=ready.registration_id
+                )
+        if closed:
+            self._port.perform(removal_of(known.request, ready.registration_id), self._timeout_s)
+            return
+        resource._renew(ready)
+        for channel in known.destinations:
+            self._port.perform(
+                control.AddDestination(registration_id=ready.registration_id, channel=channel),
+                self._timeout_s,
+            )
+
+    def _ask_again(self, known: Registration) -> Any:
+        port, request = self._port, known.request
+        if isinstance(request, control.AddPublication):
+            return port.add_publication(request, self._timeout_s)
+        if isinstance(request, control.AddSubscription):
+            return port.add_subscription(request, self._timeout_s)
+        return port.add_counter(request, self._timeout_s)
+
     def _perform(self, request: Request) -> control.Done:
         self._check()
         done = self._port.perform(request, self._timeout_s)
@@ -282,16 +362,21 @@ class Client:
         if self._forked:
             return
         core.client_wake(self._handle)  # who waits on it must see that it is closed
-        if self._port.state is not PortState.OPEN:
+        if self._port.state not in (PortState.OPEN, PortState.AWAY):
             return
         try:
             self._port.perform(request, self._timeout_s)
         except DaemonGone:
             return  # with the daemon, the registration went too
+        except TimeoutExpired:
+            if self._port.state is not PortState.AWAY:
+                raise   # a successor is told by what is missing when this client comes back
         finally:
             self._port.forget(resource.registration_id)
 
-    def _add_publication(self, channel: str, stream_id: int, *, exclusive: bool) -> Publication:
+    def _add_publication(
+        self, channel: str, stream_id: int, on_lost: SessionCallback | None, *, exclusive: bool
+    ) -> Publication:
         request = control.AddPublication(
             channel=_channel(channel), stream_id=_i32(stream_id), exclusive=exclusive
         )
@@ -300,7 +385,7 @@ class Client:
         return self._keep(
             ready.registration_id,
             request,
-            lambda: Publication(self, channel, ready),
+            lambda: Publication(self, channel, ready, on_session_lost=on_lost),
             control.RemovePublication(registration_id=ready.registration_id),
         )
 
@@ -336,6 +421,7 @@ def connect(
     *,
     name: str = "",
     timeout_s: float = DEFAULT_TIMEOUT_S,
+    reattach_timeout_s: float = DEFAULT_REATTACH_S,
 ) -> Client:
     """Connects to this host's daemon.
 
@@ -343,6 +429,9 @@ def connect(
         ``/dev/shm/penstock-$USER``.
     :param name: shown by the daemon's tools; at most 95 characters.
     :param timeout_s: bounds this call and every later exchange with the daemon, in seconds.
+    :param reattach_timeout_s: how long the client waits for a successor of a daemon that died, in
+        seconds.  Meanwhile offers answer ``Offer.DAEMON_AWAY``, polls hand out what is there, and
+        calls that wait go on waiting.  0: a daemon's death is the client's end.
     :raises DaemonNotRunning: no daemon answers in the directory.
     :raises VersionMismatch: it speaks another version.
     :raises TimeoutExpired: it did not answer in time.
@@ -351,13 +440,35 @@ def connect(
         raise InvalidArgument(f"a client's name has at most 95 characters, not {len(name)}")
     if timeout_s <= 0:
         raise InvalidArgument(f"timeout_s must be positive, not {timeout_s}")
+    if reattach_timeout_s < 0:
+        raise InvalidArgument(f"reattach_timeout_s must not be negative: {reattach_timeout_s}")
     port = ZmqPort(
         daemon_directory(directory),
         name=name,
         library_version=core.library_version(),
         timeout_s=timeout_s,
+        reattach_timeout_s=reattach_timeout_s,
     )
     return Client(port, timeout_s=timeout_s)
+
+
+def _params(lease: Lease) -> core.ClientParams:
+    return core.ClientParams(
+        directory=str(lease.directory),
+        client_id=lease.client_id,
+        client_slot=lease.client_slot,
+        sender_wake_fd=lease.sender_wake_fd,
+        receiver_wake_fd=lease.receiver_wake_fd,
+    )
+
+
+def removal_of(request: Addition, registration_id: int) -> Request:
+    """The request that takes an addition back."""
+    if isinstance(request, control.AddPublication):
+        return control.RemovePublication(registration_id=registration_id)
+    if isinstance(request, control.AddSubscription):
+        return control.RemoveSubscription(registration_id=registration_id)
+    return control.RemoveCounter(registration_id=registration_id)
 
 
 def _watch_fork(client: Client) -> None:

@@ -71,6 +71,12 @@ class Counter:
     def __exit__(self, *_exc: object) -> None:
         self.close()
 
+    def _renew(self, ready: control.CounterReady) -> None:
+        """The daemon's successor gave another cell: the value moves over."""
+        value = self.get()
+        self._handle, self._ready = self._client._native(), ready
+        self.set(value)
+
     def _drop(self) -> None:
         self._handle = None
 

@@ -27,11 +27,15 @@ class Parking:
         self._handle = handle
         self._check = check
 
+    def replace(self, handle: core.ClientHandle) -> None:
+        """The client maps another directory: who sleeps on the old word moves within a slice."""
+        self._handle = handle
+
     def until(self, happened: Callable[[], bool], timeout_s: float | None) -> bool:
         """True as soon as ``happened()`` is, False after ``timeout_s`` seconds (None: never)."""
         deadline_ns = None if timeout_s is None else time.monotonic_ns() + int(timeout_s * 1e9)
-        handle = self._handle
         while True:
+            handle = self._handle
             ticket = core.client_ticket(handle)
             if happened():
                 return True

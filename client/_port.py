@@ -16,7 +16,12 @@ import attrs
 
 from penstock.config import control
 
-Notice: TypeAlias = control.ImageAvailable | control.ImageUnavailable | control.PublicationError
+Notice: TypeAlias = (
+    control.ImageAvailable
+    | control.ImageUnavailable
+    | control.SubscriptionResumed
+    | control.PublicationError
+)
 Request: TypeAlias = (
     control.AddPublication
     | control.RemovePublication
@@ -47,11 +52,13 @@ class Lease:
 
 
 class PortState(enum.Enum):
-    """Life of a port; it only goes forward."""
+    """Life of a port.  OPEN and AWAY may alternate; GONE and CLOSED are final."""
 
     OPEN = "open"
+    AWAY = "away"
+    """The daemon hung up, and a successor is waited for."""
     GONE = "gone"
-    """The daemon hung up."""
+    """The daemon hung up, and no successor came in time."""
     CLOSED = "closed"
     """This side closed it."""
 
@@ -62,8 +69,18 @@ class Listener(Protocol):
     def on_notice(self) -> None:
         """A notice was queued for some registration."""
 
+    def on_away(self) -> None:
+        """The daemon hung up; the state is AWAY already."""
+
+    def on_back(self, lease: Lease, lost: frozenset[int], same: bool) -> None:
+        """A successor granted ``lease``, whose descriptors are the listener's from now on.
+
+        :param lost: registrations that have to be added anew.
+        :param same: whether it adopted this client, with its id, slot and files.
+        """
+
     def on_gone(self) -> None:
-        """The daemon died or closed the lease; the state is GONE already."""
+        """The daemon died or closed the lease for good; the state is GONE already."""
 
 
 class DriverPort(Protocol):

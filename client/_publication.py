@@ -3,14 +3,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import attrs
 
 from penstock.client._batches import Block, as_block
 from penstock.client._message import release_view
 from penstock.client._offer import TRANSIENT, Offer, offer_code
+from penstock.client._restart import LostSession
 from penstock.client._subscription import removal
 from penstock.config import control
 from penstock.core import client as core
@@ -18,7 +20,6 @@ from penstock.core import errors
 from penstock.core.errors import (
     ClaimRefused,
     ClosedError,
-    DaemonGone,
     InvalidArgument,
     MessageTooLong,
     NotConnected,
@@ -29,8 +30,12 @@ from penstock.core.errors import (
 if TYPE_CHECKING:
     from penstock.client._client import Client
 
+#: Called with what became of a session, on a thread of the client.
+SessionCallback: TypeAlias = Callable[[LostSession], object]
+
 _pub_offer = core.pub_offer
 _MAX_BATCH = 2**31 - 1
+_LOST_KEPT = 16
 _MISUSE = -1000  # positions below this are ps_error_code
 
 
@@ -151,6 +156,20 @@ class Claim:
             self.abort()
 
 
+def _open_native(client: Client, ready: control.PublicationReady) -> core.PublicationHandle:
+    return core.pub_open(
+        client._native(),
+        core.PublicationParams(
+            log_path=ready.log_path,
+            registration_id=ready.registration_id,
+            publication_slot=ready.publication_slot,
+            limit_counter_id=ready.limit_counter_id,
+            max_message_bytes=ready.max_message_bytes,
+            exclusive=ready.exclusive,
+        ),
+    )
+
+
 class Publication:
     """Sends messages to one stream on one channel.
 
@@ -160,26 +179,52 @@ class Publication:
     """
 
     __slots__ = (
-        "__weakref__", "_channel", "_client", "_constants", "_handle", "_notices", "_ready",
+        "__weakref__", "_channel", "_client", "_constants", "_handle", "_lost", "_notices",
+        "_on_session_lost", "_ready", "_suspended",
     )
 
-    def __init__(self, client: Client, channel: str, ready: control.PublicationReady) -> None:
+    def __init__(
+        self,
+        client: Client,
+        channel: str,
+        ready: control.PublicationReady,
+        *,
+        on_session_lost: SessionCallback | None = None,
+    ) -> None:
         self._client = client
         self._channel = channel
+        self._on_session_lost = on_session_lost
+        self._lost: deque[LostSession] = deque(maxlen=_LOST_KEPT)
+        self._suspended: core.PublicationHandle = None
         self._ready = ready
-        self._handle: core.PublicationHandle = core.pub_open(
-            client._native(),
-            core.PublicationParams(
-                log_path=ready.log_path,
-                registration_id=ready.registration_id,
-                publication_slot=ready.publication_slot,
-                limit_counter_id=ready.limit_counter_id,
-                max_message_bytes=ready.max_message_bytes,
-                exclusive=ready.exclusive,
-            ),
-        )
+        self._handle: core.PublicationHandle = _open_native(client, ready)
         self._constants = core.pub_constants(self._handle)
         self._notices = client._port.notices(ready.registration_id)
+
+    def _suspend(self) -> None:
+        """The daemon of this session died, and its successor could not adopt it: until it is added
+        anew offers answer DAEMON_AWAY."""
+        handle = self._handle
+        if handle is None or self._suspended is not None:
+            return
+        self._suspended = handle
+        self._handle = None
+        position, limit = core.pub_position(handle), core.pub_limit(handle)
+        sent = min(position, max(0, limit - self._constants.window_bytes))
+        core.pub_mark_closed(handle)
+        self._lost.append(
+            LostSession(session_id=self.session_id, sent_position=sent, position=position)
+        )
+
+    def _renew(self, ready: control.PublicationReady) -> None:
+        """Goes on in a new session."""
+        handle = _open_native(self._client, ready)
+        self._ready = ready
+        self._constants = core.pub_constants(handle)
+        self._notices = self._client._port.notices(ready.registration_id)
+        self._handle, self._suspended = handle, None
+        if self._on_session_lost is not None and self._lost:
+            self._on_session_lost(self._lost[-1])
 
     # ---- sending ---------------------------------------------------------------------------------
 
@@ -328,7 +373,13 @@ class Publication:
 
     @property
     def is_closed(self) -> bool:
-        return self._handle is None
+        return self._handle is None and self._suspended is None
+
+    @property
+    def lost_sessions(self) -> tuple[LostSession, ...]:
+        """Sessions that ended with a daemon whose successor could not go on with them, newest
+        last; at most the last 16."""
+        return tuple(self._lost)
 
     @property
     def is_exclusive(self) -> bool:
@@ -426,7 +477,7 @@ class Publication:
         self._end(revoke=True)
 
     def _end(self, *, revoke: bool) -> None:
-        if self._handle is None:
+        if self.is_closed:
             return
         self._client._remove(
             self, control.RemovePublication(registration_id=self.registration_id, revoke=revoke)
@@ -441,23 +492,28 @@ class Publication:
     def _drop(self) -> None:
         """Lets go of everything local; a call in another thread keeps the log until it returns."""
         handle, self._handle = self._handle, None
+        self._suspended = None
         if handle is not None:
             core.pub_mark_closed(handle)
 
     # ---- inside ----------------------------------------------------------------------------------
 
     def _open(self) -> core.PublicationHandle:
-        if self._handle is None:
+        handle = self._handle
+        if handle is None:
+            handle = self._suspended
+        if handle is None:
             self._client._check()
             raise ClosedError("the publication is closed")
-        return self._handle
+        return handle
 
     def _offer_closed(self) -> int:
         self._client._check_fork()
-        return Offer.CLOSED
+        return Offer.DAEMON_AWAY if self._suspended is not None else Offer.CLOSED
 
     def _want_room(self) -> None:
-        core.pub_want_room(self._open())
+        if self._suspended is None:
+            core.pub_want_room(self._open())
 
     def _block(self, messages: Any) -> Block:
         block = as_block(messages)
@@ -512,8 +568,8 @@ class Publication:
             self._client._check()
             raise ClosedError("the publication is closed")
         if position == Offer.DAEMON_AWAY:
-            self._client._check()
-            raise DaemonGone("the daemon is away")
+            self._client._check()       # raises once no successor is waited for any more
+            return False
         if position in (Offer.MAX_POSITION_EXCEEDED, Offer.FAILED):
             raise PublicationFailed(
                 f"stream {self.stream_id} on {self._channel} can carry no more: "

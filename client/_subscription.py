@@ -3,13 +3,16 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import attrs
 
 from penstock.client._image import Image
+from penstock.client._port import Notice
 from penstock.client._reader import Reader
+from penstock.client._restart import Gap
 from penstock.config import control
 from penstock.core import client as core
 from penstock.core.errors import ClosedError, InvalidArgument
@@ -18,6 +21,15 @@ if TYPE_CHECKING:
     from penstock.client._client import Client
 
 ImageCallback: TypeAlias = Callable[[Image], object]
+GapCallback: TypeAlias = Callable[[Gap], object]
+_GAPS_KEPT = 64
+
+
+class _Renewal(NamedTuple):
+    """Stands in the queue of notices where the subscription goes over to another registration."""
+
+    ready: control.SubscriptionReady
+    handle: core.SubscriptionHandle
 
 
 @attrs.frozen(kw_only=True)
@@ -38,8 +50,8 @@ class Subscription(Reader):
     """
 
     __slots__ = (
-        "__weakref__", "_channel", "_client", "_images", "_notices", "_on_available",
-        "_on_unavailable", "_ready",
+        "__weakref__", "_channel", "_client", "_gaps", "_images", "_notices", "_on_available",
+        "_on_gap", "_on_unavailable", "_ready",
     )
 
     def __init__(
@@ -50,6 +62,7 @@ class Subscription(Reader):
         *,
         on_available: ImageCallback | None,
         on_unavailable: ImageCallback | None,
+        on_gap: GapCallback | None = None,
     ) -> None:
         handle = core.sub_open(client._native(), ready.registration_id, ready.stream_id)
         super().__init__(core.sub_poll, handle)
@@ -58,7 +71,9 @@ class Subscription(Reader):
         self._ready = ready
         self._images: list[Image] = []
         self._header._images = self._images
-        self._notices = client._port.notices(ready.registration_id)
+        self._notices: deque[Notice | _Renewal] = client._port.notices(ready.registration_id)
+        self._gaps: deque[Gap] = deque(maxlen=_GAPS_KEPT)
+        self._on_gap = on_gap
         self._on_available = on_available
         self._on_unavailable = on_unavailable
 
@@ -106,6 +121,11 @@ class Subscription(Reader):
             images=len(images),
             positions=tuple((image.session_id, image.position) for image in images),
         )
+
+    @property
+    def gaps(self) -> tuple[Gap, ...]:
+        """Where messages are missing for good, newest last; at most the last 64."""
+        return tuple(self._gaps)
 
     # ---- waiting ---------------------------------------------------------------------------------
 
@@ -194,14 +214,52 @@ class Subscription(Reader):
         if self._polling:
             return  # the list must not change under the poll that is running
         while self._notices:
-            notice = self._notices.popleft()
+            notice = self._notices[0]
+            if isinstance(notice, (_Renewal, control.SubscriptionResumed)):
+                if not self._let_go(notice):
+                    return  # what is there is read first
+                continue
+            self._notices.popleft()
             self._drop_batch()
             if isinstance(notice, control.ImageAvailable):
                 self._image_available(notice)
             elif isinstance(notice, control.ImageUnavailable):
                 self._image_unavailable(notice)
 
+    def _let_go(self, notice: _Renewal | control.SubscriptionResumed) -> bool:
+        """After a daemon's death: images that its successor could not adopt end, once they are read
+        to the end.  False: not yet."""
+        kept = () if isinstance(notice, _Renewal) else notice.correlation_ids
+        lost = [image for image in self._images if image.correlation_id not in kept]
+        if any(core.img_has_data(image._handle) for image in lost):
+            return False
+        self._notices.popleft()
+        self._drop_batch()
+        for image in lost:
+            complete = image.is_end_of_stream
+            gap = Gap(
+                stream_id=self.stream_id, session_id=image.session_id,
+                from_position=image.position, to_position=None,
+            )
+            self._end_image(image)
+            if not complete:
+                self._gaps.append(gap)
+                if self._on_gap is not None:
+                    self._on_gap(gap)
+        if isinstance(notice, _Renewal):
+            self._ready, self._handle = notice.ready, notice.handle
+            self._notices = self._client._port.notices(notice.ready.registration_id)
+        return True
+
+    def _renew(self, ready: control.SubscriptionReady) -> None:
+        """The daemon's successor knows this subscription by another id.  Any thread; takes effect
+        on the one that polls."""
+        handle = core.sub_open(self._client._native(), ready.registration_id, ready.stream_id)
+        self._notices.append(_Renewal(ready, handle))
+
     def _image_available(self, notice: control.ImageAvailable) -> None:
+        if any(image.correlation_id == notice.correlation_id for image in self._images):
+            return  # told again by a daemon that adopted it
         image = Image(self, self._client._native(), notice)
         core.sub_add_image(self._handle, image._handle)
         self._images.append(image)
@@ -213,8 +271,10 @@ class Subscription(Reader):
         known = [image.correlation_id for image in self._images]
         if notice.correlation_id not in known:
             return
-        index = known.index(notice.correlation_id)
-        image = self._images[index]
+        self._end_image(self._images[known.index(notice.correlation_id)])
+
+    def _end_image(self, image: Image) -> None:
+        index = self._images.index(image)
         core.sub_remove_image(self._handle, image._handle)
         del self._images[index]
         del self._maps[index]

@@ -37,11 +37,11 @@ _T = TypeVar("_T")
 class _Sleeper:
     """The helper thread: sleeps for tasks."""
 
-    def __init__(self, handle: core.ClientHandle) -> None:
-        self._handle = handle
+    def __init__(self, client: Client) -> None:
+        self._client = client
         self._token = trio.lowlevel.current_trio_token()
         self._changed = threading.Condition()
-        self._waiters: dict[trio.Event, int] = {}
+        self._waiters: dict[trio.Event, tuple[core.ClientHandle, int]] = {}
         self._stopped = False
         self._thread = threading.Thread(target=self._run, name="penstock-trio", daemon=True)
         self._thread.start()
@@ -50,13 +50,14 @@ class _Sleeper:
         """Returns once ``happened()`` is true; a checkpoint in any case."""
         await trio.lowlevel.checkpoint()
         while True:
-            ticket = core.client_ticket(self._handle)
+            handle = self._client._handle
+            ticket = core.client_ticket(handle)
             if happened():
                 return
             check()
             event = trio.Event()
             with self._changed:
-                self._waiters[event] = ticket
+                self._waiters[event] = (handle, ticket)
                 self._changed.notify()
             try:
                 await event.wait()
@@ -69,7 +70,7 @@ class _Sleeper:
         with self._changed:
             self._stopped = True
             self._changed.notify()
-        core.client_wake(self._handle)
+        core.client_wake(self._client._handle)
         self._thread.join()
 
     def _run(self) -> None:
@@ -80,8 +81,8 @@ class _Sleeper:
                 if self._stopped:
                     return
                 # A ticket older than others sees what they see; one that has passed ends at once.
-                ticket = next(iter(self._waiters.values()))
-            if core.client_sleep(self._handle, ticket, SLICE_NS):
+                handle, ticket = next(iter(self._waiters.values()))
+            if core.client_sleep(handle, ticket, SLICE_NS) or handle is not self._client._handle:
                 self._fire()
 
     def _fire(self) -> None:
@@ -293,7 +294,7 @@ class AsyncClient:
 
     def __init__(self, client: Client) -> None:
         self._sync = client
-        self._sleeper = _Sleeper(client._native())
+        self._sleeper = _Sleeper(client)
 
     @property
     def sync(self) -> Client:

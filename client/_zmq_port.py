@@ -9,7 +9,6 @@ requests through a queue and an eventfd, and sleep until it hands them the answe
 
 from __future__ import annotations
 
-import errno
 import os
 import signal
 import socket
@@ -23,22 +22,20 @@ from typing import Any, Final, TypeVar
 import attrs
 import zmq
 
+from penstock.client._lease import close_fd, connect_lease, exchange_lease, refusal
 from penstock.client._port import Lease, Listener, Notice, PortState, Request
 from penstock.config import codec, control
 from penstock.core.errors import (
-    ChannelRefused,
     ClosedError,
     DaemonGone,
-    DaemonNotRunning,
     ForkedError,
     PenstockError,
-    StorageError,
     TimeoutExpired,
     VersionMismatch,
 )
 
-_GRANT_FDS: Final = 2
-_INT_BYTES: Final = 4
+_RETRY_MS: Final = 20               # between looks for a successor
+_ATTEMPT_S: Final = 5.0             # of one exchange with it
 _T = TypeVar("_T")
 
 
@@ -49,6 +46,7 @@ class _Pending:
     request: Any
     done: threading.Event = attrs.field(factory=threading.Event)
     outcome: Any = None
+    repeated: bool = False      # asked of a successor too: the dead daemon may have done it
 
     def finish(self, outcome: Any) -> None:
         self.outcome = outcome
@@ -58,8 +56,18 @@ class _Pending:
 class ZmqPort:
     """See :class:`penstock.client._port.DriverPort`, which this implements."""
 
-    def __init__(self, directory: Path, *, name: str, library_version: str, timeout_s: float):
+    def __init__(
+        self,
+        directory: Path,
+        *,
+        name: str,
+        library_version: str,
+        timeout_s: float,
+        reattach_timeout_s: float = 0.0,
+    ):
         """Takes the lease and says hello.
+
+        :param reattach_timeout_s: how long to wait for a successor of a daemon that hung up.
 
         :raises DaemonNotRunning: nobody listens in ``directory``.
         :raises VersionMismatch: the daemon does not understand us, or we it.
@@ -67,28 +75,23 @@ class ZmqPort:
         """
         deadline = time.monotonic() + timeout_s
         request = control.LeaseRequest(name=name, library_version=library_version)
-        self._lease_socket = _connect_lease(directory, timeout_s)
+        self._request = request
+        self._reattach_s = reattach_timeout_s
+        self._lease_socket = connect_lease(directory, timeout_s)
         try:
-            grant, fds = _exchange_lease(self._lease_socket, request, directory)
+            grant, fds = exchange_lease(self._lease_socket, request, directory)
         except BaseException:
             self._lease_socket.close()
             raise
-        self._lease = Lease(
-            directory=directory,
-            client_id=grant.client_id,
-            client_slot=grant.client_slot,
-            daemon_id=grant.daemon_id,
-            daemon_epoch=grant.daemon_epoch,
-            daemon_version=grant.daemon_version,
-            sender_wake_fd=fds[0],
-            receiver_wake_fd=fds[1],
-        )
+        self._lease = _lease_of(directory, grant, fds)
+        self._token = grant.token
         self._pid = os.getpid()
         self._state = PortState.OPEN
         self._lock = threading.Lock()
         self._outbox: deque[tuple[int, Any]] = deque()
         self._pending: dict[int, _Pending] = {}
         self._notices: dict[int, deque[Notice]] = {}
+        self._known: set[int] = set()   # registrations that were answered; the port's thread
         self._next_correlation = 1
         self._listener: weakref.ref[Listener] | None = None
         self._wake_fd = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
@@ -154,7 +157,7 @@ class ZmqPort:
     def abandon_in_child(self) -> None:
         self._state = PortState.CLOSED
         self._lease_socket.close()
-        _close_fd(self._wake_fd)
+        close_fd(self._wake_fd)
 
     # ---- requests, on the caller's thread --------------------------------------------------------
 
@@ -202,16 +205,24 @@ class ZmqPort:
 
     def _run(self) -> None:
         signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
-        dealer = self._context.socket(zmq.DEALER)
+        dealer: zmq.Socket[bytes] | None = self._open_dealer()
         try:
-            dealer.setsockopt(zmq.LINGER, 0)
-            dealer.connect(f"ipc://{self._lease.directory}/control.sock")
-            self._serve(dealer)
+            while dealer is not None:
+                self._serve(dealer)
+                dealer.close()
+                dealer = self._come_back()
         except Exception as error:  # a bug of ours must not leave callers waiting
             self._fail_pending(DaemonGone(f"the connection to the daemon failed: {error}"))
         finally:
-            dealer.close()
+            if dealer is not None:
+                dealer.close()
             self._end()
+
+    def _open_dealer(self) -> zmq.Socket[bytes]:
+        dealer = self._context.socket(zmq.DEALER)
+        dealer.setsockopt(zmq.LINGER, 0)
+        dealer.connect(f"ipc://{self._lease.directory}/control.sock")
+        return dealer
 
     def _serve(self, dealer: zmq.Socket[bytes]) -> None:
         poller = zmq.Poller()
@@ -227,6 +238,113 @@ class ZmqPort:
             if lease_fd in ready and self._lease_ended():
                 return
             self._send_outbox(dealer)
+
+    # ---- a successor -----------------------------------------------------------------------------
+
+    def _come_back(self) -> zmq.Socket[bytes] | None:
+        """Waits for a successor of the daemon that hung up; None when none came, or on close."""
+        deadline = time.monotonic() + self._reattach_s
+        with self._lock:
+            if self._state is not PortState.OPEN or self._reattach_s <= 0:
+                return None
+            self._state = PortState.AWAY
+        self._lease_socket.close()
+        listener = self._heard_by()
+        if listener is not None:
+            listener.on_away()
+        poller = zmq.Poller()
+        poller.register(self._wake_fd, zmq.POLLIN)
+        while self._state is PortState.AWAY and time.monotonic() < deadline:
+            dealer = self._attempt()
+            if dealer is not None:
+                return dealer
+            if poller.poll(_RETRY_MS):
+                _drain_eventfd(self._wake_fd)
+        with self._lock:
+            if self._state is PortState.AWAY:
+                self._state = PortState.OPEN    # _end makes GONE of it
+        return None
+
+    def _attempt(self) -> zmq.Socket[bytes] | None:
+        """One try to be a client of a successor.  The old token proves who we are; the daemon that
+        adopted us answers with the old id, any other with a new one."""
+        directory = self._lease.directory
+        request = attrs.evolve(
+            self._request, client_id=self._lease.client_id, token=self._token
+        )
+        fds: list[int] = []
+        connection: socket.socket | None = None
+        dealer = self._open_dealer()
+        try:
+            connection = connect_lease(directory, _ATTEMPT_S)
+            grant, fds = exchange_lease(connection, request, directory)
+            self._ask(dealer, control.Hello(token=grant.token), control.Done)
+            kept: set[int] = set()
+            same = grant.client_id == self._lease.client_id
+            if same:
+                resume = control.Resume(registration_ids=sorted(self._known))
+                kept.update(self._ask(dealer, resume, control.Resumed).registration_ids)
+        except (PenstockError, zmq.ZMQError, control.ControlError):
+            dealer.close()
+            if connection is not None:
+                connection.close()
+            for fd in fds:
+                close_fd(fd)
+            return None
+        self._lease_socket, self._token = connection, grant.token
+        self._resume(_lease_of(directory, grant, fds), kept, same=same)
+        return dealer
+
+    def _ask(self, dealer: zmq.Socket[bytes], request: Any, expected: type[_T]) -> _T:
+        """An exchange on the port's own thread."""
+        with self._lock:
+            correlation = self._next_correlation
+            self._next_correlation += 1
+        dealer.send(codec.encode(request, correlation))
+        deadline = time.monotonic() + _ATTEMPT_S
+        while dealer.poll(max(0, int((deadline - time.monotonic()) * 1000))):
+            answered, message = codec.decode(dealer.recv())
+            if answered == 0:
+                self._take_notice(message)
+            elif answered == correlation and isinstance(message, expected):
+                return message
+            elif answered == correlation:
+                break
+        raise DaemonGone(f"no good answer to {type(request).__name__}")
+
+    def _resume(self, lease: Lease, kept: set[int], *, same: bool) -> None:
+        """The lease is there again: what was under way is asked anew, what was lost is told."""
+        lost = frozenset(self._known - kept)
+        self._known &= kept
+        with self._lock:
+            if self._state is not PortState.AWAY:
+                close_fd(lease.sender_wake_fd)
+                close_fd(lease.receiver_wake_fd)
+                return
+            self._lease = lease
+            if not same:
+                self._notices.clear()   # another directory: its ids have nothing to do with ours
+            self._outbox.clear()
+            for correlation, pending in sorted(self._pending.items()):
+                if same or isinstance(pending.request, _ADDITIONS):
+                    pending.repeated = True
+                    self._outbox.append((correlation, pending.request))
+                else:
+                    del self._pending[correlation]
+                    pending.finish(_moot(pending.request))
+            self._state = PortState.OPEN
+        self._wake()
+        listener = self._heard_by()
+        if listener is not None:
+            listener.on_back(lease, lost, same)
+        else:
+            close_fd(lease.sender_wake_fd)
+            close_fd(lease.receiver_wake_fd)
+
+    def _heard_by(self) -> Listener | None:
+        return self._listener() if self._listener is not None else None
+
+    # ---- exchanges -------------------------------------------------------------------------------
 
     def _lease_ended(self) -> bool:
         try:
@@ -263,7 +381,7 @@ class ZmqPort:
     def _take_notice(self, message: Any) -> None:
         if isinstance(message, control.PublicationError):
             registration = message.registration_id
-        elif isinstance(message, (control.ImageAvailable, control.ImageUnavailable)):
+        elif isinstance(message, _IMAGE_NOTICES):
             registration = message.subscription_id
         else:
             return  # DaemonStopping: the hang-up of the lease follows
@@ -272,7 +390,7 @@ class ZmqPort:
             if queue is None:
                 return  # removed meanwhile
             queue.append(message)
-        listener = self._listener() if self._listener is not None else None
+        listener = self._heard_by()
         if listener is not None:
             listener.on_notice()
 
@@ -280,9 +398,22 @@ class ZmqPort:
         if isinstance(message, (control.SubscriptionReady, control.PublicationReady)):
             with self._lock:
                 self._notices.setdefault(message.registration_id, deque())
-        outcome = _refusal(message) if isinstance(message, control.Failure) else message
+        outcome = refusal(message) if isinstance(message, control.Failure) else message
+        with self._lock:
+            pending = self._pending.get(correlation)
+        if pending is not None:
+            self._account(pending.request, message)
+            if pending.repeated and _was_done_before(pending.request, message):
+                outcome = control.Done()
         if not self._settle(correlation, outcome):
             self._undo(message)
+
+    def _account(self, request: Any, message: Any) -> None:
+        """Keeps the list of what the daemon holds for us."""
+        if isinstance(message, _READY):
+            self._known.add(message.registration_id)
+        elif isinstance(request, _REMOVALS):
+            self._known.discard(request.registration_id)
 
     def _settle(self, correlation: int, outcome: Any) -> bool:
         with self._lock:
@@ -319,7 +450,7 @@ class ZmqPort:
     def _end(self) -> None:
         """Last act of the thread: nobody may wait for an answer that cannot come any more."""
         with self._lock:
-            gone = self._state is PortState.OPEN
+            gone = self._state in (PortState.OPEN, PortState.AWAY)
             if gone:
                 self._state = PortState.GONE
         where = self._lease.directory
@@ -328,7 +459,7 @@ class ZmqPort:
             if gone
             else ClosedError("the client is closed")
         )
-        listener = self._listener() if self._listener is not None else None
+        listener = self._heard_by()
         if gone and listener is not None:
             listener.on_gone()
         self._lease_socket.close()
@@ -338,88 +469,43 @@ class ZmqPort:
         self._context.term()
 
 
-# ---- lease ---------------------------------------------------------------------------------------
+_ADDITIONS: Final = (
+    control.AddPublication, control.AddSubscription, control.AddCounter, control.GetStatus,
+)  # fmt: skip
+_REMOVALS: Final = (control.RemovePublication, control.RemoveSubscription, control.RemoveCounter)
+_READY: Final = (control.PublicationReady, control.SubscriptionReady, control.CounterReady)
+_IMAGE_NOTICES: Final = (
+    control.ImageAvailable, control.ImageUnavailable, control.SubscriptionResumed,
+)  # fmt: skip
 
 
-def _connect_lease(directory: Path, timeout_s: float) -> socket.socket:
-    path = directory / "lease.sock"
-    connection = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET | socket.SOCK_CLOEXEC)
-    connection.settimeout(max(timeout_s, 0.001))
-    try:
-        connection.connect(os.fspath(path))
-    except TimeoutError:
-        connection.close()
-        raise TimeoutExpired(
-            f"the daemon in {directory} took no connection within {timeout_s:g} s"
-        ) from None
-    except OSError as error:
-        connection.close()
-        if error.errno in (errno.ENOENT, errno.ECONNREFUSED, errno.ENOTDIR):
-            raise DaemonNotRunning(
-                f"no daemon is running in {directory}: start one with "
-                f"'penstock daemon --dir {directory}', or name another directory"
-            ) from None
-        if error.errno in (errno.EACCES, errno.EPERM):
-            raise ChannelRefused(
-                f"not allowed to connect to {path}: join the daemon's group", code="permission"
-            ) from None
-        raise DaemonNotRunning(f"cannot connect to {path}: {error.strerror}") from None
-    return connection
+def _lease_of(directory: Path, grant: control.LeaseGrant, fds: list[int]) -> Lease:
+    return Lease(
+        directory=directory,
+        client_id=grant.client_id,
+        client_slot=grant.client_slot,
+        daemon_id=grant.daemon_id,
+        daemon_epoch=grant.daemon_epoch,
+        daemon_version=grant.daemon_version,
+        sender_wake_fd=fds[0],
+        receiver_wake_fd=fds[1],
+    )
 
 
-def _exchange_lease(
-    connection: socket.socket, request: control.LeaseRequest, directory: Path
-) -> tuple[control.LeaseGrant, list[int]]:
-    try:
-        connection.send(codec.encode(request, 1))
-        data, ancillary, _flags, _address = connection.recvmsg(
-            control.MAX_MESSAGE_BYTES,
-            socket.CMSG_SPACE(_GRANT_FDS * _INT_BYTES),
-            socket.MSG_CMSG_CLOEXEC,
-        )
-    except TimeoutError:
-        raise TimeoutExpired(f"the daemon in {directory} did not grant a lease in time") from None
-    except OSError as error:
-        raise DaemonGone(f"the daemon in {directory} hung up: {error.strerror}") from None
-    fds = _descriptors(ancillary)
-    try:
-        grant = _check_grant(data, fds, directory)
-    except BaseException:
-        for fd in fds:
-            _close_fd(fd)
-        raise
-    return grant, fds
+def _was_done_before(request: Any, message: Any) -> bool:
+    """A removal that the dead daemon had done, unanswered."""
+    return (
+        isinstance(request, (*_REMOVALS, control.RemoveDestination))
+        and isinstance(message, control.Failure)
+        and message.code == "unknown_registration"
+    )
 
 
-def _descriptors(ancillary: list[tuple[int, int, bytes]]) -> list[int]:
-    fds: list[int] = []
-    for level, kind, data in ancillary:
-        if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
-            whole = len(data) - len(data) % _INT_BYTES
-            fds.extend(memoryview(data[:whole]).cast("i"))
-    return fds
-
-
-def _check_grant(data: bytes, fds: list[int], directory: Path) -> control.LeaseGrant:
-    if not data:
-        raise DaemonGone(f"the daemon in {directory} hung up before it granted a lease")
-    try:
-        _correlation, message = codec.decode(data)
-    except control.ControlError as error:
-        raise VersionMismatch(f"cannot understand the daemon in {directory}: {error}") from None
-    if isinstance(message, control.Failure):
-        raise _refusal(message)
-    if not isinstance(message, control.LeaseGrant) or len(fds) != _GRANT_FDS:
-        raise VersionMismatch(f"the daemon in {directory} did not grant a lease as expected")
-    return message
-
-
-def _refusal(failure: control.Failure) -> PenstockError:
-    if failure.code == "storage":
-        return StorageError(failure.message)
-    if failure.code == "not_leased":
-        return DaemonGone(failure.message)
-    return ChannelRefused(failure.message, code=failure.code)
+def _moot(request: Any) -> Any:
+    """What to answer when the daemon that was asked has gone, with all that it had."""
+    if isinstance(request, _REMOVALS):
+        return control.Done()
+    return DaemonGone("the daemon was replaced by one that knows nothing of this: ask again")
 
 
 # ---- descriptors ---------------------------------------------------------------------------------
@@ -431,9 +517,3 @@ def _drain_eventfd(fd: int) -> None:
     except BlockingIOError:
         return
 
-
-def _close_fd(fd: int) -> None:
-    try:
-        os.close(fd)
-    except OSError:
-        return

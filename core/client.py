@@ -93,6 +93,11 @@ def client_open(params: ClientParams) -> ClientHandle:
     return ffi.gc(out[0], close)
 
 
+def close_fds(*fds: int) -> None:
+    """Closes descriptors of a lease that nobody opened a client with."""
+    _close_all([fd for fd in fds if fd >= 0])
+
+
 def _close_all(fds: list[int]) -> None:
     for fd in fds:
         os.close(fd)
@@ -111,6 +116,22 @@ client_counter_add: Final[Callable[[ClientHandle, int, int], int]] = lib.ps_clie
 def client_set_daemon_away(client: ClientHandle, away: bool) -> None:
     """While away, offers answer ``Offer.DAEMON_AWAY``."""
     lib.ps_client_set_daemon_away(client, 1 if away else 0)
+
+
+def client_replace_fds(params: ClientParams, sender_wake_fd: int, receiver_wake_fd: int) -> None:
+    """Puts a successor's descriptors in the places of those the client was opened with, and wakes
+    both agents: what happened in between had nobody to wake.  Takes the new ones over.
+
+    A thread that is about to write to an old one reaches the new one instead."""
+    for new, old in (
+        (sender_wake_fd, params.sender_wake_fd), (receiver_wake_fd, params.receiver_wake_fd)
+    ):
+        if new < 0:
+            continue
+        if old >= 0:
+            os.dup2(new, old, inheritable=False)
+            os.eventfd_write(old, 1)
+        os.close(new)
 
 
 def client_sleep(client: ClientHandle, ticket: int, timeout_ns: int) -> bool:

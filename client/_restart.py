@@ -1,0 +1,91 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a daemon's death means for its clients (docs/restart.md): what they are told, and the
+listener that puts a client back on its feet."""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from typing import TYPE_CHECKING
+
+import attrs
+
+from penstock.client._port import Lease
+from penstock.core import client as core
+
+if TYPE_CHECKING:
+    from penstock.client._client import Client
+
+
+@attrs.frozen(kw_only=True)
+class Gap:
+    """A part of a stream that this subscription will not get; positions in bytes."""
+
+    stream_id: int
+    session_id: int
+    from_position: int
+    """Everything below was handed out."""
+    to_position: int | None
+    """From here on messages come again; None: the session has ended here, or it is not known."""
+
+
+@attrs.frozen(kw_only=True)
+class LostSession:
+    """A publication's session that ended with its daemon; the publication went on in a new one."""
+
+    session_id: int
+    sent_position: int
+    """Everything below went out, though perhaps not all of it arrived."""
+    position: int
+    """Everything below was accepted: what lies between the two positions was never sent."""
+
+
+class Bell:
+    """Hears from the port on its thread, and wakes who waits.  It holds the client weakly, so that
+    one that is dropped without a close is collected."""
+
+    __slots__ = ("__weakref__", "_client", "_handle", "_params")
+
+    def __init__(
+        self, client: Client, handle: core.ClientHandle, params: core.ClientParams
+    ) -> None:
+        self._client = weakref.ref(client)
+        self._handle = handle
+        self._params = params
+
+    def replace(self, handle: core.ClientHandle, params: core.ClientParams) -> None:
+        """The client maps another directory from now on."""
+        self._handle, self._params = handle, params
+
+    def on_notice(self) -> None:
+        core.client_wake(self._handle)
+
+    def on_away(self) -> None:
+        core.client_set_daemon_away(self._handle, True)
+        core.client_wake(self._handle)
+
+    def on_back(self, lease: Lease, lost: frozenset[int], same: bool) -> None:
+        client = self._client()
+        if not same:
+            if client is not None:
+                _in_background(client, None, lease)
+            else:
+                core.close_fds(lease.sender_wake_fd, lease.receiver_wake_fd)
+            return
+        core.client_replace_fds(self._params, lease.sender_wake_fd, lease.receiver_wake_fd)
+        if client is not None and lost:
+            client._suspend(lost)
+            _in_background(client, lost, None)
+        core.client_set_daemon_away(self._handle, False)
+        core.client_wake(self._handle)
+
+    def on_gone(self) -> None:
+        core.client_set_daemon_away(self._handle, True)
+        core.client_wake(self._handle)
+
+
+def _in_background(client: Client, lost: frozenset[int] | None, lease: Lease | None) -> None:
+    """Adding anew exchanges messages with the daemon, which the port's thread must carry."""
+    threading.Thread(
+        target=client._recover, args=(lost, lease), name="penstock-recover", daemon=True
+    ).start()
