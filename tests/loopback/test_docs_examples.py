@@ -1,0 +1,48 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The Python examples of the guide run as they stand, each in an interpreter of its own, against a
+real daemon."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from support.hosts import PenstockHost
+
+DOCS = Path(__file__).parents[2] / "docs"
+PAGES = ("getting-started.md", "client.md")
+TIMEOUT_S = 30.0
+
+
+def examples() -> list[tuple[str, str]]:
+    found = []
+    for page in PAGES:
+        text = (DOCS / page).read_text(encoding="utf-8")
+        blocks = re.findall(r"^```python\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
+        found += [(f"{page}-{number}", block) for number, block in enumerate(blocks, 1)]
+    return found
+
+
+EXAMPLES = examples()
+# Iterates for ever, as an application would.
+ENDLESS = {"getting-started.md-2"}
+
+
+def test_the_pages_have_examples() -> None:
+    assert len(EXAMPLES) >= 7
+
+
+@pytest.mark.parametrize(
+    "source", [pytest.param(text, id=name) for name, text in EXAMPLES if name not in ENDLESS]
+)
+def test_the_example_runs(host: PenstockHost, source: str) -> None:
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", source], capture_output=True, text=True,
+        timeout=TIMEOUT_S, check=False, env={**os.environ, "PENSTOCK_DIR": str(host.directory)},
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stderr == ""
