@@ -262,6 +262,10 @@ static void min_stalls_until_the_receiver_timeout(void)
         rig_offer(rig, NULL, 1024, PS_FLAG_UNFRAGMENTED);
     }
     rig_step(rig, MS);
+    while (rig_tail(rig) < rig_counter(rig, rig->limit)) {
+        rig_offer(rig, NULL, 1024, PS_FLAG_UNFRAGMENTED);
+    }
+    rig_step(rig, MS);
     const int64_t stalled = rig_counter(rig, rig->sender_position);
     CHECK(stalled <= W && stalled > W - 1408);
     for (int i = 1; i < 50; i++) {
