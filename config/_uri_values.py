@@ -183,7 +183,9 @@ _DURATION_UNITS: Final = {"ns": 1, "us": 10**3, "ms": 10**6, "s": 10**9}
 
 def integer(low: int, high: int) -> Callable[[str, str], int]:
     def read(key: str, text: str) -> int:
-        if not _INTEGER.fullmatch(text) or not low <= int(text) <= high:
+        if not _INTEGER.fullmatch(text):
+            raise ChannelError(key, text, "is not a number", f"an integer in {low}..{high}")
+        if not low <= int(text) <= high:
             raise ChannelError(key, text, "is out of range", f"an integer in {low}..{high}")
         return int(text)
 

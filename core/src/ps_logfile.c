@@ -19,6 +19,9 @@ _Static_assert(offsetof(ps_log_meta_t, entity_tag) == 448, "layout");
 _Static_assert(offsetof(ps_log_meta_t, tether) == 495, "layout");
 _Static_assert(offsetof(ps_log_meta_t, type) == 497, "layout");
 
+/* Of a term that is not reserved yet. */
+enum { THRESHOLD_BYTES = 4096 };
+
 static bool ps_is_power_of_two(int64_t value)
 {
     return value > 0 && (value & (value - 1)) == 0;
@@ -136,10 +139,12 @@ static int ps_log_fill_file(int fd, const ps_log_params_t *params, int64_t lengt
     if (params->term_offset == params->term_length && first < INT32_MAX) {
         first++;
     }
-    for (int32_t i = 0; code == PS_OK && i < params->reserve_terms; i++) {
+    for (int32_t i = 0; code == PS_OK && i < PS_PARTITIONS; i++) {
         const int64_t partition = ((int64_t)first + i) % PS_PARTITIONS;
+        /* Who has read a term to its end looks at the next one's first word: that must be there, or
+         * the look is a SIGBUS when the file system is full. */
         code = ps_file_reserve(fd, params->path, partition * params->term_length,
-                               params->term_length);
+                               i < params->reserve_terms ? params->term_length : THRESHOLD_BYTES);
     }
     if (code != PS_OK) {
         return code;
@@ -164,8 +169,8 @@ int ps_log_create(const ps_log_params_t *params)
     if (fd < 0) {
         return fd;
     }
-    const int64_t needed =
-        PS_LOG_META_BYTES + (int64_t)params->reserve_terms * params->term_length;
+    const int64_t needed = PS_LOG_META_BYTES + (int64_t)params->reserve_terms * params->term_length +
+                           (int64_t)(PS_PARTITIONS - params->reserve_terms) * THRESHOLD_BYTES;
     const int64_t available = ps_free_bytes(params->path);
     if (available >= 0 && available < needed) {
         code = ps_fail(PS_E_NO_SPACE, "no space for %s: needs %lld bytes, %lld available",

@@ -101,17 +101,28 @@ static int fail_with_errno(const char *what, const ps_addr_t *addr)
     const int error = errno;
     char text[PS_ADDR_TEXT];
     int code = PS_E_SYSTEM;
+    const char *advice = "";
     switch (error) {
-    case EADDRINUSE: code = PS_E_ADDRESS_IN_USE; break;
+    case EADDRINUSE:
+        code = PS_E_ADDRESS_IN_USE;
+        advice = ": choose another port, or end the process that has it (see: ss -uapn)";
+        break;
     case EADDRNOTAVAIL:
     case ENODEV:
-    case ENXIO: code = PS_E_NO_INTERFACE; break;
+    case ENXIO:
+        code = PS_E_NO_INTERFACE;
+        advice = ": no interface of this host that is up has it (see: ip addr)";
+        break;
     case EACCES:
-    case EPERM: code = PS_E_PERMISSION; break;
+    case EPERM:
+        code = PS_E_PERMISSION;
+        advice = ": the daemon's user may not; a port below 1024 needs CAP_NET_BIND_SERVICE";
+        break;
     case ENOMEM: code = PS_E_NO_MEMORY; break;
     default: break;
     }
-    return ps_fail(code, "cannot %s %s: %s", what, ps_addr_text(addr, text), strerror(error));
+    return ps_fail(code, "cannot %s %s: %s%s", what, ps_addr_text(addr, text), strerror(error),
+                   advice);
 }
 
 static int set_int(ps_udp_socket_t *udp, int level, int option, int value, const char *name)

@@ -76,7 +76,14 @@ def _interfaces() -> Saga[tuple[LocalInterface, ...]]:
 def _choose(spec: uri.Interface | None, *, family: int, multicast: bool) -> Saga[LocalInterface]:
     wanted = spec or any_interface(family)
     if not wanted.name and wanted.ip is None:
-        named = yield ResolveName(host=wanted.host, port=0, family=family)
+        try:
+            named = yield ResolveName(host=wanted.host, port=0, family=family)
+        except Refused as refused:
+            raise Refused(
+                "no_interface",
+                f"interface={wanted.host}: {refused.message}; give an address or network of this "
+                f"host (see: ip addr), or an interface's own name in braces: {{{wanted.host}}}",
+            ) from refused
         wanted = attrs.evolve(wanted, host=named.ip)
     interfaces = yield from _interfaces()
     try:
