@@ -29,9 +29,10 @@ BUILD: Final = ROOT / "build" / "bench"
 PEERS: Final = ROOT / "bench" / "peers"
 #: Throughput: Aeron's default idle strategy in drivers and clients.
 AERON_IDLE: Final = "backoff:10:20:1000:1000000"
-#: Round trips: what of those tried had the lowest p50 with an idle driver below 1 % of a core.
-AERON_RTT_IDLE: Final = "backoff:10:200:1000:8000000"
-AERON_RTT_CLIENT_IDLE: Final = "backoff:10:200:1000:1000000"
+#: Round trips: of twelve settings tried, the best p50 and p99 with an idle driver near 1 % of a core
+#: (see README.md): a ping-pong stays among the yields, an idle driver soon parks for 16 ms.
+AERON_RTT_IDLE: Final = "backoff:1:100:1000000:16000000"
+AERON_RTT_CLIENT_IDLE: Final = "backoff:1:100:1000:1000000"
 #: Compiling hot code to the end takes the JVM longer than others need to warm up.
 JAVA_WARMUP_S: Final = 3.0
 
