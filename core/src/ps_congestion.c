@@ -1,11 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * ps_congestion.c: the built-in strategies.  `static` offers the configured window and does not
- * react to loss; it is Aeron's default.
+ * react to loss; it is Aeron's default.  `cubic` bounds what is under way.
  */
 #include "ps_congestion.h"
 
 #include "ps_driver_internal.h"
+
+enum { GRANT_PARTS = 8, SAMPLES_PER_ROUND = 10 };
+#define RTT_INTERVAL_NS INT64_C(1000000000)
+#define RTT_INTERVAL_LEAST_NS INT64_C(100000)
+#define RTT_INTERVAL_UNKNOWN_NS INT64_C(10000000)
 
 static int32_t static_initial_window(ps_congestion_t *congestion)
 {
@@ -24,12 +29,81 @@ static const ps_congestion_ops_t ps_congestion_static = {
     .name = "static", .initial_window = static_initial_window, .on_rebuild = static_on_rebuild
 };
 
-int ps_congestion_init(ps_congestion_t *congestion, int32_t kind, int32_t window_max, int32_t mtu)
+static int32_t cubic_initial_window(ps_congestion_t *congestion)
 {
-    if (kind != PS_CC_STATIC) {
+    return (int32_t)ps_cubic_window(&congestion->cubic);
+}
+
+/* The window is what lies here unread plus what may be under way; never more than the receiver
+ * takes.  The sender hears of each eighth of a window that it gains, and at once of a cut. */
+static int32_t cubic_on_rebuild(ps_congestion_t *congestion, const ps_congestion_input_t *input,
+                                bool *force)
+{
+    ps_cubic_t *cubic = &congestion->cubic;
+    int64_t arrived = congestion->started ? input->received - congestion->received : 0;
+    int64_t quantum;
+    int64_t window;
+
+    congestion->started = true;
+    congestion->received = input->received;
+    *force = false;
+    if (input->new_loss) {
+        *force = ps_cubic_on_loss(cubic, input->loss_position, input->granted, input->now_ns);
+    }
+    ps_cubic_on_received(cubic, arrived > 0 ? arrived : 0, input->now_ns);
+    window = input->received - input->consumption + ps_cubic_window(cubic);
+    congestion->binds = window < congestion->window_max;
+    if (!congestion->binds) {
+        window = congestion->window_max;
+    }
+    quantum = ps_cubic_window(cubic) / GRANT_PARTS;
+    quantum = quantum < congestion->mtu ? congestion->mtu : quantum;
+    if (congestion->binds && input->consumption + window >= input->granted + quantum) {
+        *force = true;
+    }
+    return (int32_t)window;
+}
+
+static void cubic_on_rtt(ps_congestion_t *congestion, int64_t sample_ns, int64_t smoothed_ns)
+{
+    ps_cubic_on_rtt(&congestion->cubic, sample_ns, smoothed_ns);
+}
+
+static const ps_congestion_ops_t ps_congestion_cubic = {
+    .name = "cubic", .initial_window = cubic_initial_window, .on_rebuild = cubic_on_rebuild,
+    .on_rtt = cubic_on_rtt
+};
+
+int ps_congestion_init(ps_congestion_t *congestion, int32_t kind, int32_t window_max, int32_t mtu,
+                       bool friendly)
+{
+    *congestion = (ps_congestion_t){ .window_max = window_max, .mtu = mtu };
+    switch (kind) {
+    case PS_CC_STATIC:
+        congestion->ops = &ps_congestion_static;
+        return PS_OK;
+    case PS_CC_CUBIC:
+        congestion->ops = &ps_congestion_cubic;
+        ps_cubic_init(&congestion->cubic, mtu, window_max, friendly);
+        return PS_OK;
+    default:
         return ps_fail(PS_E_INVALID, "congestion control %d is unknown", kind);
     }
-    *congestion = (ps_congestion_t){ .ops = &ps_congestion_static, .window_max = window_max,
-                                     .mtu = mtu };
-    return PS_OK;
+}
+
+int64_t ps_congestion_rtt_interval_ns(const ps_congestion_t *congestion, int64_t smoothed_ns)
+{
+    int64_t interval_ns;
+
+    if (congestion->ops->on_rtt == NULL) {
+        return RTT_INTERVAL_NS;
+    }
+    if (smoothed_ns == 0) {
+        return RTT_INTERVAL_UNKNOWN_NS;
+    }
+    /* HyStart++ needs eight samples a round; afterwards a smoothed value that follows suffices. */
+    interval_ns = congestion->cubic.phase == PS_CUBIC_AVOIDANCE ? smoothed_ns / 2
+                                                                : smoothed_ns / SAMPLES_PER_ROUND;
+    interval_ns = interval_ns < RTT_INTERVAL_LEAST_NS ? RTT_INTERVAL_LEAST_NS : interval_ns;
+    return interval_ns < RTT_INTERVAL_NS ? interval_ns : RTT_INTERVAL_NS;
 }

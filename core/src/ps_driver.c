@@ -45,7 +45,10 @@ void ps_driver_params_default(ps_driver_params_t *params)
     params->nak_multicast_max_backoff_ns = 10 * NS_MS;
     params->pending_setup_timeout_ns = NS_S;
     params->nak_multicast_group_size = 10;
-    params->max_gaps = 64;
+    params->max_gaps = 1024;
+    params->retransmit_percent = 100;
+    params->retransmit_bytes_per_s = 4 * 1024 * 1024;
+    params->cubic_friendly = 1;
     params->event_capacity = 4096;
     params->command_capacity = 1024;
     params->advertise = 1;
@@ -79,7 +82,9 @@ static int check_params(const ps_driver_params_t *params)
         {"nak_multicast_max_backoff_ns", params->nak_multicast_max_backoff_ns, 1, INT64_MAX},
         {"pending_setup_timeout_ns", params->pending_setup_timeout_ns, 1, INT64_MAX},
         {"nak_multicast_group_size", params->nak_multicast_group_size, 1, INT32_MAX},
-        {"max_gaps", params->max_gaps, 1, 256},
+        {"max_gaps", params->max_gaps, 1, 16384},
+        {"loss_recovery", params->loss_recovery, PS_LOSS_ALL_GAPS, PS_LOSS_SINGLE_GAP},
+        {"retransmit_percent", params->retransmit_percent, 1, 10000},
         {"event_capacity", params->event_capacity, 2, 1 << 20},
         {"command_capacity", params->command_capacity, 2, 1 << 20},
     };

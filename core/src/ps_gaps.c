@@ -14,6 +14,7 @@ void ps_gaps_init(ps_gaps_t *gaps, ps_gap_t *storage, int32_t capacity)
     gaps->items = storage;
     gaps->count = 0;
     gaps->capacity = capacity;
+    gaps->missing = 0;
 }
 
 bool ps_gaps_append(ps_gaps_t *gaps, int64_t from, int64_t to, int64_t due_ns)
@@ -25,6 +26,7 @@ bool ps_gaps_append(ps_gaps_t *gaps, int64_t from, int64_t to, int64_t due_ns)
         assert(from >= last->to);
         if (last->to == from) {
             last->to = to;
+            gaps->missing += to - from;
             return true;
         }
     }
@@ -32,6 +34,7 @@ bool ps_gaps_append(ps_gaps_t *gaps, int64_t from, int64_t to, int64_t due_ns)
         return false;
     }
     gaps->items[gaps->count++] = (ps_gap_t){ .from = from, .to = to, .due_ns = due_ns, .asked = 0 };
+    gaps->missing += to - from;
     return true;
 }
 
@@ -84,6 +87,7 @@ bool ps_gaps_fill(ps_gaps_t *gaps, int64_t from, int64_t to)
         gap[1].from = to;
         gaps->count++;
     }
+    gaps->missing -= to - from;
     return true;
 }
 

@@ -25,6 +25,7 @@ typedef struct ps_gaps {
     ps_gap_t *items;    /* caller's storage, capacity elements */
     int32_t count;
     int32_t capacity;   /* >= 1 */
+    int64_t missing;    /* bytes in all of them */
 } ps_gaps_t;
 
 void ps_gaps_init(ps_gaps_t *gaps, ps_gap_t *storage, int32_t capacity);
@@ -41,7 +42,7 @@ int32_t ps_gaps_find(const ps_gaps_t *gaps, int64_t position);
  * Both halves of a split keep timer and count. */
 bool ps_gaps_fill(ps_gaps_t *gaps, int64_t from, int64_t to);
 
-/* Bytes missing in all gaps. */
+/* Bytes missing in all gaps, counted anew: equals gaps->missing.  O(count). */
 int64_t ps_gaps_bytes(const ps_gaps_t *gaps);
 
 #endif

@@ -247,15 +247,17 @@ void ps_image_on_rttm(ps_image_t *image, const ps_recv_destination_t *destinatio
             ps_wire_build_rttm(ps_receiver_outbox(receiver, destination, to), &reply));
         return;
     }
-    if (image->rtt_echo_ns == 0 || rttm->echo_ns != image->rtt_echo_ns ||
-        rttm->reception_delta_ns < 0 ||
-        rttm->reception_delta_ns > receiver->now_ns - rttm->echo_ns) {
-        return; /* not an answer to what we asked last */
+    sample_ns = ps_rtt_answered(&image->rtt, rttm->echo_ns, rttm->reception_delta_ns,
+                                receiver->now_ns);
+    if (sample_ns == 0) {
+        return; /* not an answer to what we asked */
     }
-    image->rtt_echo_ns = 0;
-    sample_ns = receiver->now_ns - rttm->echo_ns - rttm->reception_delta_ns;
-    image->rtt_ns = image->rtt_ns == 0 ? sample_ns : (image->rtt_ns * 7 + sample_ns) / 8;
-    atomic_store_explicit(&image->slot->rtt_ns, image->rtt_ns, memory_order_relaxed);
+    if (image->congestion.ops->on_rtt != NULL) {
+        image->congestion.ops->on_rtt(&image->congestion, sample_ns, image->rtt.smoothed_ns);
+        atomic_store_explicit(image->congestion_rtt_cell, image->rtt.smoothed_ns,
+                              memory_order_relaxed);
+    }
+    atomic_store_explicit(&image->slot->rtt_ns, image->rtt.smoothed_ns, memory_order_relaxed);
 }
 
 /* ---- commands -------------------------------------------------------------------------------- */

@@ -18,14 +18,16 @@
 #include "ps_gaps.h"
 #include "ps_log.h"
 #include "ps_nak.h"
+#include "ps_nak_list.h"
 #include "ps_recv_endpoint.h"
+#include "ps_rtt.h"
 #include "ps_tether.h"
 #include "ps_wire.h"
 
-enum { PS_IMAGE_SUBSCRIBERS_MAX = 64, PS_IMAGE_NAKS_PER_CYCLE = 16, PS_IMAGE_SCAN_FRAMES = 32768,
+enum { PS_IMAGE_SUBSCRIBERS_MAX = 64, PS_IMAGE_NAKS_PER_CYCLE = 16,
+       PS_IMAGE_NAK_RANGES_PER_CYCLE = 4 * PS_NAK_LIST_MAX, PS_IMAGE_SCAN_FRAMES = 32768,
        PS_IMAGE_CLEAN_BYTES = 16 * 1024 * 1024 };
 #define PS_LOSS_EVENT_NS INT64_C(100000000)
-#define PS_RTT_INTERVAL_NS INT64_C(1000000000)
 #define PS_SM_IDLE_NS INT64_C(1000000000)
 #define PS_SM_IDLE_GRID_NS INT64_C(250000000)
 #define PS_JOIN_HOLD_NONE INT64_MAX
@@ -81,6 +83,7 @@ struct ps_image {
     int64_t loss_due_ns;
     int64_t nak_due_ns;                /* earliest gap timer, INT64_MAX none */
     int64_t front_from;                /* start of the first gap when last looked at */
+    int64_t loss_position;             /* start of the newest gap */
     ps_nak_policy_t nak;
     uint64_t refused;                  /* datagrams dropped because the gap list was full */
     int64_t ordinal;                   /* messages below ordinal_position; -1 unknown */
@@ -90,7 +93,8 @@ struct ps_image {
 
     /* status */
     ps_congestion_t congestion;
-    int32_t window;                    /* as last sent */
+    int32_t window;                    /* as last computed */
+    int32_t sent_window;               /* as last sent */
     int64_t sm_position;               /* L: as last sent */
     int64_t consumption;               /* slowest gating subscriber, monotonic, a frame multiple */
     int64_t fastest;                   /* fastest subscriber */
@@ -100,9 +104,9 @@ struct ps_image {
     int64_t moved_position;            /* rcv-pos + consumption then */
     int64_t packet_ns;                 /* liveness */
     int64_t next_due_ns;               /* earliest timer but gaps */
-    int64_t rtt_ns;                    /* smoothed, 0 unknown */
-    int64_t rtt_echo_ns;               /* outstanding request, 0 none */
-    int64_t rtt_due_ns;
+    ps_rtt_t rtt;
+    int64_t rtt_due_ns;                /* next request, when data moves */
+    _Atomic int64_t *congestion_rtt_cell, *congestion_window_cell; /* counters of type 10 */
     int64_t drain_ns;                  /* when draining began */
     int64_t end_position;              /* INT64_MAX until known */
     int64_t error_due_ns;              /* next ERR frame of a rejected image */
@@ -173,6 +177,8 @@ bool ps_image_release_due(const ps_image_t *image);
 int32_t ps_image_ask(ps_image_t *image, int64_t now_ns);
 void ps_image_consumption(ps_image_t *image);
 void ps_image_send_sm(ps_image_t *image, int64_t now_ns);
+/* Asks the congestion control for the window; true: the sender must hear of it now. */
+bool ps_image_update_window(ps_image_t *image, int64_t now_ns);
 void ps_image_send_rttm(ps_image_t *image, int64_t now_ns);
 /* Zeroes what nobody reads any more; false: more is left. */
 bool ps_image_clean(ps_image_t *image);

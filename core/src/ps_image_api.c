@@ -33,7 +33,7 @@ static int prepare_timing(ps_image_t *image)
     };
     image->nak_due_ns = INT64_MAX;
     return ps_congestion_init(&image->congestion, image->params.congestion_control, window,
-                              image->log.mtu);
+                              image->log.mtu, driver->cubic_friendly != 0);
 }
 
 /* Where the log is complete from position on: whole frames of this stream, one after the other.  A
@@ -206,6 +206,12 @@ static int prepare(ps_image_t *image)
     image->high_water_cell = cell_of(image, params->high_water_counter_id);
     image->position_cell = cell_of(image, params->position_counter_id);
     image->naks_cell = cell_of(image, params->naks_counter_id);
+    image->congestion_rtt_cell = &image->dummy_cell;
+    image->congestion_window_cell = &image->dummy_cell;
+    if (params->congestion_control == PS_CC_CUBIC) {
+        image->congestion_rtt_cell = cell_of(image, params->congestion_rtt_counter_id);
+        image->congestion_window_cell = cell_of(image, params->congestion_window_counter_id);
+    }
     code = prepare_timing(image);
     if (code == PS_OK) {
         code = prepare_positions(image);
@@ -213,6 +219,7 @@ static int prepare(ps_image_t *image)
     if (code == PS_OK) {
         prepare_slot(image);
         image->window = image->congestion.ops->initial_window(&image->congestion);
+        image->sent_window = image->window;
     }
     return code;
 }

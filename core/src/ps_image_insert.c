@@ -92,6 +92,7 @@ bool ps_image_raise_hwm(ps_image_t *image, int64_t position)
         return false;
     }
     image->lost_bytes += position - image->hwm;
+    image->loss_position = image->hwm;
     image->hwm = position;
     image->new_loss = 1;
     if (now_ns + first_ns < image->nak_due_ns) {

@@ -10,26 +10,50 @@
 
 #include "ps_receiver.h"
 
-static void send_nak(ps_image_t *image, int64_t position, int32_t length, int64_t now_ns)
+static bool takes_lists(const ps_image_t *image)
+{
+    return (image->params.peer_capabilities & PS_CAP_NAK_LIST) != 0;
+}
+
+/* Sends what is in the list, as one frame where the sender takes that, and empties it. */
+static void send_naks(ps_image_t *image, ps_nak_list_t *list, int64_t now_ns)
 {
     ps_receiver_t *receiver = image->receiver;
-    const ps_log_t *log = &image->log;
-    ps_nak_t nak = { .session_id = image->params.session_id, .stream_id = image->params.stream_id,
-                     .term_id = ps_term_id_at(position, log->shift, log->initial_term_id),
-                     .term_offset = (int32_t)(position & log->term_mask), .length = length };
+    bool as_list = list->count > 1 && takes_lists(image);
+    int32_t frames = as_list ? 1 : list->count;
 
     for (int32_t i = 0; i < PS_RECV_DESTINATIONS_MAX; i++) {
         const ps_recv_destination_t *destination = image->endpoint->destinations[i];
+        const ps_addr_t *to = &image->connections[i].control;
 
-        if (destination != NULL && ps_image_connection_live(image, i, now_ns)) {
-            uint8_t *frame =
-                ps_receiver_outbox(receiver, destination, &image->connections[i].control);
+        if (destination == NULL || !ps_image_connection_live(image, i, now_ns)) {
+            continue;
+        }
+        for (int32_t k = 0; k < frames; k++) {
+            uint8_t *frame = ps_receiver_outbox(receiver, destination, to);
+            ps_nak_t nak = { .session_id = list->session_id, .stream_id = list->stream_id,
+                             .term_id = list->ranges[k].term_id,
+                             .term_offset = list->ranges[k].term_offset,
+                             .length = list->ranges[k].length };
 
-            ps_receiver_outbox_commit(receiver, ps_wire_build_nak(frame, &nak));
+            ps_receiver_outbox_commit(receiver, as_list ? ps_wire_build_nak_list(frame, list)
+                                                        : ps_wire_build_nak(frame, &nak));
         }
     }
-    receiver->naks_sent++;
-    atomic_fetch_add_explicit(image->naks_cell, 1, memory_order_relaxed);
+    receiver->naks_sent += frames;
+    atomic_fetch_add_explicit(image->naks_cell, frames, memory_order_relaxed);
+    list->count = 0;
+}
+
+static void add_range(const ps_image_t *image, ps_nak_list_t *list, int64_t position,
+                      int32_t length)
+{
+    const ps_log_t *log = &image->log;
+    int32_t at = list->count++;
+
+    list->ranges[at].term_id = ps_term_id_at(position, log->shift, log->initial_term_id);
+    list->ranges[at].term_offset = (int32_t)(position & log->term_mask);
+    list->ranges[at].length = length;
 }
 
 /* The part of a gap that lies in the term it begins in, and where there is storage; 0: none. */
@@ -66,24 +90,69 @@ static int32_t pad_over(ps_image_t *image)
     return work;
 }
 
+static int64_t retry_ns(ps_image_t *image, int32_t asked)
+{
+    return ps_nak_retry_ns(&image->nak, ps_rtt_timeout_ns(&image->rtt), asked,
+                           &image->receiver->random);
+}
+
 /* The first gap shrinks: its repair is under way, so asking again would cancel the rest of it. */
 static void hold_while_repaired(ps_image_t *image, int64_t now_ns)
 {
     ps_gap_t *front = &image->gaps.items[0];
 
     if (front->asked > 0 && front->from != image->front_from) {
-        front->due_ns = now_ns + ps_nak_retry_ns(&image->nak, image->rtt_ns, 0,
-                                                 &image->receiver->random);
+        front->due_ns = now_ns + retry_ns(image, 0);
     }
     image->front_from = front->from;
 }
 
+static bool one_at_a_time(const ps_image_t *image)
+{
+    return (!image->params.group && image->params.peer_capabilities == 0) ||
+           image->receiver->params->loss_recovery == PS_LOSS_SINGLE_GAP;
+}
+
+/* Asks for the gaps that are due, the oldest first; returns ranges asked for, *due_ns is the
+ * earliest timer of all. */
+static int32_t ask_for(ps_image_t *image, int32_t limit, int64_t now_ns, int64_t *due_ns)
+{
+    ps_nak_list_t list = { .session_id = image->params.session_id,
+                           .stream_id = image->params.stream_id };
+    int32_t most = takes_lists(image) ? PS_IMAGE_NAK_RANGES_PER_CYCLE : PS_IMAGE_NAKS_PER_CYCLE;
+    int32_t asked = 0;
+
+    for (int32_t i = 0; i < limit; i++) {
+        ps_gap_t *gap = &image->gaps.items[i];
+
+        if (gap->due_ns <= now_ns && asked < most) {
+            int32_t length = part_of(image, gap);
+            int32_t before = gap->asked;
+
+            if (length > 0) {
+                add_range(image, &list, gap->from, length);
+                gap->asked += gap->asked < INT32_MAX;
+            }
+            if (list.count == PS_NAK_LIST_MAX) {
+                send_naks(image, &list, now_ns);
+            }
+            gap->due_ns = now_ns + retry_ns(image, before);
+            asked++;
+        }
+        *due_ns = gap->due_ns < *due_ns ? gap->due_ns : *due_ns;
+    }
+    if (list.count > 0) {
+        send_naks(image, &list, now_ns);
+    }
+    return asked;
+}
+
 int32_t ps_image_ask(ps_image_t *image, int64_t now_ns)
 {
-    bool one_at_a_time = !image->params.group && image->params.peer_capabilities == 0;
-    int32_t limit = one_at_a_time && image->gaps.count > 1 ? 1 : image->gaps.count;
+    bool single = one_at_a_time(image);
+    int32_t limit = single && image->gaps.count > 1 ? 1 : image->gaps.count;
     int64_t due_ns = INT64_MAX;
-    int32_t asked = 0;
+    int32_t asked;
 
     if (!image->params.reliable) {
         return pad_over(image);
@@ -92,26 +161,12 @@ int32_t ps_image_ask(ps_image_t *image, int64_t now_ns)
         image->nak_due_ns = INT64_MAX;
         return 0;
     }
-    if (one_at_a_time) {
+    if (single) {
         hold_while_repaired(image, now_ns);
+    } else if (now_ns < image->nak_due_ns) {
+        return 0; /* no timer of the list is due */
     }
-    for (int32_t i = 0; i < limit; i++) {
-        ps_gap_t *gap = &image->gaps.items[i];
-
-        if (gap->due_ns <= now_ns && asked < PS_IMAGE_NAKS_PER_CYCLE) {
-            int32_t length = part_of(image, gap);
-            int32_t before = gap->asked;
-
-            if (length > 0) {
-                send_nak(image, gap->from, length, now_ns);
-                gap->asked += gap->asked < INT32_MAX;
-            }
-            gap->due_ns = now_ns + ps_nak_retry_ns(&image->nak, image->rtt_ns, before,
-                                                   &image->receiver->random);
-            asked++;
-        }
-        due_ns = gap->due_ns < due_ns ? gap->due_ns : due_ns;
-    }
+    asked = ask_for(image, limit, now_ns, &due_ns);
     image->nak_due_ns = due_ns;
     return asked;
 }

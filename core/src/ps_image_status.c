@@ -69,8 +69,10 @@ void ps_image_consumption(ps_image_t *image)
         atomic_store_explicit(&image->shown_slowest, slowest, memory_order_release);
     }
     unread = ps_image_contiguous(image) - image->consumption;
-    if (image->window > 0) {
-        fill = unread >= image->window ? PS_PPM : unread * PS_PPM / image->window;
+    if (image->congestion.window_max > 0) {
+        int64_t most = image->congestion.window_max;
+
+        fill = unread >= most ? PS_PPM : unread * PS_PPM / most;
     }
     if (unread > 0 && who >= 0) {
         int32_t slot = image->subscribers[who].client_slot;
@@ -196,7 +198,12 @@ static void fill_trailer(const ps_image_t *image, ps_trailer_t *trailer)
         trailer->reason_client =
             atomic_load_explicit(&image->slot->limiting_client, memory_order_relaxed);
         trailer->reason_backlog_bytes = ps_image_contiguous(image) - image->consumption;
+    } else if (image->congestion.binds) {
+        trailer->reason = PS_CAUSE_CONGESTION_WINDOW;
     }
+    trailer->congestion_window = ps_congestion_window(&image->congestion);
+    trailer->pacing_rate = ps_congestion_rate(&image->congestion);
+    trailer->rtt_ns = image->rtt.smoothed_ns;
 }
 
 static void arm_sm_timer(ps_image_t *image, int64_t now_ns)
@@ -214,6 +221,16 @@ static void arm_sm_timer(ps_image_t *image, int64_t now_ns)
         image->sm_due_ns -= image->sm_due_ns % PS_SM_IDLE_GRID_NS;
     }
     ps_image_timer(image, image->sm_due_ns);
+}
+
+static void show_congestion(const ps_image_t *image)
+{
+    int64_t window = ps_congestion_window(&image->congestion);
+
+    atomic_store_explicit(&image->slot->congestion_window, window, memory_order_relaxed);
+    if (window > 0) {
+        atomic_store_explicit(image->congestion_window_cell, window, memory_order_relaxed);
+    }
 }
 
 void ps_image_send_sm(ps_image_t *image, int64_t now_ns)
@@ -256,6 +273,9 @@ void ps_image_send_sm(ps_image_t *image, int64_t now_ns)
         }
     }
     image->sm_position = position;
+    image->sent_window = image->window;
+    atomic_store_explicit(&image->slot->window_bytes, image->window, memory_order_relaxed);
+    show_congestion(image);
 }
 
 void ps_image_send_rttm(ps_image_t *image, int64_t now_ns)
@@ -265,8 +285,8 @@ void ps_image_send_rttm(ps_image_t *image, int64_t now_ns)
                        .stream_id = image->params.stream_id, .echo_ns = now_ns,
                        .flags = PS_RTTM_REPLY };
 
-    image->rtt_due_ns = now_ns + PS_RTT_INTERVAL_NS;
-    image->rtt_echo_ns = 0;
+    image->rtt_due_ns =
+        now_ns + ps_congestion_rtt_interval_ns(&image->congestion, image->rtt.smoothed_ns);
     for (int32_t i = 0; i < PS_RECV_DESTINATIONS_MAX && image->endpoint != NULL; i++) {
         const ps_recv_destination_t *destination = image->endpoint->destinations[i];
 
@@ -276,7 +296,7 @@ void ps_image_send_rttm(ps_image_t *image, int64_t now_ns)
 
             rttm.receiver_id = image->endpoint->params.receiver_id;
             ps_receiver_outbox_commit(receiver, ps_wire_build_rttm(frame, &rttm));
-            image->rtt_echo_ns = now_ns;
+            ps_rtt_asked(&image->rtt, now_ns);
             break;
         }
     }
@@ -333,22 +353,25 @@ static void note_movement(ps_image_t *image, int64_t now_ns)
     }
 }
 
-static bool decide_sm(ps_image_t *image, int64_t now_ns)
+bool ps_image_update_window(ps_image_t *image, int64_t now_ns)
 {
     ps_congestion_input_t input = {
-        .now_ns = now_ns, .consumption = image->consumption, .scheduled = image->sm_position,
-        .contiguous = image->position, .high_water = image->hwm, .rtt_ns = image->rtt_ns,
-        .new_loss = image->new_loss != 0
+        .now_ns = now_ns, .consumption = image->consumption,
+        .granted = image->sm_position + image->sent_window,
+        .received = image->hwm - image->gaps.missing, .new_loss = image->new_loss != 0,
+        .loss_position = image->loss_position
     };
     bool forced = false;
-    int32_t window = image->congestion.ops->on_rebuild(&image->congestion, &input, &forced);
 
     image->new_loss = 0;
-    if (window != image->window) {
-        image->window = window;
-        atomic_store_explicit(&image->slot->window_bytes, window, memory_order_relaxed);
-        forced = true;
-    }
+    image->window = image->congestion.ops->on_rebuild(&image->congestion, &input, &forced);
+    return forced;
+}
+
+static bool decide_sm(ps_image_t *image, int64_t now_ns)
+{
+    bool forced = ps_image_update_window(image, now_ns);
+
     if (forced || image->force_sm || image->consumption >= due_position(image)) {
         ps_image_send_sm(image, now_ns);
         return true;

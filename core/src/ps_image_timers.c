@@ -176,6 +176,7 @@ static void tick_status(ps_image_t *image, int64_t now_ns)
     } else if (image->state < PS_IMAGE_DRAINED) {
         if (now_ns >= image->sm_due_ns) {
             ps_image_consumption(image);
+            (void)ps_image_update_window(image, now_ns);
             ps_image_send_sm(image, now_ns);
         }
         ps_image_timer(image, image->sm_due_ns);

@@ -15,8 +15,10 @@
 
 #include <assert.h>
 
-enum { PS_NAK_GROUP_MAX = 65536, PS_LOG_FRACTION_BITS = 24, PS_NAK_DOUBLINGS_MAX = 10 };
+enum { PS_NAK_GROUP_MAX = 65536, PS_LOG_FRACTION_BITS = 24, PS_NAK_DOUBLINGS_MAX = 10,
+       PS_NAK_PATIENCE = 3, PS_NAK_ANSWER_DOUBLINGS = 4 };
 #define PS_NAK_BACKOFF_MAX_NS INT64_C(100000000)
+#define PS_NAK_ANSWER_MAX_NS INT64_C(1000000000)
 #define PS_E_Q32 UINT64_C(11674931555) /* e * 2^32, rounded */
 #define PS_ONE_Q32 (UINT64_C(1) << 32)
 
@@ -65,17 +67,30 @@ int64_t ps_nak_first_ns(const ps_nak_policy_t *policy, ps_random_t *random)
     return policy->delay_ns;
 }
 
-int64_t ps_nak_retry_ns(const ps_nak_policy_t *policy, int64_t rtt_ns, int32_t asked,
+int64_t ps_nak_retry_ns(const ps_nak_policy_t *policy, int64_t answer_ns, int32_t asked,
                         ps_random_t *random)
 {
     int64_t wait = policy->group ? ps_nak_first_ns(policy, random) : policy->retry_ns;
-    int64_t answer = rtt_ns + rtt_ns / 4;
 
-    if (rtt_ns == 0 && wait < PS_NAK_BACKOFF_MAX_NS) {
+    if (answer_ns == 0) {
         int32_t doublings = asked < PS_NAK_DOUBLINGS_MAX ? asked : PS_NAK_DOUBLINGS_MAX;
 
-        wait = wait << doublings;
-        wait = wait < PS_NAK_BACKOFF_MAX_NS ? wait : PS_NAK_BACKOFF_MAX_NS;
+        if (wait < PS_NAK_BACKOFF_MAX_NS) {
+            wait = wait << doublings;
+            wait = wait < PS_NAK_BACKOFF_MAX_NS ? wait : PS_NAK_BACKOFF_MAX_NS;
+        }
+        return wait;
     }
-    return wait > answer ? wait : answer;
+    if (asked > PS_NAK_PATIENCE) {
+        int32_t doublings = asked - PS_NAK_PATIENCE;
+        int64_t most = answer_ns > PS_NAK_ANSWER_MAX_NS ? answer_ns : PS_NAK_ANSWER_MAX_NS;
+
+        doublings = doublings < PS_NAK_ANSWER_DOUBLINGS ? doublings : PS_NAK_ANSWER_DOUBLINGS;
+        answer_ns = answer_ns << doublings;
+        answer_ns = answer_ns < most ? answer_ns : most;
+    }
+    if (policy->group) {
+        return answer_ns + wait; /* drawn anew: those who still miss it must not ask together */
+    }
+    return wait > answer_ns ? wait : answer_ns;
 }

@@ -66,6 +66,17 @@ void ps_pacer_spend(ps_pacer_t *pacer, int64_t units)
     pacer->level = units >= room ? floor : pacer->level - units * NANO;
 }
 
+void ps_pacer_earn(ps_pacer_t *pacer, int64_t units)
+{
+    assert(units >= 0);
+    if (!ps_pacer_limits(pacer)) {
+        return;
+    }
+    const int64_t full = pacer->burst * NANO;
+    const int64_t room = (full - pacer->level) / NANO;
+    pacer->level = units >= room ? full : pacer->level + units * NANO;
+}
+
 int64_t ps_pacer_ready_ns(ps_pacer_t *pacer, int64_t units, int64_t now_ns)
 {
     if (!ps_pacer_limits(pacer)) {

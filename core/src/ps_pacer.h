@@ -40,6 +40,8 @@ int64_t ps_pacer_room(ps_pacer_t *pacer, int64_t now_ns);
 /* Takes units (>= 0).  More than there is makes a debt, of at most one burst: what is sent whole
  * (a datagram) need not fit exactly. */
 void ps_pacer_spend(ps_pacer_t *pacer, int64_t units);
+/* Adds units (>= 0) beside what time brings; what exceeds the burst is lost. */
+void ps_pacer_earn(ps_pacer_t *pacer, int64_t units);
 /* When `units` (cut to the burst) will be there; now_ns when they are. */
 int64_t ps_pacer_ready_ns(ps_pacer_t *pacer, int64_t units, int64_t now_ns);
 

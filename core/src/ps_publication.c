@@ -157,7 +157,7 @@ static int set_up_network(ps_publication_t *pub)
     }
     pub->receiver_capacity = params->group ? PS_PUB_RECEIVERS_GROUP : PS_PUB_RECEIVERS_UNICAST;
     pub->receivers = calloc((size_t)pub->receiver_capacity, sizeof(*pub->receivers));
-    pub->retransmit.capacity = !params->group ? 1 : params->max_resend <= 0 ? 16
+    pub->retransmit.capacity = !params->group ? PS_RESEND_MAX : params->max_resend <= 0 ? 16
         : params->max_resend > PS_RESEND_MAX ? PS_RESEND_MAX : params->max_resend;
     pub->retransmit.delay_ns = defaults->retransmit_delay_ns;
     pub->retransmit.linger_ns = defaults->retransmit_linger_ns;
@@ -166,6 +166,10 @@ static int set_up_network(ps_publication_t *pub)
     if (pub->receivers == NULL || pub->retransmit.actions == NULL) {
         return ps_fail(PS_E_NO_MEMORY, "no memory for a publication's receivers");
     }
+    if (!params->group) {
+        pub->retransmit.capacity = 1; /* until a penstock receiver is heard */
+    }
+    ps_publication_pace_init(pub);
     return PS_OK;
 }
 

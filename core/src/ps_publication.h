@@ -14,7 +14,9 @@
 
 #include "ps_driver_internal.h"
 #include "ps_flow_control.h"
+#include "ps_nak_list.h"
 #include "ps_log.h"
+#include "ps_pacer.h"
 #include "ps_retransmit.h"
 #include "ps_tether.h"
 
@@ -117,6 +119,10 @@ struct ps_publication {
     /* sender: who */
     ps_fc_t fc;
     ps_retransmit_t retransmit;
+    ps_pacer_t congestion_pace;        /* by the rate a congestion-controlled receiver states */
+    ps_pacer_t repair;                 /* what may be sent again */
+    int64_t paced_until_ns;            /* a bucket is empty until then; INT64_MAX none */
+    bool paced;                        /* the congestion bucket ended the last turn */
     ps_pub_receiver_t *receivers;
     int32_t receiver_count, receiver_capacity;
     int32_t receivers_shown;           /* fc-receivers */
@@ -156,6 +162,19 @@ void ps_publication_add_index(ps_publication_t *pub, int64_t position, int64_t o
                               int64_t now_ns);
 void ps_publication_move_sender(ps_publication_t *pub, int64_t position, int64_t messages,
                                 int64_t now_ns);
+
+/* ---- ps_publication_pace.c ------------------------------------------------------------------- */
+
+void ps_publication_pace_init(ps_publication_t *pub);
+/* A status message: takes its pacing rate (unicast). */
+void ps_publication_on_congestion(ps_publication_t *pub, const ps_sm_t *sm, int64_t now_ns);
+/* True: nothing may leave (may be sent again) now; the publication becomes ready when it may. */
+bool ps_publication_pace_shut(ps_publication_t *pub, int64_t now_ns);
+bool ps_publication_repair_shut(ps_publication_t *pub, int64_t now_ns);
+/* So much left: new data, and repairs. */
+void ps_publication_paced(ps_publication_t *pub, int64_t fresh_bytes, int64_t repair_bytes);
+/* Timer; returns when to look again. */
+int64_t ps_publication_pace_timer(ps_publication_t *pub, int64_t now_ns);
 
 /* ---- ps_publication_limit.c ------------------------------------------------------------------ */
 
@@ -213,12 +232,15 @@ bool ps_publication_is_blocked(const ps_publication_t *pub, int64_t *position);
 void ps_publication_on_sm(ps_publication_t *pub, const ps_sm_t *sm, int64_t position,
                           int64_t now_ns);
 void ps_publication_on_nak(ps_publication_t *pub, const ps_nak_t *nak, int64_t now_ns);
+void ps_publication_on_nak_list(ps_publication_t *pub, const ps_nak_list_t *list, int64_t now_ns);
 void ps_publication_on_error(ps_publication_t *pub, const ps_err_t *err, int64_t now_ns);
 /* The strategy's timer: evicts, recomputes the limit.  Returns when to call again. */
 int64_t ps_publication_step_flow_control(ps_publication_t *pub, int64_t now_ns);
 /* A limit of a custom strategy, which counts until until_ns. */
 void ps_publication_set_custom_limit(ps_publication_t *pub, int64_t limit, int64_t until_ns,
                                      int64_t now_ns);
+/* The receiver states that its congestion window is what holds the sender. */
+bool ps_publication_is_congested(const ps_publication_t *pub, int64_t receiver_id);
 /* Forgets receivers not heard for the connection timeout.  Returns when to look again. */
 int64_t ps_publication_expire_receivers(ps_publication_t *pub, int64_t now_ns);
 

@@ -44,6 +44,25 @@ static void refresh_receiver(ps_publication_t *pub, const ps_sm_t *sm, int64_t p
     receiver->reason_client = sm->trailer.capabilities != 0 ? sm->trailer.reason_client : 0;
     pub->has_receivers = true;
     pub->has_initial_connection = true;
+    if (!pub->params.group) {
+        /* One action that a NAK replaces is what an Aeron receiver counts on: it asks for one gap
+         * at a time.  A penstock receiver asks for all. */
+        const bool many =
+            (sm->trailer.capabilities & PS_CAP_PENSTOCK) != 0 &&
+            ps_driver_params(pub->driver)->loss_recovery == PS_LOSS_ALL_GAPS;
+        ps_retransmit_set_capacity(&pub->retransmit, many ? PS_RESEND_MAX : 1);
+    }
+    ps_publication_on_congestion(pub, sm, now_ns);
+}
+
+bool ps_publication_is_congested(const ps_publication_t *pub, int64_t receiver_id)
+{
+    for (int32_t i = 0; i < pub->receiver_count; i++) {
+        if (pub->receivers[i].id == receiver_id) {
+            return pub->receivers[i].reason == PS_CAUSE_CONGESTION_WINDOW;
+        }
+    }
+    return false;
 }
 
 static void on_receiver_leaving(ps_publication_t *pub, const ps_sm_t *sm)
@@ -127,17 +146,15 @@ void ps_publication_on_sm(ps_publication_t *pub, const ps_sm_t *sm, int64_t posi
     ps_sender_ready(sender, pub);
 }
 
-void ps_publication_on_nak(ps_publication_t *pub, const ps_nak_t *nak, int64_t now_ns)
+/* One range that a receiver misses; false: malformed. */
+static bool ask_again(ps_publication_t *pub, const ps_nak_t *nak, int64_t now_ns)
 {
     const ps_log_t *log = &pub->log;
     const int32_t term = log->term_length;
     if (nak->term_offset < 0 || nak->term_offset >= term || (nak->term_offset & 31) != 0 ||
         nak->length < 0 || nak->length > term - nak->term_offset) {
-        ps_system_add(pub->driver, PS_SYS_INVALID_PACKETS, 1);
-        return;
+        return false;
     }
-    atomic_fetch_add_explicit(pub->naks_cell, 1, memory_order_relaxed);
-    ps_system_add(pub->driver, PS_SYS_NAKS_RECEIVED, 1);
     const int64_t from =
         ps_position(nak->term_id, nak->term_offset, log->shift, log->initial_term_id);
     int64_t multiple = pub->params.retransmit_window_multiple;
@@ -147,7 +164,7 @@ void ps_publication_on_nak(ps_publication_t *pub, const ps_nak_t *nak, int64_t n
     const int64_t length = nak->length < most ? nak->length : most;
     const int64_t floor = pub->sender_position - (int64_t)term / 2 - term / 8;
     if (length == 0 || from < 0 || from < floor || from >= pub->sender_position) {
-        return;
+        return true;
     }
     const int verdict = ps_retransmit_on_nak(&pub->retransmit, from, from + length, now_ns);
     if (verdict == PS_RESEND_OVERFLOW) {
@@ -159,6 +176,35 @@ void ps_publication_on_nak(ps_publication_t *pub, const ps_nak_t *nak, int64_t n
         pub->next_due_ns = due_ns < pub->next_due_ns ? due_ns : pub->next_due_ns;
         ps_sender_due(ps_pub_sender(pub), due_ns);
     }
+    return true;
+}
+
+static void count_nak(ps_publication_t *pub, bool valid)
+{
+    if (!valid) {
+        ps_system_add(pub->driver, PS_SYS_INVALID_PACKETS, 1);
+        return;
+    }
+    atomic_fetch_add_explicit(pub->naks_cell, 1, memory_order_relaxed);
+    ps_system_add(pub->driver, PS_SYS_NAKS_RECEIVED, 1);
+}
+
+void ps_publication_on_nak(ps_publication_t *pub, const ps_nak_t *nak, int64_t now_ns)
+{
+    count_nak(pub, ask_again(pub, nak, now_ns));
+}
+
+void ps_publication_on_nak_list(ps_publication_t *pub, const ps_nak_list_t *list, int64_t now_ns)
+{
+    bool valid = true;
+    for (int32_t i = 0; i < list->count && valid; i++) {
+        const ps_nak_t nak = { .session_id = list->session_id, .stream_id = list->stream_id,
+                               .term_id = list->ranges[i].term_id,
+                               .term_offset = list->ranges[i].term_offset,
+                               .length = list->ranges[i].length };
+        valid = ask_again(pub, &nak, now_ns);
+    }
+    count_nak(pub, valid);
 }
 
 void ps_publication_on_error(ps_publication_t *pub, const ps_err_t *err, int64_t now_ns)

@@ -226,8 +226,15 @@ static int32_t find_cause(const ps_publication_t *pub, int64_t *culprit)
     if (!pub->connected) {
         return PS_CAUSE_NO_RECEIVER;
     }
+    if (pub->endpoint != NULL && pub->paced) {
+        *culprit = pub->receiver_count > 0 ? pub->receivers[0].id : 0;
+        return PS_CAUSE_CONGESTION_WINDOW;
+    }
     if (pub->endpoint != NULL && pub->window_shut) {
         *culprit = pub->fc.limiting_receiver;
+        if (ps_publication_is_congested(pub, *culprit)) {
+            return PS_CAUSE_CONGESTION_WINDOW;
+        }
         return pub->fc.group_binds || (pub->fc.counts_receivers && *culprit == 0)
                    ? PS_CAUSE_GROUP_STRATEGY : PS_CAUSE_RECEIVER_WINDOW;
     }

@@ -175,10 +175,12 @@ static int32_t collect(ps_publication_t *pub, ps_dgram_t *dgrams, scan_t *scans,
                        bool *more)
 {
     int64_t position = pub->sender_position;
+    const int64_t room = ps_pacer_room(&pub->congestion_pace, now_ns);
+    const int64_t most = room < PS_TURN_BYTES ? room : PS_TURN_BYTES;
     int64_t bytes = 0;
     int32_t count = 0;
     pub->window_shut = false;
-    while (count < PS_TURN_DATAGRAMS && bytes < PS_TURN_BYTES) {
+    while (count < PS_TURN_DATAGRAMS && bytes < most) {
         const int64_t window = pub->sender_limit - position;
         if (window <= 0) {
             pub->window_shut = count > 0 || frame_is_there(pub);
@@ -238,6 +240,11 @@ static int32_t send_data(ps_publication_t *pub, int64_t now_ns, bool *more)
     if (pub->revoked || pub->corrupt || !ps_send_endpoint_reachable(pub->endpoint)) {
         return 0;
     }
+    pub->paced = frame_is_there(pub) && ps_publication_pace_shut(pub, now_ns);
+    if (pub->paced) {
+        pub->window_shut = false;
+        return 0;
+    }
     const int32_t count = collect(pub, dgrams, scans, now_ns, &left);
     if (count == 0) {
         pub->short_send = false;
@@ -258,6 +265,7 @@ static int32_t send_data(ps_publication_t *pub, int64_t now_ns, bool *more)
         pub->heartbeat_sent_ns = now_ns;
         arm_heartbeat(pub, now_ns);
         ps_publication_move_sender(pub, pub->sender_position + span, messages, now_ns);
+        ps_publication_paced(pub, bytes, 0);
     }
     pub->short_send = taken < count;
     if (taken == 0) {
@@ -285,19 +293,15 @@ static int64_t resend_floor(const ps_publication_t *pub)
     return floor > 0 ? floor : 0;
 }
 
-/* One slice of one due action: at most one send call, so that repair never starves new data. */
-static int32_t resend_slice(ps_publication_t *pub, int64_t now_ns, bool *more)
+/* What of an action still lies in the log and was sent; datagrams from its cursor on.  *done: there
+ * is no more of it.  Returns datagrams. */
+static int32_t collect_resend(const ps_publication_t *pub, const ps_resend_t *action,
+                              ps_dgram_t *dgrams, int64_t *ends, int32_t room, bool *done)
 {
-    ps_dgram_t dgrams[PS_TURN_DATAGRAMS];
-    int32_t spans[PS_TURN_DATAGRAMS];
-    int32_t count = 0, bytes = 0;
-    ps_resend_t *action = ps_retransmit_due(&pub->retransmit, now_ns);
-    if (action == NULL) {
-        return 0;
-    }
     const int64_t to = action->to < pub->sender_position ? action->to : pub->sender_position;
     int64_t position = action->cursor;
-    while (position >= resend_floor(pub) && position < to && count < PS_TURN_DATAGRAMS &&
+    int32_t count = 0;
+    while (position >= resend_floor(pub) && position < to && count < room &&
            is_frame_of(pub, position)) {
         scan_t scan;
         scan_datagram(pub, position, datagram_limit(pub, position, to - position), &scan);
@@ -305,32 +309,73 @@ static int32_t resend_slice(ps_publication_t *pub, int64_t now_ns, bool *more)
             break;
         }
         dgrams[count] = (ps_dgram_t){ ps_log_at(&pub->log, position), (uint32_t)scan.wire_bytes };
-        spans[count++] = scan.span_bytes;
         position += scan.span_bytes;
+        ends[count++] = position;
     }
-    if (count == 0) {
-        ps_retransmit_done(&pub->retransmit, action, now_ns);
-        *more = *more || pub->retransmit.pending > 0;
-        return 0;
-    }
-    const int32_t taken = ps_send_endpoint_send(pub->endpoint, dgrams, count, now_ns);
-    for (int32_t i = 0; i < taken; i++) {
-        action->cursor += spans[i];
-        bytes += (int32_t)dgrams[i].length;
-    }
-    if (taken == 0) {
-        retry_later(pub, now_ns);
-        return 0;
-    }
+    *done = position >= to || count < room;
+    return count;
+}
+
+static void count_resend(ps_publication_t *pub, ps_resend_t *action)
+{
     if (!action->started) {
         action->started = true;
         ps_system_add(pub->driver, PS_SYS_RETRANSMITS_SENT, 1);
     }
-    ps_system_add(pub->driver, PS_SYS_RETRANSMITTED_BYTES, bytes);
-    if (taken == count && (action->cursor >= to || count < PS_TURN_DATAGRAMS)) {
-        ps_retransmit_done(&pub->retransmit, action, now_ns);
+}
+
+/* Datagrams that may be sent again now: 1..PS_TURN_DATAGRAMS. */
+static int32_t resend_room(ps_publication_t *pub, int64_t now_ns)
+{
+    const int64_t paced = ps_pacer_room(&pub->congestion_pace, now_ns);
+    const int64_t repair = ps_pacer_room(&pub->repair, now_ns);
+    const int64_t datagrams = (paced < repair ? paced : repair) / pub->log.mtu + 1;
+    return (int32_t)(datagrams < PS_TURN_DATAGRAMS ? datagrams : PS_TURN_DATAGRAMS);
+}
+
+/* One slice of what is due: at most one send call, so that repair never starves new data, and never
+ * more than the repair budget.  Several short actions share the call. */
+static int32_t resend_slice(ps_publication_t *pub, int64_t now_ns, bool *more)
+{
+    ps_dgram_t dgrams[PS_TURN_DATAGRAMS];
+    int64_t ends[PS_TURN_DATAGRAMS];
+    ps_resend_t *due[PS_TURN_DATAGRAMS];
+    bool done[PS_TURN_DATAGRAMS];
+    int32_t starts[PS_TURN_DATAGRAMS + 1];
+    int32_t count = 0, bytes = 0, used = 0;
+    if (pub->retransmit.pending == 0 || ps_publication_repair_shut(pub, now_ns) ||
+        ps_publication_pace_shut(pub, now_ns)) {
+        return 0;
     }
-    *more = *more || ps_retransmit_due(&pub->retransmit, now_ns) != NULL;
+    const int32_t most = resend_room(pub, now_ns);
+    const int32_t found = ps_retransmit_due(&pub->retransmit, now_ns, due, most);
+    for (; used < found && count < most; used++) {
+        starts[used] = count;
+        count += collect_resend(pub, due[used], dgrams + count, ends + count, most - count,
+                                &done[used]);
+    }
+    starts[used] = count;
+    const int32_t taken =
+        count == 0 ? 0 : ps_send_endpoint_send(pub->endpoint, dgrams, count, now_ns);
+    for (int32_t i = 0; i < used; i++) {
+        const int32_t last = taken < starts[i + 1] ? taken : starts[i + 1];
+        if (last > starts[i]) {
+            due[i]->cursor = ends[last - 1];
+            count_resend(pub, due[i]);
+        }
+        if (done[i] && taken >= starts[i + 1]) {
+            ps_retransmit_done(&pub->retransmit, due[i], now_ns);
+        }
+    }
+    for (int32_t i = 0; i < taken; i++) {
+        bytes += (int32_t)dgrams[i].length;
+    }
+    if (taken < count) {
+        retry_later(pub, now_ns);
+    }
+    ps_system_add(pub->driver, PS_SYS_RETRANSMITTED_BYTES, bytes);
+    ps_publication_paced(pub, 0, bytes);
+    *more = *more || (taken == count && ps_retransmit_next_ns(&pub->retransmit) <= now_ns);
     return bytes;
 }
 
@@ -372,7 +417,7 @@ bool ps_publication_send_setup(ps_publication_t *pub, int64_t now_ns)
         .flags = pub->params.group ? PS_SETUP_GROUP : 0,
     };
     const ps_trailer_t trailer = {
-        .capabilities = PS_CAP_PENSTOCK | PS_CAP_ORDINALS,
+        .capabilities = PS_CAP_PENSTOCK | PS_CAP_ORDINALS | PS_CAP_NAK_LIST,
         .daemon_id = params->daemon_id,
         .daemon_epoch = params->daemon_epoch,
         .ordinal = pub->sent_ordinal,

@@ -184,8 +184,9 @@ static int64_t network_timers(ps_publication_t *pub, int64_t now_ns)
     due_ns = earlier(due_ns, ps_publication_step_flow_control(pub, now_ns));
     due_ns = earlier(due_ns, setup_timer(pub, now_ns));
     due_ns = earlier(due_ns, heartbeat_timer(pub, now_ns));
+    due_ns = earlier(due_ns, ps_publication_pace_timer(pub, now_ns));
     const int64_t resend_ns = ps_retransmit_next_ns(&pub->retransmit);
-    if (resend_ns <= now_ns || pub->short_send) {
+    if ((resend_ns <= now_ns && pub->paced_until_ns == INT64_MAX) || pub->short_send) {
         ps_sender_ready(ps_pub_sender(pub), pub);
     }
     due_ns = resend_ns > now_ns ? earlier(due_ns, resend_ns) : due_ns;

@@ -2,7 +2,9 @@
  *
  * ps_retransmit.h: what was asked for again (aeron-interop.md section 4.5).  A small pool of
  * actions: each waits for its delay, is sent in slices, then lingers so that repeats of the same
- * NAK are absorbed.  Unicast has one action that a new NAK replaces; a group has several.
+ * NAK are absorbed.  Towards an Aeron unicast receiver there is one action that a new NAK replaces;
+ * towards a group or a penstock receiver there are several, and a full pool gives up the action
+ * that lingers longest.
  */
 #ifndef PS_RETRANSMIT_H
 #define PS_RETRANSMIT_H
@@ -25,6 +27,7 @@ typedef struct ps_resend {
 typedef struct ps_retransmit {
     int32_t capacity;      /* 1 = unicast semantics */
     int32_t pending;       /* actions in state PENDING */
+    int32_t turn;          /* where the search for due actions begins */
     int64_t delay_ns;
     int64_t linger_ns;
     ps_resend_t *actions;  /* capacity entries, owner's memory */
@@ -34,8 +37,12 @@ enum ps_resend_verdict { PS_RESEND_IGNORED = 0, PS_RESEND_ADDED = 1, PS_RESEND_O
 
 /* Sender thread, O(capacity). */
 int ps_retransmit_on_nak(ps_retransmit_t *retransmit, int64_t from, int64_t to, int64_t now_ns);
-/* An action that is due, NULL if none. */
-ps_resend_t *ps_retransmit_due(ps_retransmit_t *retransmit, int64_t now_ns);
+/* More or fewer actions from now on (1 <= capacity <= entries of the owner's memory); those beyond
+ * are dropped: they will be asked for again. */
+void ps_retransmit_set_capacity(ps_retransmit_t *retransmit, int32_t capacity);
+/* Up to count actions that are due, in turn, so that none waits for ever.  Returns how many. */
+int32_t ps_retransmit_due(ps_retransmit_t *retransmit, int64_t now_ns, ps_resend_t **due,
+                          int32_t count);
 /* The action is sent (or given up): linger from now. */
 void ps_retransmit_done(ps_retransmit_t *retransmit, ps_resend_t *action, int64_t now_ns);
 /* Earliest due time of a PENDING action, INT64_MAX if none. */

@@ -4,6 +4,7 @@
  * publication they name (aeron-interop.md sections 1.5 and 4.3).
  */
 #include "ps_sender.h"
+#include "ps_wire_fields.h"
 
 static void count_invalid(const ps_send_endpoint_t *endpoint)
 {
@@ -53,6 +54,23 @@ static void on_nak(ps_sender_t *sender, ps_send_endpoint_t *endpoint, const uint
     ps_publication_t *pub = ps_sender_find(sender, endpoint, nak.session_id, nak.stream_id);
     if (pub != NULL) {
         ps_publication_on_nak(pub, &nak, sender->now_ns);
+    }
+}
+
+static void on_ext(ps_sender_t *sender, ps_send_endpoint_t *endpoint, const uint8_t *data,
+                   uint32_t length)
+{
+    ps_nak_list_t list;
+    if (ps_wire_ext_subtype(data, length) != PS_EXT_NAK_LIST) {
+        return; /* of a later version: no trace */
+    }
+    if (ps_wire_nak_list(data, length, &list) != PS_WIRE_OK) {
+        count_invalid(endpoint);
+        return;
+    }
+    ps_publication_t *pub = ps_sender_find(sender, endpoint, list.session_id, list.stream_id);
+    if (pub != NULL) {
+        ps_publication_on_nak_list(pub, &list, sender->now_ns);
     }
 }
 
@@ -114,6 +132,9 @@ void ps_sender_on_datagram(void *context, const uint8_t *data, uint32_t length,
         break;
     case PS_TYPE_ERR:
         on_error(sender, endpoint, data, length);
+        break;
+    case PS_TYPE_EXT:
+        on_ext(sender, endpoint, data, length);
         break;
     default: /* DATA, SETUP, RES, RSP_SETUP, EXT without a meaning here: no trace */
         break;

@@ -149,6 +149,8 @@ typedef struct ps_image_slot {
     _Atomic int64_t window_bytes;
     _Atomic int64_t rtt_ns;
     _Atomic int64_t limiting_client;
+    _Atomic int64_t congestion_window;          /* bytes; 0: no such bound */
+    _Atomic int64_t lost_bytes;                 /* in all gaps that ever opened */
     /* receiver: a subscriber that releases to or past this kicks the receiver if it is parked */
     alignas(PS_LINE) _Atomic int64_t wake_position;
 } ps_image_slot_t;

@@ -28,6 +28,11 @@ static int64_t ordinal_of(const uint8_t *value)
     return ordinal < 0 ? -1 : ordinal;
 }
 
+static int64_t positive(int64_t value)
+{
+    return value > 0 ? value : 0;
+}
+
 /* Bytes a known TLV needs, 0 for an unknown one. */
 static uint32_t needed(uint16_t type)
 {
@@ -39,6 +44,7 @@ static uint32_t needed(uint16_t type)
     case PS_TLV_CREDIT_LIMIT:
     case PS_TLV_RELEASED_ORDINAL: return 8;
     case PS_TLV_REASON: return 20;
+    case PS_TLV_CONGESTION: return 24;
     default: return 0;
     }
 }
@@ -76,6 +82,11 @@ static void take(uint16_t type, const uint8_t *value, ps_trailer_t *out)
         if (out->reason_backlog_bytes < 0) {
             out->reason_backlog_bytes = 0;
         }
+        break;
+    case PS_TLV_CONGESTION:
+        out->congestion_window = positive(ps_get_i64(value));
+        out->pacing_rate = positive(ps_get_i64(value + 8));
+        out->rtt_ns = positive(ps_get_i64(value + 16));
         break;
     default:
         break; /* of a later version */
@@ -188,6 +199,12 @@ uint32_t ps_trailer_write_sm(uint8_t *out, const ps_trailer_t *trailer)
         ps_put_u32(reason, trailer->reason);
         ps_put_i64(reason + 4, trailer->reason_client);
         ps_put_i64(reason + 12, trailer->reason_backlog_bytes);
+    }
+    if (trailer->congestion_window > 0) {
+        uint8_t *congestion = tlv(&cursor, PS_TLV_CONGESTION, 24);
+        ps_put_i64(congestion, trailer->congestion_window);
+        ps_put_i64(congestion + 8, trailer->pacing_rate);
+        ps_put_i64(congestion + 16, trailer->rtt_ns);
     }
     return end(&cursor);
 }

@@ -29,7 +29,9 @@ enum ps_wire_fault {
 /* Capabilities (bits), as stated in trailers. */
 enum { PS_CAP_PENSTOCK = 1, PS_CAP_ORDINALS = 2,
        /* SETUP: tell me of pressure (fc=nak); SM: I do when asked */
-       PS_CAP_PRESSURE = 4 };
+       PS_CAP_PRESSURE = 4,
+       /* SETUP: I take EXT frames of many missing ranges (ps_nak_list.h) */
+       PS_CAP_NAK_LIST = 8 };
 
 /* TLVs of our trailers.  Unknown types are skipped. */
 typedef struct ps_trailer {

@@ -20,7 +20,8 @@ enum { PS_TRAILER_VERSION = 1, PS_TRAILER_HEADER_BYTES = 8, PS_TLV_HEADER_BYTES 
 
 enum ps_tlv_type {
     PS_TLV_CAPABILITIES = 1, PS_TLV_DAEMON = 2, PS_TLV_ORDINAL = 3, PS_TLV_CREDIT_LIMIT = 4,
-    PS_TLV_RELEASED_ORDINAL = 5, PS_TLV_FILL = 6, PS_TLV_REASON = 7
+    PS_TLV_RELEASED_ORDINAL = 5, PS_TLV_FILL = 6, PS_TLV_REASON = 7,
+    PS_TLV_CONGESTION = 17
 };
 
 /* Subtypes of EXT frames; sent only to peers that advertised them. */

@@ -64,7 +64,7 @@ static void it_refuses_values_out_of_range_by_name(void)
                                      "heartbeat_interval_ns", "idle_heartbeat_interval_ns"};
         params.threading = i == 0 ? 7 : params.threading;
         params.idle = i == 1 ? -1 : params.idle;
-        params.max_gaps = i == 2 ? 257 : params.max_gaps;
+        params.max_gaps = i == 2 ? 16385 : params.max_gaps;
         params.event_capacity = i == 3 ? 0 : params.event_capacity;
         params.heartbeat_interval_ns = i == 4 ? 0 : params.heartbeat_interval_ns;
         params.idle_heartbeat_interval_ns = i == 5 ? 1 : params.idle_heartbeat_interval_ns;

@@ -163,13 +163,21 @@ static void test_retry_waits_for_a_round_trip(void)
     CHECK(ps_nak_retry_ns(&unicast, 0, 0, &random) == 100000);
     CHECK(ps_nak_retry_ns(&unicast, 0, 1, &random) == 200000);
     CHECK(ps_nak_retry_ns(&unicast, 0, INT32_MAX, &random) == 100000000);
-    CHECK(ps_nak_retry_ns(&unicast, 1000000, 0, &random) == 1250000);
-    CHECK(ps_nak_retry_ns(&unicast, 1000000, INT32_MAX, &random) == 1250000);
+    /* an answer takes a millisecond: three more NAKs at that pace, then ever more rarely */
+    CHECK(ps_nak_retry_ns(&unicast, 1000000, 0, &random) == 1000000);
+    CHECK(ps_nak_retry_ns(&unicast, 1000000, 3, &random) == 1000000);
+    CHECK(ps_nak_retry_ns(&unicast, 1000000, 4, &random) == 2000000);
+    CHECK(ps_nak_retry_ns(&unicast, 1000000, INT32_MAX, &random) == 16000000);
+    CHECK(ps_nak_retry_ns(&unicast, 250000000, INT32_MAX, &random) == 1000000000);
+    CHECK(ps_nak_retry_ns(&unicast, 3000000000, INT32_MAX, &random) == 3000000000);
+    CHECK(ps_nak_retry_ns(&unicast, 10, 0, &random) == 100000); /* the configured least */
     const ps_nak_policy_t group = {.max_backoff_ns = 1000000, .group_size = 10, .group = 1};
     int64_t sum = 0;
     for (int i = 0; i < 10000; i++) {
         sum += ps_nak_first_ns(&group, &random);
     }
+    CHECK(ps_nak_retry_ns(&group, 5000000, 0, &random) >= 5000000);
+    CHECK(ps_nak_retry_ns(&group, 5000000, 0, &random) <= 6000000);
     CHECK(sum / 10000 > 710000 && sum / 10000 < 760000); /* the mean is 0.735 of the maximum */
 }
 
@@ -178,10 +186,10 @@ static void test_static_congestion(void)
     ps_congestion_t congestion;
     bool force = true;
     const ps_congestion_input_t input = {.new_loss = true};
-    CHECK(ps_congestion_init(&congestion, PS_CC_STATIC, 32768, 1408) == PS_OK);
+    CHECK(ps_congestion_init(&congestion, PS_CC_STATIC, 32768, 1408, true) == PS_OK);
     CHECK(congestion.ops->initial_window(&congestion) == 32768);
     CHECK(congestion.ops->on_rebuild(&congestion, &input, &force) == 32768 && !force);
-    CHECK(ps_congestion_init(&congestion, 99, 32768, 1408) == PS_E_INVALID);
+    CHECK(ps_congestion_init(&congestion, 99, 32768, 1408, true) == PS_E_INVALID);
 }
 
 /* Random puts and removes against a plain array. */

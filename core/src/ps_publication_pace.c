@@ -1,0 +1,83 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * ps_publication_pace.c: the two token buckets of congestion control and loss recovery.
+ *
+ * The congestion bucket spreads a congestion window over its round trip: a receiver that runs CUBIC
+ * states window, rate and round trip in the trailer of its status messages, and its penstock sender
+ * keeps to the rate (docs/congestion-control.md).  Unicast only: the members of a group state
+ * different rates, and their windows are combined by the group's strategy already.
+ *
+ * The repair bucket bounds what is sent again: so many bytes for each byte sent anew, and a little
+ * by time, so that an idle stream is repaired too (docs/loss-recovery.md).
+ */
+#include "ps_sender.h"
+
+enum { BURST_DATAGRAMS = 10, BURST_PARTS = 500, REPAIR_BURST_MAX = 8 * 1024 * 1024 };
+
+void ps_publication_pace_init(ps_publication_t *pub)
+{
+    const ps_driver_params_t *params = ps_driver_params(pub->driver);
+    const int64_t half = ps_pub_term(pub) / 2;
+    ps_pacer_init(&pub->congestion_pace);
+    ps_pacer_init(&pub->repair);
+    ps_pacer_set(&pub->repair, params->retransmit_bytes_per_s > 0 ? params->retransmit_bytes_per_s
+                                                                  : 1,
+                 half < REPAIR_BURST_MAX ? half : REPAIR_BURST_MAX, 0);
+    pub->paced_until_ns = INT64_MAX;
+}
+
+void ps_publication_on_congestion(ps_publication_t *pub, const ps_sm_t *sm, int64_t now_ns)
+{
+    const int64_t rate = sm->trailer.capabilities != 0 ? sm->trailer.pacing_rate : 0;
+    const int64_t least = (int64_t)BURST_DATAGRAMS * pub->log.mtu;
+    if (pub->params.group || rate == pub->congestion_pace.rate) {
+        return;
+    }
+    ps_pacer_set(&pub->congestion_pace, rate,
+                 rate / BURST_PARTS > least ? rate / BURST_PARTS : least, now_ns);
+}
+
+static void wait_until(ps_publication_t *pub, int64_t due_ns)
+{
+    ps_sender_t *sender = ps_pub_sender(pub);
+    pub->paced_until_ns = due_ns < pub->paced_until_ns ? due_ns : pub->paced_until_ns;
+    pub->next_due_ns = due_ns < pub->next_due_ns ? due_ns : pub->next_due_ns;
+    ps_sender_due(sender, due_ns);
+    sender->urgent = true;
+}
+
+bool ps_publication_pace_shut(ps_publication_t *pub, int64_t now_ns)
+{
+    if (ps_pacer_room(&pub->congestion_pace, now_ns) > 0) {
+        return false;
+    }
+    wait_until(pub, ps_pacer_ready_ns(&pub->congestion_pace, pub->log.mtu, now_ns));
+    return true;
+}
+
+bool ps_publication_repair_shut(ps_publication_t *pub, int64_t now_ns)
+{
+    if (ps_pacer_room(&pub->repair, now_ns) > 0) {
+        return false;
+    }
+    wait_until(pub, ps_pacer_ready_ns(&pub->repair, pub->log.mtu, now_ns));
+    return true;
+}
+
+void ps_publication_paced(ps_publication_t *pub, int64_t fresh_bytes, int64_t repair_bytes)
+{
+    ps_pacer_spend(&pub->congestion_pace, fresh_bytes + repair_bytes);
+    ps_pacer_earn(&pub->repair,
+                  fresh_bytes * ps_driver_params(pub->driver)->retransmit_percent / 100);
+    ps_pacer_spend(&pub->repair, repair_bytes);
+}
+
+int64_t ps_publication_pace_timer(ps_publication_t *pub, int64_t now_ns)
+{
+    if (now_ns < pub->paced_until_ns) {
+        return pub->paced_until_ns;
+    }
+    pub->paced_until_ns = INT64_MAX;
+    ps_sender_ready(ps_pub_sender(pub), pub);
+    return INT64_MAX;
+}
