@@ -8,7 +8,7 @@
 
 #define SECOND_NS INT64_C(1000000000)
 #define BUCKET_NS (PS_NAK_WINDOW_NS / PS_NAK_BUCKETS)
-enum { SAMPLE_PARTS = 8, SILENT_WINDOWS = 2, STEPS_MAX = 64, GROW_MAX = 8 };
+enum { SAMPLE_PARTS = 8, STEPS_MAX = 64, GROW_MAX = 8 };
 
 static int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
 static int64_t larger(int64_t a, int64_t b) { return a > b ? a : b; }
@@ -69,6 +69,7 @@ int32_t ps_nak_signal_step(ps_nak_signal_t *signal, const ps_nak_input_t *in, ui
     if (!signal->started) {
         signal->started = true;
         signal->sampled_ns = in->now_ns;
+        signal->sampled_unread = in->unread;
         signal->consumption = in->consumption;
         signal->consumed_ns = in->now_ns;
     }
@@ -85,7 +86,7 @@ int32_t ps_nak_signal_step(ps_nak_signal_t *signal, const ps_nak_input_t *in, ui
         signal->episode = false;
         return 0;
     }
-    if (in->now_ns - signal->consumed_ns >= SILENT_WINDOWS * window_ns) {
+    if (in->now_ns - signal->consumed_ns >= window_ns / 2) {
         return 0; /* its reader stands still: it does not speak for the stream */
     }
     if (!signal->episode) {
@@ -167,7 +168,9 @@ bool ps_nak_rate_signal(ps_nak_rate_t *rate, int64_t receiver_id, int32_t level,
     (void)ps_nak_rate_step(rate, now_ns);
     rate->signals++;
     if (rtt_ns > 0) {
-        rate->window_ns = larger(rate->window_ns, ps_nak_window_ns(rtt_ns));
+        /* What a step does is seen a round trip later: it takes two to judge it. */
+        const int64_t rtt2_ns = 2 * smaller(rtt_ns, PS_NAK_WINDOW_MAX_NS);
+        rate->window_ns = larger(rate->window_ns, ps_nak_window_ns(rtt2_ns));
     }
     if (rate->window_end_ns == 0) {
         rate->window_end_ns = now_ns + rate->window_ns;
@@ -179,6 +182,9 @@ bool ps_nak_rate_signal(ps_nak_rate_t *rate, int64_t receiver_id, int32_t level,
         const int64_t measured = ps_nak_rate_measured(rate, now_ns);
         rate->base = larger(smaller(measured, rate->limit), rate->floor);
         rate->fill_ppm = 0;
+        if (rate->last_fill_ppm == 0 || rate->base < rate->wall) { /* later ones: on the way down */
+            note_wall(rate, rate->base);
+        }
     }
     if (level < rate->level || (level == rate->level && fill_ppm <= rate->fill_ppm)) {
         return rate->limit != before; /* something stronger was heard in this window */
@@ -201,13 +207,16 @@ bool ps_nak_rate_signal(ps_nak_rate_t *rate, int64_t receiver_id, int32_t level,
 
 /* ---- sender: recovering ---------------------------------------------------------------------- */
 
-static int64_t step_of(const ps_nak_rate_t *rate)
+static int64_t step_of(ps_nak_rate_t *rate)
 {
-    const int64_t k = rate->quiet;
-    const int64_t away = smaller(k, GROW_MAX);
+    const int64_t away = smaller(rate->quiet, GROW_MAX);
+    if (rate->wall > 0 && rate->limit > rate->wall + rate->wall / 8) {
+        rate->beyond++;
+        return rate->limit / 32 * smaller(rate->beyond, 2 * GROW_MAX);
+    }
+    rate->beyond = 0;
     const int64_t fast = rate->limit / 16 * away;
-    const bool at_wall = rate->wall > 0 && distance(rate->limit, rate->wall) <= rate->wall / 8;
-    if (!at_wall) {
+    if (rate->wall == 0 || rate->limit < rate->wall - rate->wall / 8) {
         return fast;
     }
     const int64_t fine = rate->limit / 64;
@@ -219,7 +228,6 @@ static int64_t step_of(const ps_nak_rate_t *rate)
 static void end_window(ps_nak_rate_t *rate)
 {
     if (rate->level > 0) {
-        note_wall(rate, rate->base);
         rate->last_fill_ppm = rate->fill_ppm;
         rate->level = 0;
         rate->fill_ppm = 0;
@@ -235,6 +243,7 @@ static void end_window(ps_nak_rate_t *rate)
         rate->window_ns = PS_NAK_WINDOW_NS;
         rate->wall = 0;
         rate->quiet = 0;
+        rate->beyond = 0;
     }
 }
 
@@ -252,8 +261,9 @@ bool ps_nak_rate_step(ps_nak_rate_t *rate, int64_t now_ns)
     return rate->limit != before;
 }
 
-/* The slowest way up: k / 16 at first, at the wall no less than 1/64.  The wall is a quarter of its
- * rate wide, which 1/64 a window crosses in at most 17 windows. */
+/* The slowest way up: k / 16 at first, at the wall no less than 1/64, which crosses the quarter of
+ * its rate that it is wide in at most 17 windows; behind it k begins anew, which costs at most what
+ * the first GROW_MAX windows cost. */
 int32_t ps_nak_recovery_windows(int64_t from, int64_t to)
 {
     int32_t windows = 0;
@@ -262,5 +272,5 @@ int32_t ps_nak_recovery_windows(int64_t from, int64_t to)
         windows++;
         limit += limit / 16 * smaller(windows, GROW_MAX);
     }
-    return windows + 17;
+    return windows + 17 + 2 * GROW_MAX;
 }

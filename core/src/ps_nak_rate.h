@@ -12,17 +12,17 @@
  * halve and quarter what is left: 50, 75, 87 and 100 % when the stream is calm.  A queue at or above
  * t1 signals once a window, a window being max(50 ms, round trip); in a group the first signal of
  * an episode is put off by a random part of half a window.  A queue below t1 is silent.  So is one
- * whose reader has taken nothing for two windows: no rate would suit it, and the others must not
- * wait for it.
+ * whose reader has taken nothing for half a window: no rate would suit it, and the others must not
+ * wait for it (a reader that takes in batches signals after each of them).
  *
  * Sender.  Unlimited at first.  The strongest signal of a window cuts the rate: from what was
  * measured over the last 50 ms (never from more than the limit), to 7/8, 3/4, 5/8 or 1/2.  A signal
  * that says the queue is no fuller than the window before it was cuts nothing more: the cut works.
- * Every window without a signal raises the limit by a step; the step grows with the number k of
- * quiet windows.  Far from the rate that last drew a signal (the wall): min(k, 8) / 16 of the
- * limit.  Within an eighth of it: probe x (1 + k/8), where probe is between 1/64 and 1/16, a
- * quarter of the relative deviation of the walls so far: steady receivers are probed finely,
- * erratic ones coarsely.
+ * Every window (here max(50 ms, two round trips)) without a signal raises the limit by a step; the
+ * step grows with the number k of quiet windows.  Below the rate at which signals come (the wall):
+ * min(k, 8) / 16 of the limit.  Within an eighth of it: probe x (1 + k/8), where probe is between
+ * 1/64 and 1/16, a quarter of the relative deviation of the walls so far: steady receivers are
+ * probed finely, erratic ones coarsely.  Above it, with j windows there: min(j, 16) / 32.
  *
  * Bounds (tested): the limit never falls below the floor; from the floor F it exceeds any rate R
  * after at most ps_nak_recovery_windows(F, R) quiet windows; an unlimited rate returns after that.
@@ -88,6 +88,7 @@ typedef struct ps_nak_rate {
     uint32_t last_fill_ppm;
     int32_t level;                 /* strongest of this window, 0 none */
     int32_t quiet;                 /* windows without a signal */
+    int32_t beyond;                /* of them, those with a limit above the wall */
     /* rate measurement: bytes by 1/8 of 50 ms */
     int64_t bucket_index;
     int64_t buckets[PS_NAK_BUCKETS + 1];
