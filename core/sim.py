@@ -1,15 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The simulated network (ps_sim.h): hosts, links and datagrams in virtual time."""
+"""The simulated network and world (ps_sim.h): hosts, links, datagrams and applications in virtual
+time."""
 
 from __future__ import annotations
 
-from typing import Any
+import enum
+from typing import Any, TypeVar
 
 import attrs
 
 from penstock.core._convert import check, fill, last_error, new_address
 from penstock.core._lib import ffi, lib
-from penstock.core.driver import Net
+from penstock.core.driver import Driver, Net
 from penstock.core.driver_types import Address
 from penstock.core.errors import native_error
 
@@ -24,6 +26,14 @@ class Link:
     bandwidth_bytes_per_s: int = 0
     queue_bytes: int = 0
     loss_ppm: int = 0
+    burst_enter_ppm: int = 0
+    burst_leave_ppm: int = 0
+    burst_loss_ppm: int = 0
+    duplicate_ppm: int = 0
+    reorder_ppm: int = 0
+    reorder_ns: int = 0
+    corrupt_ppm: int = 0
+    no_checksum: bool = False
 
 
 @attrs.frozen(kw_only=True)
@@ -37,6 +47,71 @@ class NetworkStatistics:
     buffer_full: int
     unreachable: int
     bytes_sent: int
+    duplicated: int
+    reordered: int
+    corrupted: int
+
+
+@attrs.frozen(kw_only=True)
+class WireStatistics:
+    """Datagrams by what they carry, as sent, and bytes of streams."""
+
+    data: int
+    data_bytes: int
+    resent: int
+    resent_bytes: int
+    heartbeats: int
+    setups: int
+    status_messages: int
+    naks: int
+    rtt: int
+    errors: int
+    ext: int
+    malformed: int
+    overruns: int
+    broken: int
+
+
+@attrs.frozen(kw_only=True)
+class PublisherStatistics:
+    """What an application has published."""
+
+    messages: int
+    bytes: int
+    position: int
+    refusals: int
+    blocked_ns: int
+    last_ns: int
+
+
+@attrs.frozen(kw_only=True)
+class ReaderStatistics:
+    """What an application has received of one session.  ``first`` is -1 before the first."""
+
+    messages: int
+    bytes: int
+    missed: int
+    gaps: int
+    first: int
+    next: int
+    position: int
+    last_ns: int
+
+
+class Stop(enum.IntEnum):
+    """Why a run of the world came back."""
+
+    TIME = 0
+    CONTROL = 1
+    STUCK = 2
+
+
+_T = TypeVar("_T")
+
+
+def _read(kind: type[_T], native: Any) -> _T:
+    names = [field.name for field in attrs.fields(kind)]  # type: ignore[arg-type]
+    return kind(**{name: int(getattr(native, name)) for name in names})
 
 
 class SimNetwork:
@@ -89,5 +164,160 @@ class SimNetwork:
     def statistics(self) -> NetworkStatistics:
         native = ffi.new("ps_simnet_stats_t *")
         lib.ps_simnet_statistics(self._handle, native)
-        names = [field.name for field in attrs.fields(NetworkStatistics)]
-        return NetworkStatistics(**{name: int(getattr(native, name)) for name in names})
+        return _read(NetworkStatistics, native)
+
+    def drop(self, sender: int, receiver: int, number: int) -> None:
+        """Loses the datagram of this number (0, 1, ...) of the link."""
+        check(lib.ps_simnet_drop(self._handle, sender, receiver, number), "list a loss")
+
+    def watch(self, half_term_stream_id: int = 0) -> None:
+        """Reads along on the wire from now on.  A stream may be named whose strategy opens half a
+        term whatever its receivers state."""
+        check(lib.ps_simnet_watch(self._handle, half_term_stream_id), "watch the wire")
+
+    def wire(self) -> WireStatistics:
+        native = ffi.new("ps_sim_wire_t *")
+        lib.ps_simnet_wire(self._handle, native)
+        return _read(WireStatistics, native)
+
+    @property
+    def handle(self) -> Any:
+        """The native pointer, for other modules of this package."""
+        return self._handle
+
+
+class SimWorld:
+    """Drivers and applications in virtual time: runs in C until a conductor is needed."""
+
+    def __init__(self, network: SimNetwork) -> None:
+        out = ffi.new("ps_simworld_t **")
+        check(lib.ps_simworld_create(network.handle, out), "make a world")
+        self._handle: Any = out[0]
+        self._now = ffi.new("int64_t *")
+
+    def close(self) -> None:
+        """Before the network.  Idempotent."""
+        if self._handle is not None:
+            lib.ps_simworld_destroy(self._handle)
+            self._handle = None
+
+    def set_driver(self, host: int, driver: Driver | None, cycle_ns: int) -> None:
+        """The driver that runs on a host; None: none does."""
+        native = ffi.NULL if driver is None else driver.handle
+        check(lib.ps_simworld_set_driver(self._handle, host, native, cycle_ns), "seat a driver")
+
+    def set_control_ns(self, host: int, deadline_ns: int) -> None:
+        """When the host's conductor wants to be called."""
+        lib.ps_simworld_set_control_ns(self._handle, host, deadline_ns)
+
+    def touch(self, host: int) -> None:
+        """Something was done on the host: its driver has to look."""
+        lib.ps_simworld_touch(self._handle, host)
+
+    def wants_control(self, host: int, now_ns: int) -> bool:
+        return bool(lib.ps_simworld_wants_control(self._handle, host, now_ns))
+
+    def run(self, now_ns: int, until_ns: int) -> tuple[Stop, int]:
+        """Runs on; returns why it stopped, and when."""
+        self._now[0] = now_ns
+        stop = lib.ps_simworld_run(self._handle, until_ns, self._now)
+        return Stop(stop), int(self._now[0])
+
+    def steps(self) -> int:
+        """Duty cycles of all drivers so far."""
+        return int(lib.ps_simworld_steps(self._handle))
+
+    def violations(self) -> list[str]:
+        found: list[str] = []
+        while text := bytes(ffi.string(lib.ps_simworld_violation(self._handle, len(found)))):
+            found.append(text.decode())
+        return found
+
+    # ---- ledgers: what sessions carried ----
+
+    def add_ledger(self, session_id: int, stream_id: int, seed: int) -> int:
+        return check(
+            lib.ps_simworld_add_ledger(self._handle, session_id, stream_id, seed % 2**64),
+            "add a ledger",
+        )
+
+    def set_bound(self, ledger: int, bound_bytes: int) -> None:
+        """How far the slowest subscriber may be behind the publisher."""
+        lib.ps_simworld_set_bound(self._handle, ledger, bound_bytes)
+
+    def ledger_messages(self, ledger: int) -> int:
+        return int(lib.ps_simworld_ledger_messages(self._handle, ledger))
+
+    def ledger_position(self, ledger: int) -> int:
+        return int(lib.ps_simworld_ledger_position(self._handle, ledger))
+
+    def ledger_distance(self, ledger: int) -> int:
+        """The farthest that a bounded ledger's slowest subscriber was behind."""
+        return int(lib.ps_simworld_ledger_distance(self._handle, ledger))
+
+    # ---- applications ----
+
+    def add_publisher(
+        self,
+        publication: Any,
+        *,
+        host: int,
+        ledger: int,
+        sizes: tuple[int, int],
+        count: int,
+        start_ns: int,
+        interval_ns: int,
+    ) -> int:
+        native = ffi.new("ps_sim_publisher_params_t *")
+        native.pub = publication
+        native.host = host
+        native.ledger = ledger
+        native.size_low, native.size_high = sizes
+        native.count = count
+        native.start_ns = start_ns
+        native.interval_ns = interval_ns
+        return check(lib.ps_simworld_add_publisher(self._handle, native), "add a publisher")
+
+    def add_subscriber(
+        self, subscription: Any, *, host: int, poll_limit: int, poll_interval_ns: int
+    ) -> int:
+        native = ffi.new("ps_sim_subscriber_params_t *")
+        native.sub = subscription
+        native.host = host
+        native.poll_limit = poll_limit
+        native.poll_interval_ns = poll_interval_ns
+        return check(lib.ps_simworld_add_subscriber(self._handle, native), "add a subscriber")
+
+    def detach_publisher(self, publisher: int) -> None:
+        """Its handle is not used any more."""
+        lib.ps_simworld_detach_publisher(self._handle, publisher)
+
+    def detach_subscriber(self, subscriber: int) -> None:
+        lib.ps_simworld_detach_subscriber(self._handle, subscriber)
+
+    def pause_publisher(self, publisher: int, paused: bool) -> None:
+        lib.ps_simworld_pause_publisher(self._handle, publisher, paused)
+
+    def pause_subscriber(self, subscriber: int, paused: bool) -> None:
+        lib.ps_simworld_pause_subscriber(self._handle, subscriber, paused)
+
+    def expect_gap(self, subscriber: int, session_id: int, stream_id: int) -> None:
+        """The subscriber was told of a new image: what it misses before it is explicit."""
+        lib.ps_simworld_expect_gap(self._handle, subscriber, session_id, stream_id)
+
+    def allow_gaps(self, subscriber: int) -> None:
+        lib.ps_simworld_allow_gaps(self._handle, subscriber)
+
+    def publisher(self, publisher: int) -> PublisherStatistics:
+        native = ffi.new("ps_sim_publisher_stats_t *")
+        lib.ps_simworld_publisher(self._handle, publisher, native)
+        return _read(PublisherStatistics, native)
+
+    def reader(self, subscriber: int, ledger: int) -> ReaderStatistics:
+        native = ffi.new("ps_sim_reader_stats_t *")
+        lib.ps_simworld_reader(self._handle, subscriber, ledger, native)
+        return _read(ReaderStatistics, native)
+
+    def digest(self, subscriber: int) -> int:
+        """64 bits over everything the subscriber received, and when."""
+        return int(lib.ps_simworld_digest(self._handle, subscriber))

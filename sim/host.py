@@ -3,11 +3,15 @@
 
 from __future__ import annotations
 
+import json
 import random
+import shutil
 from collections import deque
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
+
+import attrs
 
 from penstock.client._client import Client
 from penstock.client._port import Lease
@@ -22,18 +26,18 @@ from penstock.core.driver_types import (
     Threading,
 )
 from penstock.core.errors import ChannelRefused
-from penstock.core.sim import SimNetwork
+from penstock.core.sim import SimNetwork, SimWorld
 from penstock.daemon.addressing import LocalInterface
 from penstock.daemon.conductor import Conductor, ConductorSettings, Operation
 from penstock.daemon.conductor import actions as a
 from penstock.daemon.executor import Executor
 from penstock.sim._port import SimPort
+from penstock.sim.scenario import HostScript
 
 #: Epoch time of virtual time 0, in ms.
 EPOCH_MS: Final = 1_700_000_000_000
 _MS_NS: Final = 1_000_000
 _MIB: Final = 1024 * 1024
-_EPOCH: Final = 1
 _SLOTS: Final = 64
 #: A host that still finds work at one moment after so many rounds will never stop.
 _MAX_ROUNDS: Final = 100_000
@@ -47,19 +51,39 @@ class Host:
     """Owns a directory with real files.  Time comes from the caller alone."""
 
     def __init__(
-        self, *, name: str, ip: str, directory: Path, network: SimNetwork, rng: random.Random
+        self,
+        *,
+        name: str,
+        ip: str,
+        directory: Path,
+        network: SimNetwork,
+        native: SimWorld,
+        rng: random.Random,
+        script: HostScript,
     ) -> None:
         self.name = name
         self.ip = ip
         self.directory = directory
         self.now_ns = 0
-        self.events: list[tuple[int, str]] = []
+        self.events: list[tuple[int, str, str]] = []
+        self.script = script
+        self.index = network.add_host(ip)
+        self._network = network
+        self._native = native
+        self._rng = rng
+        self._epoch = 0
+        self.running = False
+        self.start()
+
+    def start(self) -> None:
+        """A daemon on an empty directory."""
+        self._epoch += 1
         self._ports: dict[int, SimPort] = {}
         self._granted: dict[int, Lease] = {}
         self._connections = 0
-        (directory / "publications").mkdir(parents=True)
-        (directory / "images").mkdir()
-        self._index = network.add_host(ip)
+        rng = self._rng
+        (self.directory / "publications").mkdir(parents=True)
+        (self.directory / "images").mkdir()
         receiver_id_base = rng.randrange(1, 2**62)
         daemon_id = rng.randrange(1, 2**63)
         self._cnc = self._make_cnc()
@@ -70,28 +94,35 @@ class Host:
                 seed=rng.randrange(2**63),
                 receiver_id_base=receiver_id_base,
                 daemon_id=daemon_id,
-                daemon_epoch=_EPOCH,
+                daemon_epoch=self._epoch,
+                max_gaps=self.script.max_gaps,
             ),
-            net=network.host_net(self._index),
+            net=self._network.host_net(self.index),
             cnc=self._cnc,
             shared=self._shared,
         )
         self.driver.start()
-        self.conductor = Conductor(
-            ConductorSettings(
-                directory=str(directory),
-                receiver_id_base=receiver_id_base,
-                storage_budget_bytes=512 * _MIB,
-                epoch_offset_ns=EPOCH_MS * _MS_NS,
-                file_mode=0o600,
-                gso=False,
-                gro=False,
-            ),
-            rng=random.Random(rng.randrange(2**63)),
+        settings = ConductorSettings(
+            directory=str(self.directory),
+            receiver_id_base=receiver_id_base,
+            storage_budget_bytes=512 * _MIB,
+            epoch_offset_ns=EPOCH_MS * _MS_NS,
+            file_mode=0o600,
+            gso=False,
+            gro=False,
+            receiver_group_tag=self.script.group_tag,
         )
+        if self.script.window_bytes is not None:
+            settings = attrs.evolve(settings, receiver_window=self.script.window_bytes)
+        if self.script.rcvbuf_bytes is not None:
+            settings = attrs.evolve(settings, rcvbuf_bytes=self.script.rcvbuf_bytes)
+        self.conductor = Conductor(settings, rng=random.Random(rng.randrange(2**63)))
         self._executor = Executor(
             driver=self.driver, cnc=self._cnc, shared=self._shared, port=self
         )
+        self._native.set_driver(self.index, self.driver, self.script.cycle_ns)
+        self.running = True
+        self._reschedule()
 
     def _make_cnc(self) -> admin.Cnc:
         return admin.Cnc.create(
@@ -99,7 +130,7 @@ class Host:
                 directory=str(self.directory),
                 client_liveness_timeout_ns=10_000 * _MS_NS,
                 start_ms=EPOCH_MS,
-                pid=1 + self._index,
+                pid=1 + self.index,
                 counter_values_bytes=_MIB,
                 error_log_bytes=_MIB,
                 file_mode=0o600,
@@ -118,20 +149,32 @@ class Host:
                 groups=_SLOTS,
                 file_mode=0o600,
                 daemon_id=daemon_id,
-                daemon_epoch=_EPOCH,
+                daemon_epoch=self._epoch,
                 receiver_id_base=receiver_id_base,
-                pid=1 + self._index,
+                pid=1 + self.index,
                 start_ms=EPOCH_MS,
             )
         )
 
     def close(self) -> None:
-        """The daemon stops; files stay."""
+        """The daemon ends without a word; files stay."""
+        if not self.running:
+            return
+        self.running = False
         for port in list(self._ports.values()):
             port.take_hangup()
+        self._native.set_driver(self.index, None, self.script.cycle_ns)
         self.driver.close()
         self._shared.close()
         self._cnc.close()
+
+    def wipe(self) -> None:
+        """What a crashed daemon left is thrown away."""
+        shutil.rmtree(self.directory)
+
+    def counters(self, *ids: int) -> dict[int, int]:
+        """Values of system counters."""
+        return {number: self._cnc.counter(number) for number in ids}
 
     # ---- applications ----------------------------------------------------------------------------
 
@@ -164,14 +207,23 @@ class Host:
 
     # ---- time ------------------------------------------------------------------------------------
 
-    def next_deadline_ns(self) -> int:
-        """When this host has to be stepped again."""
-        driver = self.driver.next_deadline_ns(self.now_ns)
-        return min(driver, self.conductor.next_deadline_ns())
+    def control(self) -> None:
+        """The conductor's turn: events, then its timers.  The driver is stepped by the world."""
+        for _ in range(_MAX_ROUNDS):
+            worked = False
+            while (event := self.driver.poll_event()) is not None:
+                worked = True
+                self._perform(self.conductor.on_event(event, self.now_ns))
+            if self.conductor.next_deadline_ns() <= self.now_ns:
+                worked = True
+                self._perform(self.conductor.on_tick(self.now_ns))
+            if not worked:
+                return self._reschedule()
+        raise LivelockError(f"{self.name}: the conductor does not come to rest")
 
-    def settle(self) -> bool:
-        """Steps until there is nothing to do at this moment.  Returns whether there was."""
-        for rounds in range(_MAX_ROUNDS):
+    def settle(self) -> None:
+        """Steps driver and conductor until there is nothing to do at this moment."""
+        for _ in range(_MAX_ROUNDS):
             worked = self.driver.step(self.now_ns) > 0
             while (event := self.driver.poll_event()) is not None:
                 worked = True
@@ -180,8 +232,12 @@ class Host:
                 worked = True
                 self._perform(self.conductor.on_tick(self.now_ns))
             if not worked:
-                return rounds > 0
+                return self._reschedule()
         raise LivelockError(f"{self.name} does not come to rest at {self.now_ns} ns")
+
+    def _reschedule(self) -> None:
+        self._native.set_control_ns(self.index, self.conductor.next_deadline_ns())
+        self._native.touch(self.index)
 
     def _perform(self, operations: Sequence[Operation]) -> None:
         waiting = deque(operations)
@@ -193,7 +249,8 @@ class Host:
                     self.conductor.on_result(operation.operation_id, outcome, self.now_ns)
                 )
             elif outcome.error is not None:
-                self.events.append((self.now_ns, f"{operation.action}: {outcome.error.message}"))
+                kind = type(operation.action).__name__
+                self.events.append((self.now_ns, "error", f"{kind}: {outcome.error.message}"))
 
     # ---- what the executor leaves to its shell ---------------------------------------------------
 
@@ -208,7 +265,8 @@ class Host:
             port.take_notice(action.notice)
 
     def publish(self, action: a.PublishEvent) -> None:
-        self.events.append((self.now_ns, f"{action.name} {sorted(action.fields.items())}"))
+        fields = json.dumps(action.fields, sort_keys=True, default=str)
+        self.events.append((self.now_ns, action.name, fields))
 
     def grant(self, action: a.GrantLease) -> None:
         self._granted[action.connection_id] = Lease(
@@ -216,7 +274,7 @@ class Host:
             client_id=action.client_id,
             client_slot=action.client_slot,
             daemon_id=1,
-            daemon_epoch=1,
+            daemon_epoch=self._epoch,
             daemon_version="simulated",
             sender_wake_fd=-1,
             receiver_wake_fd=-1,

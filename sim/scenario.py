@@ -1,5 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a run simulates, as values.  A run is a function of (scenario, seed)."""
+"""What a run simulates, as values.  A run is a function of (scenario, seed).
+
+Times are nanoseconds of virtual time, chances are parts per million.  Scenarios are also written as
+TOML: :mod:`penstock.sim.files`.
+"""
 
 from __future__ import annotations
 
@@ -12,11 +16,48 @@ from penstock.core.sim import Link
 
 MS_NS: Final = 1_000_000
 SECOND_NS: Final = 1_000_000_000
+#: The shortest duty cycle: a host that asks to be called again at once is called so much later.
+CYCLE_NS: Final = 1_000
 
 
 def host_ip(host: int) -> str:
     """The address of a host of a scenario."""
     return f"10.0.0.{host + 1}"
+
+
+@attrs.frozen(kw_only=True)
+class HostScript:
+    """What is special about a host.  None: the daemon's default."""
+
+    host: int
+    cycle_ns: int = CYCLE_NS            # a slow machine takes longer from step to step
+    window_bytes: int | None = None     # receiver window
+    rcvbuf_bytes: int | None = None
+    max_gaps: int | None = None         # 1: one gap at a time, as other drivers recover
+    group_tag: int | None = None
+    crash_ns: int | None = None         # the daemon and its applications die
+    restart_ns: int | None = None       # and come back with an empty directory
+
+
+@attrs.frozen(kw_only=True)
+class LinkRule:
+    """A link between two hosts (-1: all), for a time or for good.  Later rules win."""
+
+    sender: int = -1
+    receiver: int = -1
+    both: bool = False                  # and the way back
+    link: Link
+    from_ns: int = 0
+    until_ns: int | None = None         # then what was before
+
+
+@attrs.frozen(kw_only=True)
+class Drop:
+    """Datagrams of a link, by number from the start, that are lost."""
+
+    sender: int
+    receiver: int
+    numbers: tuple[int, ...]
 
 
 @attrs.frozen(kw_only=True)
@@ -33,28 +74,67 @@ class PublisherScript:
     start_ns: int = 0                   # of the first message
     interval_ns: int = 0                # between messages; 0: as fast as there is room
     exclusive: bool = False
+    pauses: tuple[tuple[int, int], ...] = ()
+    crash_ns: int | None = None         # dies without a word
 
 
 @attrs.frozen(kw_only=True)
 class SubscriberScript:
     """An application that receives, from ``start_ns`` on, what the publishers of the same stream
-    send: all of it, in order; or, as one that ``may_join_late``, all of it from some message on."""
+    send: all of it, in order; or, as one that ``may_join_late``, all of it from some message on;
+    or, as one that ``may_miss``, what it gets, with explicit gaps."""
 
     host: int
     channel: str
     stream_id: int = 1001
     start_ns: int = 0
     may_join_late: bool = False
+    may_miss: bool = False
+    poll_limit: int = 64
+    interval_ns: int = 0                # between polls that gave something: a slow reader
+    pauses: tuple[tuple[int, int], ...] = ()
+    crash_ns: int | None = None         # dies without a word
+    restart_ns: int | None = None       # and comes back as a new application
+
+
+@attrs.frozen(kw_only=True)
+class Budget:
+    """What a run may cost, both ways; None: no such bound."""
+
+    end_after_ns: int | None = None
+    end_before_ns: int | None = None
+    naks: int | None = None             # at most
+    naks_per_loss_ppm: int | None = None        # of datagrams lost, at most
+    resent_ppm: int | None = None       # bytes sent again, of bytes sent once, at most
+    status_messages_ppm: int | None = None      # of data datagrams, at most
+    ext: int | None = None              # frames of our own, at most
+    missed_least: int | None = None     # messages in explicit gaps
+    missed_most: int | None = None
+    gaps_least: int | None = None       # explicit gaps
+    blocked_ns: int | None = None       # of any publisher, at most
+    goodput_least: int | None = None    # delivered bytes a second, of the slowest reader
 
 
 @attrs.frozen(kw_only=True)
 class Scenario:
     name: str
+    about: str = ""
     link: Link
     hosts: int = 2
+    host_names: tuple[str, ...] = ()
+    machines: tuple[HostScript, ...] = ()
+    links: tuple[LinkRule, ...] = ()
+    drops: tuple[Drop, ...] = ()
     publishers: tuple[PublisherScript, ...]
     subscribers: tuple[SubscriberScript, ...]
+    budget: Budget = Budget()
     limit_ns: int = 120 * SECOND_NS     # of virtual time: a run that lasts longer has failed
+    #: Damaged datagrams may get past the checksum: only that the run ends is asked.
+    hostile: bool = False
+    classes: tuple[str, ...] = ()       # what kind of scenario it is, for the histogram
+
+    def host_name(self, host: int) -> str:
+        return self.host_names[host] if host < len(self.host_names) else f"h{host}"
 
 
 def two_hosts(
@@ -96,7 +176,29 @@ def multicast(*, receivers: int = 2, count: int = 1000, loss_ppm: int = 20_000) 
     )
 
 
+def reference(*, count: int = 100_000) -> Scenario:
+    """The scenario of the simulator's speed: two hosts, 1 Gb/s, 1 % loss, 1344-byte messages."""
+    channel = f"aeron:udp?endpoint={host_ip(1)}:40456"
+    return Scenario(
+        name="reference",
+        link=Link(delay_ns=100_000, bandwidth_bytes_per_s=125_000_000, loss_ppm=10_000),
+        publishers=(
+            PublisherScript(
+                host=0,
+                channel=channel + "|term-length=16m",
+                count=count,
+                size_low=1344,
+                size_high=1344,
+                exclusive=True,
+            ),
+        ),
+        subscribers=(SubscriberScript(host=1, channel=channel + "|rcv-wnd=1m"),),
+        machines=(HostScript(host=1, rcvbuf_bytes=2 << 20),),
+    )
+
+
 SCENARIOS: Final[dict[str, Callable[[], Scenario]]] = {
     "two-hosts": two_hosts,
     "multicast": multicast,
+    "reference": reference,
 }

@@ -3,14 +3,18 @@
 
 A run is a function of (scenario, seed): all ids and all chance come from generators seeded by it,
 all time from the clock of the world, and whatever happens at one moment happens in a fixed order.
+C runs from event to event (``core/src/ps_sim_world.c``); Python is entered where a conductor has to
+act, where the script says so, and to take samples.
 """
 
 from __future__ import annotations
 
 import hashlib
+import heapq
 import random
 import shutil
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
@@ -18,14 +22,16 @@ from typing import Final, Self
 import attrs
 
 from penstock.core.driver_types import NEVER_NS
-from penstock.core.sim import NetworkStatistics, SimNetwork
-from penstock.sim.apps import App, Publisher, Subscriber, finished, violations
+from penstock.core.sim import Link, NetworkStatistics, SimNetwork, SimWorld, Stop, WireStatistics
+from penstock.sim.apps import Publisher, Subscriber
 from penstock.sim.host import Host, LivelockError
-from penstock.sim.scenario import Scenario, host_ip
+from penstock.sim.oracle import caught_up, verdict
+from penstock.sim.scenario import MS_NS, HostScript, Scenario, host_ip
+from penstock.sim.trace import Sample
 
-#: The shortest duty cycle: a host that asks to be called again at once is called so much later.
-CYCLE_NS: Final = 1_000
-_MAX_ROUNDS: Final = 100_000
+SLICE_NS: Final = 10 * MS_NS
+_MAX_CONTROL: Final = 100_000
+_TIDY_NS: Final = 60_000 * MS_NS
 
 
 @attrs.frozen(kw_only=True)
@@ -36,42 +42,58 @@ class Report:
     seed: int
     trace: str
     ended_ns: int
+    finished_ns: int
     steps: int
     messages: int
+    missed: int
+    gaps: int
     violations: tuple[str, ...]
     network: NetworkStatistics
+    wire: WireStatistics
 
 
 class World:
     """A context manager: the files of its hosts go with it."""
 
-    def __init__(self, scenario: Scenario, seed: int) -> None:
+    def __init__(self, scenario: Scenario, seed: int, *, record: bool = False) -> None:
         self.scenario = scenario
         self.seed = seed
         self.now_ns = 0
-        self.steps = 0
+        self.finished_ns = 0
+        self.samples: list[Sample] = []
+        self._record = record
         rng = random.Random(seed)
         self._parent = Path(tempfile.mkdtemp(prefix="penstock-sim-"))
         self.network = SimNetwork(rng.randrange(2**64))
+        self.native = SimWorld(self.network)
+        machines = {machine.host: machine for machine in scenario.machines}
         self.hosts = [
             Host(
-                name=f"host {number}",
+                name=scenario.host_name(number),
                 ip=host_ip(number),
                 directory=self._parent / str(number),
                 network=self.network,
+                native=self.native,
                 rng=random.Random(rng.randrange(2**64)),
+                script=machines.get(number, HostScript(host=number)),
             )
             for number in range(scenario.hosts)
         ]
-        self.network.set_link(scenario.link)
         self.publishers = [
-            Publisher(script, self.hosts[script.host], random.Random(rng.randrange(2**64)))
+            Publisher(
+                script, self.hosts[script.host], self.native, random.Random(rng.randrange(2**64))
+            )
             for script in scenario.publishers
         ]
         self.subscribers = [
-            Subscriber(script, self.hosts[script.host]) for script in scenario.subscribers
+            Subscriber(script, self.hosts[script.host], self.native)
+            for script in scenario.subscribers
         ]
-        self._apps: list[App] = [*self.subscribers, *self.publishers]
+        self._agenda: list[tuple[int, int, Callable[[], None]]] = []
+        self._plans = 0
+        self._plan_network()
+        self._plan_applications()
+        self._plan_hosts()
 
     def __enter__(self) -> Self:
         return self
@@ -82,88 +104,207 @@ class World:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
+        for app in (*self.publishers, *self.subscribers):
+            app.close()
         for host in self.hosts:
             host.close()
+        self.native.close()
         self.network.close()
-        shutil.rmtree(self._parent)
+        shutil.rmtree(self._parent, ignore_errors=True)
 
-    # ---- running ---------------------------------------------------------------------------------
+    # ---- the script ------------------------------------------------------------------------------
 
-    def next_event_ns(self) -> int:
-        """When anything happens next; NEVER_NS: nothing will."""
-        times = [self.network.next_event_ns()]
-        times += [host.next_deadline_ns() for host in self.hosts]
-        times += [app.next_action_ns() for app in self._apps]
-        return min(times)
+    def at(self, time_ns: int, action: Callable[[], None]) -> None:
+        """Does something at a time; what is planned first happens first."""
+        self._plans += 1
+        heapq.heappush(self._agenda, (time_ns, self._plans, action))
 
-    def step(self) -> bool:
-        """Runs the next moment at which anything happens.  False when nothing will."""
-        next_ns = self.next_event_ns()
-        if next_ns == NEVER_NS:
-            return False
-        if self.steps > 0:
-            next_ns = max(next_ns, self.now_ns + CYCLE_NS)
-        self.now_ns = next_ns
-        self.steps += 1
+    def _plan_network(self) -> None:
+        half_term = [p.stream_id for p in self.scenario.publishers if "fc=nak" in p.channel]
+        self.network.watch(half_term[0] if half_term else 0)
+        for drop in self.scenario.drops:
+            for number in drop.numbers:
+                self.network.drop(drop.sender, drop.receiver, number)
+        self.lay_links()
+        for rule in self.scenario.links:
+            self.at(rule.from_ns, self.lay_links)
+            if rule.until_ns is not None:
+                self.at(rule.until_ns, self.lay_links)
+
+    def lay_links(self) -> None:
+        """Sets every link to what it is to be now."""
+        self.network.set_link(self.scenario.link)
+        for rule in self.scenario.links:
+            if rule.from_ns <= self.now_ns and (
+                rule.until_ns is None or self.now_ns < rule.until_ns
+            ):
+                self.network.set_link(rule.link, sender=rule.sender, receiver=rule.receiver)
+                if rule.both:
+                    self.network.set_link(rule.link, sender=rule.receiver, receiver=rule.sender)
+
+    def _plan_applications(self) -> None:
+        for subscriber in self.subscribers:
+            script = subscriber.script
+            self.at(script.start_ns, self._opening(subscriber))
+            for from_ns, until_ns in script.pauses:
+                self.at(from_ns, lambda s=subscriber: s.pause(True))  # type: ignore[misc]
+                self.at(until_ns, lambda s=subscriber: s.pause(False))  # type: ignore[misc]
+            if script.crash_ns is not None:
+                self.at(script.crash_ns, subscriber.close)
+            if script.restart_ns is not None:
+                self.at(script.restart_ns, self._opening(subscriber))
+        for publisher in self.publishers:
+            self.at(publisher.script.open_ns, self._starting(publisher))
+            for from_ns, until_ns in publisher.script.pauses:
+                self.at(from_ns, lambda p=publisher: p.pause(True))  # type: ignore[misc]
+                self.at(until_ns, lambda p=publisher: p.pause(False))  # type: ignore[misc]
+            if publisher.script.crash_ns is not None:
+                self.at(publisher.script.crash_ns, publisher.crash)
+
+    def _opening(self, subscriber: Subscriber) -> Callable[[], None]:
+        def act() -> None:
+            if subscriber.host.running and not subscriber.is_open:
+                subscriber.open()
+
+        return act
+
+    def _starting(self, publisher: Publisher) -> Callable[[], None]:
+        def act() -> None:
+            if publisher.host.running and not publisher.is_open and not publisher.finished:
+                publisher.open(self.now_ns)
+
+        return act
+
+    def _plan_hosts(self) -> None:
         for host in self.hosts:
-            host.now_ns = next_ns
-        for _ in range(_MAX_ROUNDS):
-            worked = self.network.advance(next_ns) > 0
-            for host in self.hosts:
-                worked = host.settle() or worked
-            for app in self._apps:
-                worked = app.act(next_ns) or worked
-            if not worked:
-                return True
-        raise LivelockError(f"the world does not come to rest at {next_ns} ns")
+            if host.script.crash_ns is not None:
+                self.at(host.script.crash_ns, lambda h=host: self.crash(h))  # type: ignore[misc]
+            if host.script.restart_ns is not None:
+                self.at(host.script.restart_ns, lambda h=host: self.restart(h))  # type: ignore[misc]
 
-    def violations(self) -> list[str]:
-        return violations(self.publishers, self.subscribers)
+    def crash(self, host: Host) -> None:
+        """The machine goes down, with all that runs on it."""
+        host.close()
+        for app in (*self.publishers, *self.subscribers):
+            if app.host is host:
+                app.close()
+
+    def restart(self, host: Host) -> None:
+        """It comes back with an empty directory; so do its applications."""
+        host.wipe()
+        host.start()
+        for subscriber in self.subscribers:
+            if subscriber.host is host and subscriber.script.start_ns <= self.now_ns:
+                self._opening(subscriber)()
+        for publisher in self.publishers:
+            if publisher.host is host and publisher.script.open_ns <= self.now_ns:
+                self._starting(publisher)()
+
+    # ---- time ------------------------------------------------------------------------------------
+
+    def run_until(self, time_ns: int) -> None:
+        """Lets everything happen that happens before a time, and the script's part of it."""
+        controls = 0
+        while True:
+            next_ns = min(time_ns, self._agenda[0][0] if self._agenda else NEVER_NS)
+            stop, now_ns = self.native.run(self.now_ns, next_ns)
+            if now_ns > self.now_ns:
+                controls = 0
+            self._set_now(now_ns)
+            if stop is Stop.STUCK:
+                raise LivelockError(f"the world does not come to rest at {now_ns} ns")
+            if stop is Stop.CONTROL:
+                controls += 1
+                if controls > _MAX_CONTROL:
+                    raise LivelockError(f"conductors do not come to rest at {now_ns} ns")
+                self._control()
+                continue
+            while self._agenda and self._agenda[0][0] <= now_ns:
+                heapq.heappop(self._agenda)[2]()
+            if now_ns >= time_ns:
+                return
+
+    def _set_now(self, now_ns: int) -> None:
+        self.now_ns = now_ns
+        for host in self.hosts:
+            host.now_ns = now_ns
+
+    def _control(self) -> None:
+        for host in self.hosts:
+            if self.native.wants_control(host.index, self.now_ns):
+                host.control()
+        for subscriber in self.subscribers:
+            subscriber.refresh()
 
     def run(self) -> Report:
         """Runs until everything is delivered, and the applications have closed and the daemons
         have put everything away; or to the scenario's limit."""
-        while not finished(self.publishers, self.subscribers):
-            if self.now_ns >= self.scenario.limit_ns or not self.step():
-                break
-        complaints = self.violations()
-        for app in self._apps:
-            app.close()
-        while not complaints and not self._tidy():
-            if self.now_ns >= self.scenario.limit_ns or not self.step():
-                complaints = [f"left behind at the end: {self._left_behind()}"]
-        return self._report(complaints)
+        complaints: list[str] = []
+        try:
+            while not self._finished() and self.now_ns < self.scenario.limit_ns:
+                self.run_until(self.now_ns + SLICE_NS)
+                if self._record:
+                    self.samples.append(Sample.take(self))
+            self.finished_ns = self.now_ns
+            complaints = verdict(self)
+            self._put_away(complaints)
+        except LivelockError as error:
+            complaints.append(str(error))
+        return self._report([*self.native.violations(), *complaints])
 
-    def _received(self) -> int:
-        return sum(
-            len(got) for subscriber in self.subscribers for got in subscriber.received.values()
-        )
+    def _finished(self) -> bool:
+        return not self._agenda and caught_up(self)
+
+    def _put_away(self, complaints: list[str]) -> None:
+        """Applications leave; daemons must not keep anything of theirs."""
+        self._settled_link()
+        for app in (*self.publishers, *self.subscribers):
+            app.close()
+        end_ns = self.now_ns + _TIDY_NS
+        while not complaints and self._left_behind():
+            if self.now_ns >= end_ns:
+                complaints.append(f"left behind at the end: {', '.join(self._left_behind())}")
+            self.run_until(self.now_ns + 10 * SLICE_NS)
+
+    def _settled_link(self) -> None:
+        self.network.set_link(Link(delay_ns=MS_NS))
 
     def _left_behind(self) -> list[str]:
         return sorted(
-            str(path.relative_to(self._parent)) for path in self._parent.rglob("*.logbuffer")
+            str(path.relative_to(self._parent))
+            for host in self.hosts
+            if host.running
+            for path in host.directory.rglob("*.logbuffer")
         )
-
-    def _tidy(self) -> bool:
-        return not self._left_behind()
 
     def _report(self, complaints: list[str]) -> Report:
         trace = hashlib.sha256(self.network.trace_hash().to_bytes(8, "little"))
         for host in self.hosts:
-            for at_ns, text in host.events:
-                line = f"{host.name} {at_ns} {text}\n".replace(str(self._parent), "")
+            for at_ns, name, fields in host.events:
+                line = f"{host.name} {at_ns} {name} {fields}\n".replace(str(self._parent), "")
                 trace.update(line.encode())
         for subscriber in self.subscribers:
             trace.update(subscriber.digest())
+        ledgers = range(sum(len(p.ledgers) for p in self.publishers))
+        readers = [
+            reader
+            for subscriber in self.subscribers
+            for ledger in ledgers
+            for reader in subscriber.readers(ledger)
+        ]
         return Report(
             scenario=self.scenario.name,
             seed=self.seed,
             trace=trace.hexdigest(),
             ended_ns=self.now_ns,
-            steps=self.steps,
-            messages=self._received(),
+            finished_ns=self.finished_ns,
+            steps=self.native.steps(),
+            messages=sum(reader.messages for reader in readers),
+            missed=sum(reader.missed for reader in readers),
+            gaps=sum(reader.gaps for reader in readers),
             violations=tuple(complaints),
             network=self.network.statistics(),
+            wire=self.network.wire(),
         )
 
 

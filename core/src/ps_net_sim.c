@@ -10,9 +10,8 @@
 
 #include "ps_net_sim.h"
 
-enum { PPM = 1000000, FIRST_HEAP_CAPACITY = 4096 };
+enum { FIRST_HEAP_CAPACITY = 4096 };
 
-#define NS_PER_S INT64_C(1000000000)
 #define FNV_OFFSET UINT64_C(0xcbf29ce484222325)
 #define FNV_PRIME UINT64_C(0x100000001b3)
 
@@ -32,23 +31,31 @@ static ps_sim_host_t *host_of(ps_simnet_t *simnet, ps_sim_host_t *from, const ps
     return NULL;
 }
 
+static uint64_t mix(uint64_t hash, uint64_t word)
+{
+    hash = (hash ^ word) * FNV_PRIME;
+    return hash ^ (hash >> 29);
+}
+
+/* Eight bytes at a time: the hash is a good part of what a datagram costs. */
 static void hash_bytes(ps_simnet_t *simnet, const void *data, size_t length)
 {
     const uint8_t *bytes = data;
     uint64_t hash = simnet->hash;
+    for (; length >= sizeof(uint64_t); bytes += sizeof(uint64_t), length -= sizeof(uint64_t)) {
+        uint64_t word;
+        memcpy(&word, bytes, sizeof word);
+        hash = mix(hash, word);
+    }
     for (size_t i = 0; i < length; i++) {
-        hash = (hash ^ bytes[i]) * FNV_PRIME;
+        hash = mix(hash, bytes[i]);
     }
     simnet->hash = hash;
 }
 
 static void hash_u64(ps_simnet_t *simnet, uint64_t value)
 {
-    uint8_t bytes[8];
-    for (int i = 0; i < 8; i++) {
-        bytes[i] = (uint8_t)(value >> (8 * i));
-    }
-    hash_bytes(simnet, bytes, sizeof bytes);
+    simnet->hash = mix(simnet->hash, value);
 }
 
 static void hash_address(ps_simnet_t *simnet, const ps_addr_t *address)
@@ -134,50 +141,17 @@ static ps_sim_arrival_t heap_pop(ps_simnet_t *simnet)
     return first;
 }
 
-/* ---- sending --------------------------------------------------------------------------------- */
-
-static int64_t transmit_ns(const ps_simnet_link_t *link, uint32_t length)
+int ps_sim_schedule(ps_simnet_t *simnet, int64_t time_ns, int32_t host, ps_sim_packet_t *packet)
 {
-    return link->bandwidth_bytes_per_s == 0 ? 0
-        : (int64_t)length * NS_PER_S / link->bandwidth_bytes_per_s;
-}
-
-/* Puts a datagram on the link to one host.  The same host is reached at once. */
-static int put_on_link(ps_sim_host_t *from, ps_sim_host_t *to, ps_sim_packet_t *packet,
-                       int64_t now_ns)
-{
-    ps_simnet_t *simnet = from->simnet;
-    ps_sim_link_state_t *link = &simnet->links[from->index][to->index];
-    int64_t at_ns = now_ns;
-    if (from != to) {
-        const ps_simnet_link_t *params = &link->params;
-        if (params->loss_ppm > 0 && ps_random_below(&simnet->random, PPM) < params->loss_ppm) {
-            simnet->stats.lost++;
-            ps_sim_trace(simnet, now_ns, packet, to->index, PS_SIM_LOST);
-            return PS_OK;
-        }
-        int64_t start_ns = link->busy_until_ns > now_ns ? link->busy_until_ns : now_ns;
-        int64_t waiting_bytes = params->bandwidth_bytes_per_s == 0 ? 0
-            : (start_ns - now_ns) / 1000 * params->bandwidth_bytes_per_s / 1000000;
-        if (params->queue_bytes > 0 && waiting_bytes + packet->length > params->queue_bytes) {
-            simnet->stats.queue_full++;
-            ps_sim_trace(simnet, now_ns, packet, to->index, PS_SIM_QUEUE_FULL);
-            return PS_OK;
-        }
-        link->busy_until_ns = start_ns + transmit_ns(params, packet->length);
-        at_ns = link->busy_until_ns + params->delay_ns;
-        if (params->jitter_ns > 0) {
-            at_ns += (int64_t)ps_random_below(&simnet->random, (uint64_t)params->jitter_ns + 1);
-        }
-    }
-    packet->references++;
-    int result = heap_push(simnet, (ps_sim_arrival_t){at_ns, simnet->sequence++, to->index,
-                           packet});
-    if (result != PS_OK) {
-        packet->references--;
+    int result = heap_push(simnet, (ps_sim_arrival_t){time_ns, simnet->sequence, host, packet});
+    if (result == PS_OK) {
+        simnet->sequence++;
+        packet->references++;
     }
     return result;
 }
+
+/* ---- sending --------------------------------------------------------------------------------- */
 
 int ps_sim_route(ps_sim_host_t *from, ps_sim_packet_t *packet, int64_t now_ns)
 {
@@ -185,7 +159,7 @@ int ps_sim_route(ps_sim_host_t *from, ps_sim_packet_t *packet, int64_t now_ns)
     if (!ps_sim_is_multicast(&packet->to)) {
         ps_sim_host_t *to = host_of(simnet, from, &packet->to);
         if (to != NULL) {
-            return put_on_link(from, to, packet, now_ns);
+            return ps_sim_put_on_link(from, to, packet, now_ns);
         }
         simnet->stats.unreachable++;
         ps_sim_trace(simnet, now_ns, packet, -1, PS_SIM_UNREACHABLE);
@@ -193,7 +167,7 @@ int ps_sim_route(ps_sim_host_t *from, ps_sim_packet_t *packet, int64_t now_ns)
     }
     for (int32_t i = 0; i < simnet->host_count; i++) {
         if (ps_sim_has_member(&simnet->hosts[i], packet)) {
-            int result = put_on_link(from, &simnet->hosts[i], packet, now_ns);
+            int result = ps_sim_put_on_link(from, &simnet->hosts[i], packet, now_ns);
             if (result != PS_OK) {
                 return result;
             }
@@ -232,7 +206,11 @@ void ps_simnet_destroy(ps_simnet_t *simnet)
     }
     for (int32_t i = 0; i < simnet->host_count; i++) {
         assert(simnet->hosts[i].sockets == NULL);
+        for (int32_t j = 0; j < simnet->host_count; j++) {
+            free(simnet->links[i][j].drops);
+        }
     }
+    free(simnet->watch);
     free(simnet->heap);
     free(simnet);
 }
@@ -268,22 +246,6 @@ int ps_simnet_add_address(ps_simnet_t *simnet, int32_t host, const ps_addr_t *ad
     return PS_OK;
 }
 
-int ps_simnet_set_link(ps_simnet_t *simnet, int32_t from, int32_t to,
-                       const ps_simnet_link_t *link)
-{
-    if (from < -1 || from >= simnet->host_count || to < -1 || to >= simnet->host_count
-        || link->delay_ns < 0 || link->jitter_ns < 0 || link->bandwidth_bytes_per_s < 0
-        || link->queue_bytes < 0 || link->loss_ppm > PPM) {
-        return ps_fail(PS_E_INVALID, "simulator: no such link or a value out of range");
-    }
-    for (int32_t i = from < 0 ? 0 : from; i < (from < 0 ? simnet->host_count : from + 1); i++) {
-        for (int32_t j = to < 0 ? 0 : to; j < (to < 0 ? simnet->host_count : to + 1); j++) {
-            simnet->links[i][j].params = *link;
-        }
-    }
-    return PS_OK;
-}
-
 ps_net_t *ps_simnet_host_net(ps_simnet_t *simnet, int32_t host)
 {
     if (host < 0 || host >= simnet->host_count) {
@@ -307,6 +269,7 @@ int32_t ps_simnet_advance(ps_simnet_t *simnet, int64_t now_ns)
     int32_t count = 0;
     while (simnet->heap_length > 0 && simnet->heap[0].time_ns <= now_ns) {
         ps_sim_arrival_t arrival = heap_pop(simnet);
+        simnet->hosts[arrival.host].touched = true;
         ps_sim_arrive(&simnet->hosts[arrival.host], arrival.packet, arrival.time_ns);
         ps_sim_release(arrival.packet);
         count++;

@@ -23,7 +23,9 @@ enum ps_sim_verdict {
     PS_SIM_QUEUE_FULL = 3,
     PS_SIM_UNREACHABLE = 4,
     PS_SIM_DELIVERED = 5,
-    PS_SIM_BUFFER_FULL = 6
+    PS_SIM_BUFFER_FULL = 6,
+    PS_SIM_DUPLICATED = 7,
+    PS_SIM_CORRUPTED = 8
 };
 
 typedef struct ps_sim_packet {
@@ -48,6 +50,7 @@ typedef struct ps_sim_queued {
 } ps_sim_queued_t;
 
 typedef struct ps_sim_host ps_sim_host_t;
+typedef struct ps_sim_watch ps_sim_watch_t;
 
 struct ps_socket {
     ps_socket_t *next;      /* of the host, in order of opening */
@@ -67,11 +70,16 @@ struct ps_sim_host {
     int32_t address_count;
     ps_addr_t addresses[PS_SIM_MAX_ADDRESSES];
     uint16_t next_port;
+    bool touched;           /* something arrived since the world looked */
 };
 
 typedef struct ps_sim_link_state {
     ps_simnet_link_t params;
     int64_t busy_until_ns;
+    uint64_t datagrams;     /* put on it so far */
+    uint64_t *drops;        /* numbers to lose, in no order */
+    int32_t drop_count;
+    bool bad;               /* Gilbert-Elliott */
 } ps_sim_link_state_t;
 
 struct ps_simnet {
@@ -85,7 +93,12 @@ struct ps_simnet {
     ps_sim_arrival_t *heap;
     size_t heap_length;
     size_t heap_capacity;
+    ps_sim_watch_t *watch;  /* NULL: nobody reads along */
 };
+
+/* An observer of the wire (ps_sim_watch.c). */
+void ps_sim_watch_sent(ps_sim_watch_t *watch, int32_t from, const ps_sim_packet_t *packet);
+void ps_sim_watch_arrived(ps_sim_watch_t *watch, int32_t host, const ps_sim_packet_t *packet);
 
 /* Addresses. */
 static inline size_t ps_sim_ip_length(const ps_addr_t *address)
@@ -135,6 +148,12 @@ void ps_sim_trace(ps_simnet_t *simnet, int64_t time_ns, const ps_sim_packet_t *p
 void ps_sim_release(ps_sim_packet_t *packet);
 /* Puts a datagram on its way to every host it is for.  PS_E_NO_MEMORY. */
 int ps_sim_route(ps_sim_host_t *from, ps_sim_packet_t *packet, int64_t now_ns);
+/* Puts a datagram on the link to one host, which may lose, delay, repeat or damage it.
+ * PS_E_NO_MEMORY. */
+int ps_sim_put_on_link(ps_sim_host_t *from, ps_sim_host_t *to, ps_sim_packet_t *packet,
+                       int64_t now_ns);
+/* Adds an arrival.  Takes a reference.  PS_E_NO_MEMORY. */
+int ps_sim_schedule(ps_simnet_t *simnet, int64_t time_ns, int32_t host, ps_sim_packet_t *packet);
 /* Hands an arrived datagram to the sockets of the host it is for. */
 void ps_sim_arrive(ps_sim_host_t *host, ps_sim_packet_t *packet, int64_t time_ns);
 /* Does a socket of the host belong to the datagram's group? */

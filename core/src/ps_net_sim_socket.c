@@ -67,6 +67,9 @@ static void deliver(ps_socket_t *socket, ps_sim_packet_t *packet, int64_t time_n
     socket->queued_bytes += packet->length;
     simnet->stats.delivered++;
     ps_sim_trace(simnet, time_ns, packet, socket->host->index, PS_SIM_DELIVERED);
+    if (simnet->watch != NULL) {
+        ps_sim_watch_arrived(simnet->watch, socket->host->index, packet);
+    }
 }
 
 void ps_sim_arrive(ps_sim_host_t *host, ps_sim_packet_t *packet, int64_t time_ns)
@@ -159,6 +162,9 @@ static int sim_send(ps_socket_t *socket, const ps_addr_t *to, const ps_dgram_t *
         simnet->stats.sent++;
         simnet->stats.bytes_sent += length;
         ps_sim_trace(simnet, now_ns, packet, socket->host->index, PS_SIM_SENT);
+        if (simnet->watch != NULL) {
+            ps_sim_watch_sent(simnet->watch, socket->host->index, packet);
+        }
         int result = ps_sim_route(socket->host, packet, now_ns);
         ps_sim_release(packet);
         if (result != PS_OK) {

@@ -1,0 +1,456 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * ps_sim_app.c: scripted applications.  A publisher's messages follow from its ledger's seed and
+ * their numbers; the ledger keeps where each ended.  A subscriber finds each message that it gets
+ * in the ledger of its session: unknown, changed, repeated, or skipped without notice is a
+ * violation.
+ */
+#include <stdlib.h>
+
+#include "ps_sim_world.h"
+
+enum { FIRST_LEDGER_CAPACITY = 1024, ROTATIONS = 4, MAX_POLL = 256, MAX_MESSAGE_BYTES = 1 << 20,
+       MAX_READERS = 64, OFFERS_PER_TURN = 256 };
+
+static uint64_t scramble(uint64_t value)
+{
+    value += UINT64_C(0x9e3779b97f4a7c15);
+    value = (value ^ (value >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
+    value = (value ^ (value >> 27)) * UINT64_C(0x94d049bb133111eb);
+    return value ^ (value >> 31);
+}
+
+/* ---- messages -------------------------------------------------------------------------------- */
+
+static int32_t size_of(uint64_t seed, int64_t number, int32_t low, int32_t high)
+{
+    const uint64_t span = (uint64_t)(high - low) + 1u;
+    return low + (int32_t)(scramble(seed ^ (uint64_t)number) % span);
+}
+
+static void write_content(uint8_t *out, int32_t length, uint64_t seed, int64_t number)
+{
+    uint64_t word = scramble(seed + (uint64_t)number * 3u);
+    int32_t at = 0;
+    for (; at + 8 <= length; at += 8) {
+        memcpy(out + at, &word, sizeof word);
+        word += UINT64_C(0x9e3779b97f4a7c15);
+    }
+    memcpy(out + at, &word, (size_t)(length - at));
+}
+
+static bool is_content(const uint8_t *data, int32_t length, uint64_t seed, int64_t number)
+{
+    uint64_t word = scramble(seed + (uint64_t)number * 3u);
+    uint64_t different = 0;
+    int32_t at = 0;
+    for (; at + 8 <= length; at += 8) {
+        uint64_t found;
+        memcpy(&found, data + at, sizeof found);
+        different |= found ^ word;
+        word += UINT64_C(0x9e3779b97f4a7c15);
+    }
+    return different == 0 && memcmp(data + at, &word, (size_t)(length - at)) == 0;
+}
+
+/* ---- ledgers --------------------------------------------------------------------------------- */
+
+int32_t ps_simworld_add_ledger(ps_simworld_t *world, int32_t session_id, int32_t stream_id,
+                               uint64_t seed)
+{
+    for (int32_t i = 0; i < world->ledger_count; i++) {
+        if (world->ledgers[i].session_id == session_id
+            && world->ledgers[i].stream_id == stream_id) {
+            return i;   /* shared by publishers, or gone on with after a restart */
+        }
+    }
+    if (world->ledger_count == PS_SIM_MAX_LEDGERS) {
+        return ps_fail(PS_E_NO_SPACE, "simulator: at most %d sessions", PS_SIM_MAX_LEDGERS);
+    }
+    ps_sim_ledger_t *ledger = &world->ledgers[world->ledger_count];
+    *ledger = (ps_sim_ledger_t){.session_id = session_id, .stream_id = stream_id, .seed = seed};
+    return world->ledger_count++;
+}
+
+void ps_simworld_set_bound(ps_simworld_t *world, int32_t ledger, int64_t bound_bytes)
+{
+    world->ledgers[ledger].bound_bytes = bound_bytes;
+}
+
+int64_t ps_simworld_ledger_messages(const ps_simworld_t *world, int32_t ledger)
+{
+    return world->ledgers[ledger].count;
+}
+
+int64_t ps_simworld_ledger_position(const ps_simworld_t *world, int32_t ledger)
+{
+    const ps_sim_ledger_t *of = &world->ledgers[ledger];
+    return of->count > 0 ? of->ends[of->count - 1] : 0;
+}
+
+int64_t ps_simworld_ledger_distance(const ps_simworld_t *world, int32_t ledger)
+{
+    return world->ledgers[ledger].distance;
+}
+
+static bool grow(ps_sim_ledger_t *ledger)
+{
+    if (ledger->count < ledger->capacity) {
+        return true;
+    }
+    const int64_t capacity = ledger->capacity == 0 ? FIRST_LEDGER_CAPACITY : ledger->capacity * 2;
+    int64_t *ends = realloc(ledger->ends, (size_t)capacity * sizeof *ends);
+    if (ends == NULL) {
+        return false;
+    }
+    ledger->ends = ends;
+    int32_t *sizes = realloc(ledger->sizes, (size_t)capacity * sizeof *sizes);
+    if (sizes == NULL) {
+        return false;
+    }
+    ledger->sizes = sizes;
+    ledger->capacity = capacity;
+    return true;
+}
+
+/* Number of the message that ends there, -1: none does. */
+static int64_t number_at(const ps_sim_ledger_t *ledger, int64_t position, int64_t guess)
+{
+    if (guess >= 0 && guess < ledger->count && ledger->ends[guess] == position) {
+        return guess;
+    }
+    int64_t low = 0;
+    int64_t high = ledger->count;
+    while (low < high) {
+        const int64_t middle = low + (high - low) / 2;
+        if (ledger->ends[middle] < position) {
+            low = middle + 1;
+        } else {
+            high = middle;
+        }
+    }
+    return low < ledger->count && ledger->ends[low] == position ? low : -1;
+}
+
+/* ---- publishers ------------------------------------------------------------------------------ */
+
+int32_t ps_simworld_add_publisher(ps_simworld_t *world, const ps_sim_publisher_params_t *params)
+{
+    if (world->publisher_count == PS_SIM_MAX_APPS || params->size_low < 0
+        || params->size_high < params->size_low || params->size_high > MAX_MESSAGE_BYTES) {
+        return ps_fail(PS_E_NO_SPACE, "simulator: at most %d publishers of messages up to %d bytes",
+                       PS_SIM_MAX_APPS, MAX_MESSAGE_BYTES);
+    }
+    ps_sim_publisher_t *publisher = &world->publishers[world->publisher_count];
+    *publisher = (ps_sim_publisher_t){.params = *params, .due_ns = params->start_ns,
+                                      .blocked_since_ns = -1, .attached = true};
+    return world->publisher_count++;
+}
+
+void ps_simworld_detach_publisher(ps_simworld_t *world, int32_t publisher)
+{
+    world->publishers[publisher].attached = false;
+}
+
+void ps_simworld_pause_publisher(ps_simworld_t *world, int32_t publisher, int32_t paused)
+{
+    ps_sim_publisher_t *app = &world->publishers[publisher];
+    app->paused = paused != 0;
+    app->refused = false;
+    app->due_ns = app->due_ns > world->now_ns ? app->due_ns : world->now_ns;
+}
+
+void ps_simworld_publisher(const ps_simworld_t *world, int32_t publisher,
+                           ps_sim_publisher_stats_t *out)
+{
+    *out = world->publishers[publisher].stats;
+}
+
+static bool is_idle(const ps_simworld_t *world, const ps_sim_publisher_t *publisher)
+{
+    return !publisher->attached || publisher->paused
+        || world->ledgers[publisher->params.ledger].count >= publisher->params.count;
+}
+
+int64_t ps_sim_publisher_due_ns(const ps_simworld_t *world, const ps_sim_publisher_t *publisher)
+{
+    return is_idle(world, publisher) || publisher->refused ? INT64_MAX : publisher->due_ns;
+}
+
+/* The slowest subscriber of the ledger against its publisher. */
+static void check_distance(ps_simworld_t *world, ps_sim_ledger_t *ledger, int32_t index,
+                           int64_t position)
+{
+    if (ledger->bound_bytes == 0) {
+        return;
+    }
+    for (int32_t i = 0; i < world->subscriber_count; i++) {
+        const ps_sim_subscriber_t *subscriber = &world->subscribers[i];
+        for (int32_t r = 0; subscriber->attached && r < subscriber->reader_count; r++) {
+            const ps_sim_reader_t *reader = &subscriber->readers[r];
+            if (reader->ledger != index || reader->stats.first < 0) {
+                continue;
+            }
+            const int64_t distance = position - reader->stats.position;
+            ledger->distance = distance > ledger->distance ? distance : ledger->distance;
+            if (distance > ledger->bound_bytes) {
+                ps_sim_violate(world, "stream %d: publisher %lld bytes ahead of subscriber %d, "
+                               "windows are %lld", ledger->stream_id, (long long)distance, i,
+                               (long long)ledger->bound_bytes);
+                ledger->bound_bytes = 0;
+            }
+        }
+    }
+}
+
+/* Offers the next message.  What refused an offer must change before the next one: a refusal stirs
+ * the sender, and so would keep it from coming to rest. */
+static bool offer(ps_simworld_t *world, ps_sim_publisher_t *publisher, int64_t now_ns)
+{
+    static _Thread_local uint8_t message[MAX_MESSAGE_BYTES];
+    ps_sim_ledger_t *ledger = &world->ledgers[publisher->params.ledger];
+    ps_pub_t *pub = publisher->params.pub;
+    const int64_t limit = ps_pub_limit(pub);
+    const int32_t connected = ps_pub_is_connected(pub);
+    if ((publisher->refused && publisher->refused_limit == limit
+         && publisher->refused_connected == connected) || !grow(ledger)) {
+        return false;
+    }
+    const int64_t number = ledger->count;
+    const int32_t size = size_of(ledger->seed, number, publisher->params.size_low,
+                                 publisher->params.size_high);
+    write_content(message, size, ledger->seed, number);
+    int64_t position = ps_pub_offer(pub, message, (size_t)size, 0);
+    for (int i = 0; i < ROTATIONS && position == PS_ADMIN_ACTION; i++) {
+        position = ps_pub_offer(pub, message, (size_t)size, 0);
+    }
+    if (position <= 0) {
+        publisher->refused = true;
+        publisher->refused_limit = limit;
+        publisher->refused_connected = connected;
+        publisher->stats.refusals++;
+        if (publisher->blocked_since_ns < 0) {
+            publisher->blocked_since_ns = now_ns;
+        }
+        return false;
+    }
+    if (publisher->blocked_since_ns >= 0) {
+        publisher->stats.blocked_ns += now_ns - publisher->blocked_since_ns;
+        publisher->blocked_since_ns = -1;
+        publisher->due_ns = now_ns; /* what was not sent in time is not made up for */
+    }
+    publisher->refused = false;
+    ledger->ends[number] = position;
+    ledger->sizes[number] = size;
+    ledger->count++;
+    publisher->stats.messages++;
+    publisher->stats.bytes += size;
+    publisher->stats.position = position;
+    publisher->stats.last_ns = now_ns;
+    check_distance(world, ledger, publisher->params.ledger, position);
+    return true;
+}
+
+bool ps_sim_publisher_act(ps_simworld_t *world, ps_sim_publisher_t *publisher, int64_t now_ns)
+{
+    int32_t offers = 0;
+    while (offers < OFFERS_PER_TURN && !is_idle(world, publisher) && now_ns >= publisher->due_ns
+           && offer(world, publisher, now_ns)) {
+        publisher->due_ns += publisher->params.interval_ns;
+        offers++;
+    }
+    return offers > 0;
+}
+
+/* ---- subscribers ----------------------------------------------------------------------------- */
+
+int32_t ps_simworld_add_subscriber(ps_simworld_t *world, const ps_sim_subscriber_params_t *params)
+{
+    if (world->subscriber_count == PS_SIM_MAX_APPS || params->poll_limit < 1
+        || params->poll_limit > MAX_POLL) {
+        return ps_fail(PS_E_NO_SPACE, "simulator: at most %d subscribers, %d messages a turn",
+                       PS_SIM_MAX_APPS, MAX_POLL);
+    }
+    ps_sim_subscriber_t *subscriber = &world->subscribers[world->subscriber_count];
+    *subscriber = (ps_sim_subscriber_t){.params = *params, .attached = true};
+    subscriber->readers = calloc(MAX_READERS, sizeof *subscriber->readers);
+    if (subscriber->readers == NULL) {
+        return ps_fail(PS_E_NO_MEMORY, "simulator: no memory for a subscriber");
+    }
+    return world->subscriber_count++;
+}
+
+void ps_simworld_detach_subscriber(ps_simworld_t *world, int32_t subscriber)
+{
+    world->subscribers[subscriber].attached = false;
+}
+
+void ps_simworld_pause_subscriber(ps_simworld_t *world, int32_t subscriber, int32_t paused)
+{
+    world->subscribers[subscriber].paused = paused != 0;
+    world->subscribers[subscriber].ready_ns = world->now_ns;
+}
+
+void ps_simworld_allow_gaps(ps_simworld_t *world, int32_t subscriber)
+{
+    world->subscribers[subscriber].gaps_allowed = true;
+}
+
+void ps_sim_apps_free(ps_simworld_t *world)
+{
+    for (int32_t i = 0; i < world->subscriber_count; i++) {
+        free(world->subscribers[i].readers);
+    }
+    for (int32_t i = 0; i < world->ledger_count; i++) {
+        free(world->ledgers[i].ends);
+        free(world->ledgers[i].sizes);
+    }
+}
+
+static ps_sim_reader_t *reader_of(ps_sim_subscriber_t *subscriber, int32_t ledger)
+{
+    for (int32_t i = 0; i < subscriber->reader_count; i++) {
+        if (subscriber->readers[i].ledger == ledger) {
+            return &subscriber->readers[i];
+        }
+    }
+    if (subscriber->reader_count == MAX_READERS) {
+        return NULL;
+    }
+    ps_sim_reader_t *reader = &subscriber->readers[subscriber->reader_count++];
+    *reader = (ps_sim_reader_t){.ledger = ledger, .may_jump = true, .stats = {.first = -1}};
+    return reader;
+}
+
+static int32_t ledger_of(const ps_simworld_t *world, int32_t session_id, int32_t stream_id)
+{
+    for (int32_t i = 0; i < world->ledger_count; i++) {
+        if (world->ledgers[i].session_id == session_id
+            && world->ledgers[i].stream_id == stream_id) {
+            return i;
+        }
+    }
+    return -1;
+}
+
+void ps_simworld_expect_gap(ps_simworld_t *world, int32_t subscriber, int32_t session_id,
+                            int32_t stream_id)
+{
+    const int32_t ledger = ledger_of(world, session_id, stream_id);
+    ps_sim_reader_t *reader = ledger < 0 ? NULL
+        : reader_of(&world->subscribers[subscriber], ledger);
+    if (reader != NULL) {
+        reader->may_jump = true;
+    }
+}
+
+void ps_simworld_reader(const ps_simworld_t *world, int32_t subscriber, int32_t ledger,
+                        ps_sim_reader_stats_t *out)
+{
+    const ps_sim_subscriber_t *of = &world->subscribers[subscriber];
+    *out = (ps_sim_reader_stats_t){.first = -1};
+    for (int32_t i = 0; i < of->reader_count; i++) {
+        if (of->readers[i].ledger == ledger) {
+            *out = of->readers[i].stats;
+        }
+    }
+}
+
+uint64_t ps_simworld_digest(const ps_simworld_t *world, int32_t subscriber)
+{
+    return world->subscribers[subscriber].digest;
+}
+
+/* Moves the reader to the message; what it passes over must have been announced. */
+static bool in_order(ps_simworld_t *world, int32_t index, ps_sim_reader_t *reader, int64_t number)
+{
+    ps_sim_reader_stats_t *stats = &reader->stats;
+    if (number < stats->next) {
+        ps_sim_violate(world, "subscriber %d got message %lld of session %d again", index,
+                       (long long)number, world->ledgers[reader->ledger].session_id);
+        return false;
+    }
+    if (number > stats->next && stats->first >= 0) {
+        if (!reader->may_jump && !world->subscribers[index].gaps_allowed) {
+            ps_sim_violate(world, "subscriber %d missed messages %lld to %lld of session %d "
+                           "without a word", index, (long long)stats->next, (long long)number - 1,
+                           world->ledgers[reader->ledger].session_id);
+            return false;
+        }
+        stats->gaps++;
+        stats->missed += number - stats->next;
+    }
+    return true;
+}
+
+static void check(ps_simworld_t *world, int32_t index, const ps_message_t *message,
+                  int64_t now_ns)
+{
+    ps_sim_subscriber_t *subscriber = &world->subscribers[index];
+    const int32_t at = ledger_of(world, message->session_id, message->stream_id);
+    ps_sim_reader_t *reader = at < 0 ? NULL : reader_of(subscriber, at);
+    if (reader == NULL) {
+        ps_sim_violate(world, "subscriber %d got a message of session %d that nobody publishes",
+                       index, message->session_id);
+        return;
+    }
+    const ps_sim_ledger_t *ledger = &world->ledgers[at];
+    const int64_t number = number_at(ledger, message->position, reader->stats.next);
+    if (number < 0 || message->length != ledger->sizes[number]
+        || !is_content(message->data, (int32_t)message->length, ledger->seed, number)) {
+        ps_sim_violate(world, "subscriber %d got %lld bytes at position %lld of session %d that "
+                       "were not sent", index, (long long)message->length,
+                       (long long)message->position, message->session_id);
+        return;
+    }
+    if (!in_order(world, index, reader, number)) {
+        reader->stats.next = number + 1;
+        return;
+    }
+    reader->may_jump = false;
+    reader->stats.first = reader->stats.first < 0 ? number : reader->stats.first;
+    reader->stats.next = number + 1;
+    reader->stats.messages++;
+    reader->stats.bytes += message->length;
+    reader->stats.position = message->position;
+    reader->stats.last_ns = now_ns;
+}
+
+int64_t ps_sim_subscriber_due_ns(const ps_sim_subscriber_t *subscriber)
+{
+    if (!subscriber->attached || subscriber->paused) {
+        return INT64_MAX;
+    }
+    return subscriber->holds || (subscriber->params.poll_interval_ns > 0
+                                 && ps_sub_has_data(subscriber->params.sub) != 0)
+               ? subscriber->ready_ns
+               : INT64_MAX;
+}
+
+bool ps_sim_subscriber_act(ps_simworld_t *world, int32_t index, int64_t now_ns)
+{
+    ps_message_t messages[MAX_POLL];
+    ps_sim_subscriber_t *subscriber = &world->subscribers[index];
+    if (!subscriber->attached || subscriber->paused || now_ns < subscriber->ready_ns) {
+        return false;
+    }
+    const int32_t count = ps_sub_poll(subscriber->params.sub, messages,
+                                      subscriber->params.poll_limit, PS_POLL_ASSEMBLE);
+    if (count < 0) {
+        ps_sim_violate(world, "subscriber %d: poll answered %d: %s", index, count,
+                       ps_last_error());
+        subscriber->attached = false;
+        return false;
+    }
+    for (int32_t i = 0; i < count; i++) {
+        check(world, index, &messages[i], now_ns);
+        subscriber->digest = scramble(subscriber->digest ^ (uint64_t)now_ns)
+            + (uint64_t)messages[i].position;
+    }
+    /* The next poll releases what this one delivered, which is news for the driver too. */
+    const bool released = subscriber->holds;
+    subscriber->holds = count > 0;
+    if (count > 0) {
+        subscriber->ready_ns = now_ns + subscriber->params.poll_interval_ns;
+    }
+    return count > 0 || released;
+}

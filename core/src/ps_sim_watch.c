@@ -1,0 +1,193 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * ps_sim_watch.c: reads along on the simulated wire.  It knows nothing of what drivers think, only
+ * what they say to each other: a SETUP states terms and MTU, a status message that has arrived
+ * states a window, and data must stay within both.
+ */
+#include <stdlib.h>
+
+#include "ps_log.h"
+#include "ps_net_sim.h"
+#include "ps_wire.h"
+
+enum { MAX_FLOWS = 512 };
+
+/* One stream on its way to one address. */
+typedef struct flow {
+    int32_t host;
+    int32_t session_id;
+    int32_t stream_id;
+    ps_addr_t to;
+    int32_t initial_term_id;
+    int32_t term_length;
+    int32_t mtu;
+    int64_t high;       /* end of what was sent */
+    int64_t edge;       /* right edge of the widest window stated, -1: none yet */
+} flow_t;
+
+struct ps_sim_watch {
+    ps_sim_wire_t wire;
+    int32_t half_term_stream_id;
+    int32_t flow_count;
+    flow_t flows[MAX_FLOWS];
+};
+
+int ps_simnet_watch(ps_simnet_t *simnet, int32_t half_term_stream_id)
+{
+    if (simnet->watch == NULL) {
+        simnet->watch = calloc(1, sizeof *simnet->watch);
+    }
+    if (simnet->watch == NULL) {
+        return ps_fail(PS_E_NO_MEMORY, "simulator: no memory for a watch");
+    }
+    simnet->watch->half_term_stream_id = half_term_stream_id;
+    return PS_OK;
+}
+
+void ps_simnet_wire(const ps_simnet_t *simnet, ps_sim_wire_t *out)
+{
+    memset(out, 0, sizeof *out);
+    if (simnet->watch != NULL) {
+        *out = simnet->watch->wire;
+    }
+}
+
+static int64_t position_of(const flow_t *flow, int32_t term_id, int32_t term_offset)
+{
+    return (int64_t)(int32_t)((uint32_t)term_id - (uint32_t)flow->initial_term_id)
+        * flow->term_length + term_offset;
+}
+
+static bool is_flow(const flow_t *flow, int32_t host, int32_t session_id, int32_t stream_id)
+{
+    return flow->host == host && flow->session_id == session_id && flow->stream_id == stream_id;
+}
+
+static flow_t *find(ps_sim_watch_t *watch, int32_t host, int32_t session_id, int32_t stream_id,
+                    const ps_addr_t *to)
+{
+    for (int32_t i = 0; i < watch->flow_count; i++) {
+        flow_t *flow = &watch->flows[i];
+        if (is_flow(flow, host, session_id, stream_id) && flow->to.port == to->port
+            && ps_sim_same_ip(&flow->to, to)) {
+            return flow;
+        }
+    }
+    return NULL;
+}
+
+static void on_setup(ps_sim_watch_t *watch, int32_t from, const ps_sim_packet_t *packet)
+{
+    ps_setup_t setup;
+    if (ps_wire_setup(packet->data, packet->length, &setup) != PS_WIRE_OK) {
+        watch->wire.malformed++;
+        return;
+    }
+    watch->wire.setups++;
+    if (find(watch, from, setup.session_id, setup.stream_id, &packet->to) != NULL
+        || watch->flow_count == MAX_FLOWS) {
+        return;
+    }
+    flow_t *flow = &watch->flows[watch->flow_count++];
+    *flow = (flow_t){.host = from, .session_id = setup.session_id, .stream_id = setup.stream_id,
+                     .to = packet->to, .initial_term_id = setup.initial_term_id,
+                     .term_length = setup.term_length, .mtu = setup.mtu, .edge = -1};
+    flow->high = position_of(flow, setup.active_term_id, setup.term_offset);
+}
+
+static void on_data(ps_sim_watch_t *watch, int32_t from, const ps_sim_packet_t *packet)
+{
+    ps_data_t data;
+    if (ps_wire_data(packet->data, packet->length, &data) != PS_WIRE_OK) {
+        watch->wire.malformed++;
+        return;
+    }
+    if (data.is_heartbeat) {
+        watch->wire.heartbeats++;
+        return;
+    }
+    flow_t *flow = find(watch, from, data.session_id, data.stream_id, &packet->to);
+    if (flow == NULL) {
+        watch->wire.data++;     /* a destination whose SETUP went elsewhere */
+        return;
+    }
+    int32_t span = 0;
+    int32_t messages = 0;
+    if (packet->length > (uint32_t)flow->mtu
+        || ps_wire_chain(packet->data, packet->length, flow->term_length, &span, &messages)
+               != PS_WIRE_OK
+        || data.term_offset + span > flow->term_length) {
+        watch->wire.broken++;
+        return;
+    }
+    const int64_t end = position_of(flow, data.term_id, data.term_offset) + span;
+    if (end <= flow->high) {
+        watch->wire.resent++;
+        watch->wire.resent_bytes += (uint64_t)span;
+        return;
+    }
+    watch->wire.data++;
+    watch->wire.data_bytes += (uint64_t)span;
+    flow->high = end;
+    /* A pad that ends a term goes out as one header: the rest of its span is no load. */
+    const int64_t unsent = span > (int32_t)packet->length ? span - (int32_t)packet->length : 0;
+    if (flow->edge >= 0 && end - unsent > flow->edge) {
+        watch->wire.overruns++;
+    }
+}
+
+void ps_sim_watch_sent(ps_sim_watch_t *watch, int32_t from, const ps_sim_packet_t *packet)
+{
+    uint16_t type = 0;
+    if (ps_wire_check(packet->data, packet->length, &type) != PS_WIRE_OK) {
+        watch->wire.malformed++;
+        return;
+    }
+    switch (type) {
+    case PS_TYPE_DATA:
+    case PS_TYPE_PAD:
+        on_data(watch, from, packet);
+        break;
+    case PS_TYPE_SETUP:
+        on_setup(watch, from, packet);
+        break;
+    case PS_TYPE_SM:
+        watch->wire.status_messages++;
+        break;
+    case PS_TYPE_NAK:
+        watch->wire.naks++;
+        break;
+    case PS_TYPE_RTTM:
+        watch->wire.rtt++;
+        break;
+    case PS_TYPE_ERR:
+        watch->wire.errors++;
+        break;
+    case PS_TYPE_EXT:
+        watch->wire.ext++;
+        break;
+    default:
+        break;
+    }
+}
+
+void ps_sim_watch_arrived(ps_sim_watch_t *watch, int32_t host, const ps_sim_packet_t *packet)
+{
+    uint16_t type = 0;
+    ps_sm_t sm;
+    if (ps_wire_check(packet->data, packet->length, &type) != PS_WIRE_OK || type != PS_TYPE_SM
+        || ps_wire_sm(packet->data, packet->length, &sm) != PS_WIRE_OK) {
+        return;
+    }
+    for (int32_t i = 0; i < watch->flow_count; i++) {
+        flow_t *flow = &watch->flows[i];
+        if (!is_flow(flow, host, sm.session_id, sm.stream_id)) {
+            continue;
+        }
+        int64_t window = sm.window;
+        if (sm.stream_id == watch->half_term_stream_id && window < flow->term_length / 2) {
+            window = flow->term_length / 2;
+        }
+        const int64_t edge = position_of(flow, sm.term_id, sm.term_offset) + window;
+        flow->edge = edge > flow->edge ? edge : flow->edge;
+    }
+}

@@ -1,0 +1,212 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * ps_sim_world.c: virtual time.  It jumps from one event to the next: an arrival, a driver's timer,
+ * an application's turn.  Only the hosts that an event concerns are stepped, and a host is stepped
+ * at most once in its cycle, as a thread with that much work per turn would be.
+ */
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "ps_driver_state.h"
+#include "ps_sim_world.h"
+
+enum { MAX_IDLE_STEPS = 100000 };
+
+int ps_simworld_create(ps_simnet_t *simnet, ps_simworld_t **out)
+{
+    ps_simworld_t *world = calloc(1, sizeof *world);
+    if (world == NULL) {
+        return ps_fail(PS_E_NO_MEMORY, "simulator: no memory for a world");
+    }
+    world->simnet = simnet;
+    for (int32_t i = 0; i < PS_SIM_MAX_HOSTS; i++) {
+        world->seats[i].control_ns = INT64_MAX;
+        world->seats[i].deadline_ns = INT64_MAX;
+        world->seats[i].cycle_ns = 1;
+    }
+    *out = world;
+    return PS_OK;
+}
+
+void ps_simworld_destroy(ps_simworld_t *world)
+{
+    if (world != NULL) {
+        ps_sim_apps_free(world);
+        free(world);
+    }
+}
+
+int ps_simworld_set_driver(ps_simworld_t *world, int32_t host, ps_driver_t *driver,
+                           int64_t cycle_ns)
+{
+    if (host < 0 || host >= world->simnet->host_count || cycle_ns < 1) {
+        return ps_fail(PS_E_INVALID, "simulator: no such host, or a cycle below 1 ns");
+    }
+    ps_sim_seat_t *seat = &world->seats[host];
+    seat->driver = driver;
+    seat->cycle_ns = cycle_ns;
+    seat->ready_ns = world->now_ns;
+    seat->deadline_ns = INT64_MAX;
+    seat->control_ns = INT64_MAX;
+    seat->touched = driver != NULL;
+    return PS_OK;
+}
+
+void ps_simworld_set_control_ns(ps_simworld_t *world, int32_t host, int64_t deadline_ns)
+{
+    world->seats[host].control_ns = deadline_ns;
+}
+
+void ps_simworld_touch(ps_simworld_t *world, int32_t host)
+{
+    world->seats[host].touched = true;
+}
+
+static bool has_events(const ps_sim_seat_t *seat)
+{
+    return seat->driver != NULL && (!ps_ring_is_empty(&seat->driver->agents[0].events)
+                                    || !ps_ring_is_empty(&seat->driver->agents[1].events));
+}
+
+int32_t ps_simworld_wants_control(const ps_simworld_t *world, int32_t host, int64_t now_ns)
+{
+    const ps_sim_seat_t *seat = &world->seats[host];
+    return seat->driver != NULL && (seat->control_ns <= now_ns || has_events(seat));
+}
+
+/* ---- one moment ------------------------------------------------------------------------------ */
+
+static int64_t later(int64_t a, int64_t b)
+{
+    return a > b ? a : b;
+}
+
+static int64_t earlier(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
+static int64_t seat_due_ns(const ps_sim_seat_t *seat)
+{
+    if (seat->driver == NULL) {
+        return INT64_MAX;
+    }
+    const int64_t step_ns = seat->touched ? seat->ready_ns
+                                          : later(seat->deadline_ns, seat->ready_ns);
+    return earlier(step_ns, seat->control_ns);
+}
+
+static int64_t next_ns(const ps_simworld_t *world)
+{
+    int64_t next = ps_simnet_next_event_ns(world->simnet);
+    for (int32_t i = 0; i < world->simnet->host_count; i++) {
+        next = earlier(next, seat_due_ns(&world->seats[i]));
+    }
+    for (int32_t i = 0; i < world->publisher_count; i++) {
+        next = earlier(next, ps_sim_publisher_due_ns(world, &world->publishers[i]));
+    }
+    for (int32_t i = 0; i < world->subscriber_count; i++) {
+        next = earlier(next, ps_sim_subscriber_due_ns(&world->subscribers[i]));
+    }
+    return next;
+}
+
+/* Steps the host when it is due.  false: it asks for ever and does nothing. */
+static bool step_seat(ps_simworld_t *world, int32_t host, int64_t now_ns)
+{
+    ps_sim_seat_t *seat = &world->seats[host];
+    ps_sim_host_t *place = &world->simnet->hosts[host];
+    seat->stepped = false;
+    if (place->touched) {
+        place->touched = false;
+        seat->touched = true;
+        seat->idle_steps = 0;
+    }
+    if (seat->driver == NULL || now_ns < seat->ready_ns
+        || (!seat->touched && now_ns < seat->deadline_ns)) {
+        return true;
+    }
+    const bool worked = ps_driver_step(seat->driver, now_ns) > 0;
+    world->steps++;
+    seat->stepped = true;
+    seat->touched = worked;
+    seat->ready_ns = now_ns + seat->cycle_ns;
+    seat->deadline_ns = ps_driver_next_deadline_ns(seat->driver, now_ns);
+    seat->idle_steps = worked ? 0 : seat->idle_steps + 1;
+    return seat->idle_steps < MAX_IDLE_STEPS || seat->deadline_ns > seat->ready_ns;
+}
+
+static void act(ps_simworld_t *world, int64_t now_ns)
+{
+    for (int32_t i = 0; i < world->subscriber_count; i++) {
+        ps_sim_subscriber_t *subscriber = &world->subscribers[i];
+        ps_sim_seat_t *seat = &world->seats[subscriber->params.host];
+        if ((seat->stepped || ps_sim_subscriber_due_ns(subscriber) <= now_ns)
+            && ps_sim_subscriber_act(world, i, now_ns)) {
+            seat->touched = true;
+            seat->idle_steps = 0;
+        }
+    }
+    for (int32_t i = 0; i < world->publisher_count; i++) {
+        ps_sim_publisher_t *publisher = &world->publishers[i];
+        ps_sim_seat_t *seat = &world->seats[publisher->params.host];
+        if ((seat->stepped || ps_sim_publisher_due_ns(world, publisher) <= now_ns)
+            && ps_sim_publisher_act(world, publisher, now_ns)) {
+            seat->touched = true;
+            seat->idle_steps = 0;
+        }
+    }
+}
+
+int32_t ps_simworld_run(ps_simworld_t *world, int64_t until_ns, int64_t *now_ns)
+{
+    world->now_ns = *now_ns;
+    for (;;) {
+        const int64_t at_ns = later(next_ns(world), world->now_ns);
+        if (at_ns >= until_ns) {
+            world->now_ns = later(until_ns, world->now_ns);
+            *now_ns = world->now_ns;
+            return PS_SIMWORLD_TIME;
+        }
+        world->now_ns = at_ns;
+        *now_ns = at_ns;
+        (void)ps_simnet_advance(world->simnet, at_ns);
+        bool control = false;
+        for (int32_t i = 0; i < world->simnet->host_count; i++) {
+            if (!step_seat(world, i, at_ns)) {
+                ps_sim_violate(world, "host %d does not come to rest at %lld ns", i,
+                               (long long)at_ns);
+                return PS_SIMWORLD_STUCK;
+            }
+            control = control || ps_simworld_wants_control(world, i, at_ns);
+        }
+        act(world, at_ns);
+        if (control) {
+            return PS_SIMWORLD_CONTROL;
+        }
+    }
+}
+
+uint64_t ps_simworld_steps(const ps_simworld_t *world)
+{
+    return world->steps;
+}
+
+/* ---- what was found wrong -------------------------------------------------------------------- */
+
+void ps_sim_violate(ps_simworld_t *world, const char *format, ...)
+{
+    if (world->violation_count == PS_SIM_MAX_VIOLATIONS) {
+        return;
+    }
+    char *text = world->violations[world->violation_count++];
+    va_list arguments;
+    va_start(arguments, format);
+    (void)vsnprintf(text, PS_SIM_VIOLATION_BYTES, format, arguments);
+    va_end(arguments);
+}
+
+const char *ps_simworld_violation(const ps_simworld_t *world, int32_t index)
+{
+    return index >= 0 && index < world->violation_count ? world->violations[index] : "";
+}

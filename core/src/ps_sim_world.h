@@ -1,0 +1,98 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * ps_sim_world.h: what the halves of the simulated world share: ps_sim_world.c (time) and
+ * ps_sim_app.c (applications, and the ledgers by which they check what arrives).
+ */
+#ifndef PS_SIM_WORLD_H
+#define PS_SIM_WORLD_H
+
+#include "ps_net_sim.h"
+#include "penstock.h"
+
+enum {
+    PS_SIM_MAX_APPS = 256,
+    PS_SIM_MAX_LEDGERS = 512,
+    PS_SIM_MAX_VIOLATIONS = 16,
+    PS_SIM_VIOLATION_BYTES = 240
+};
+
+/* What a session carried. */
+typedef struct ps_sim_ledger {
+    int32_t session_id;
+    int32_t stream_id;
+    uint64_t seed;
+    int64_t *ends;          /* position after message i */
+    int64_t count;
+    int64_t capacity;
+    int32_t *sizes;         /* of message i */
+    int64_t bound_bytes;
+    int64_t distance;       /* largest seen */
+} ps_sim_ledger_t;
+
+typedef struct ps_sim_publisher {
+    ps_sim_publisher_params_t params;
+    ps_sim_publisher_stats_t stats;
+    int64_t due_ns;
+    int64_t blocked_since_ns;   /* -1: not */
+    int64_t refused_limit;      /* what held when an offer was refused: no use to ask again */
+    int32_t refused_connected;
+    bool refused;
+    bool attached;
+    bool paused;
+} ps_sim_publisher_t;
+
+/* What one subscriber has of one ledger. */
+typedef struct ps_sim_reader {
+    int32_t ledger;
+    bool may_jump;
+    ps_sim_reader_stats_t stats;
+} ps_sim_reader_t;
+
+typedef struct ps_sim_subscriber {
+    ps_sim_subscriber_params_t params;
+    ps_sim_reader_t *readers;
+    int32_t reader_count;
+    int64_t ready_ns;
+    uint64_t digest;
+    bool attached;
+    bool paused;
+    bool gaps_allowed;
+    bool holds;             /* delivered, not yet released */
+} ps_sim_subscriber_t;
+
+typedef struct ps_sim_seat {
+    ps_driver_t *driver;
+    int64_t cycle_ns;
+    int64_t ready_ns;       /* the next step is not before */
+    int64_t deadline_ns;    /* the driver's own */
+    int64_t control_ns;
+    int32_t idle_steps;     /* in a row, with nothing touched */
+    bool touched;
+    bool stepped;           /* at this moment */
+} ps_sim_seat_t;
+
+struct ps_simworld {
+    ps_simnet_t *simnet;
+    uint64_t steps;
+    int64_t now_ns;
+    ps_sim_seat_t seats[PS_SIM_MAX_HOSTS];
+    ps_sim_publisher_t publishers[PS_SIM_MAX_APPS];
+    ps_sim_subscriber_t subscribers[PS_SIM_MAX_APPS];
+    ps_sim_ledger_t ledgers[PS_SIM_MAX_LEDGERS];
+    int32_t publisher_count;
+    int32_t subscriber_count;
+    int32_t ledger_count;
+    int32_t violation_count;
+    char violations[PS_SIM_MAX_VIOLATIONS][PS_SIM_VIOLATION_BYTES];
+};
+
+/* One turn of an application at now_ns.  Returns whether it did anything. */
+bool ps_sim_publisher_act(ps_simworld_t *world, ps_sim_publisher_t *publisher, int64_t now_ns);
+bool ps_sim_subscriber_act(ps_simworld_t *world, int32_t index, int64_t now_ns);
+/* When it acts without anything happening on its host. */
+int64_t ps_sim_publisher_due_ns(const ps_simworld_t *world, const ps_sim_publisher_t *publisher);
+int64_t ps_sim_subscriber_due_ns(const ps_sim_subscriber_t *subscriber);
+void ps_sim_apps_free(ps_simworld_t *world);
+void ps_sim_violate(ps_simworld_t *world, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+
+#endif

@@ -1,0 +1,157 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What must hold of a run.
+
+Order, content and unannounced gaps are checked message by message in C while the run goes on; here
+is what only the end can tell: that everything arrived, and that it did not cost too much.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Final
+
+from penstock.sim.apps import Publisher, Subscriber, same_stream
+from penstock.sim.scenario import SECOND_NS
+
+if TYPE_CHECKING:
+    from penstock.sim.world import World
+
+PPM: Final = 1_000_000
+_PS_SYS_ERRORS: Final = 15
+#: Whatever the scenario: so many NAKs for each datagram that the network lost or displaced.
+_NAKS_PER_LOSS: Final = 60
+
+
+def pairs(world: World) -> Iterator[tuple[Publisher, Subscriber]]:
+    """Publishers with the subscribers that are to get the end of what they sent."""
+    for subscriber in world.subscribers:
+        for publisher in world.publishers:
+            if subscriber.is_open and same_stream(publisher.script, subscriber.script):
+                yield publisher, subscriber
+
+
+def _is_behind(world: World, publisher: Publisher, subscriber: Subscriber) -> bool:
+    if not publisher.ledgers or not publisher.is_open:
+        return False
+    ledger = publisher.ledgers[-1]
+    sent = world.native.ledger_messages(ledger)
+    return sent > 0 and subscriber.reader(ledger).next < sent
+
+
+def caught_up(world: World) -> bool:
+    """Whether everything is sent and every subscriber has come to the end of it."""
+    return all(
+        publisher.finished or not publisher.host.running for publisher in world.publishers
+    ) and not any(_is_behind(world, *pair) for pair in pairs(world))
+
+
+def verdict(world: World) -> list[str]:
+    """What is wrong with the run."""
+    if world.scenario.hostile:
+        return []
+    return [*_incomplete(world), *_wire(world), *_budget(world)]
+
+
+# ---- delivery ------------------------------------------------------------------------------------
+
+
+def _incomplete(world: World) -> Iterator[str]:
+    for number, publisher in enumerate(world.publishers):
+        if not publisher.finished and publisher.host.running:
+            yield (
+                f"publisher {number} sent {publisher.sent} of {publisher.script.count} messages "
+                f"in {world.now_ns / SECOND_NS:.1f} s"
+            )
+    for publisher, subscriber in pairs(world):
+        yield from _missing(world, publisher, subscriber)
+
+
+def _missing(world: World, publisher: Publisher, subscriber: Subscriber) -> Iterator[str]:
+    number = world.subscribers.index(subscriber)
+    for ledger in publisher.ledgers:
+        sent = world.native.ledger_messages(ledger)
+        got = subscriber.reader(ledger)
+        is_last = ledger == publisher.ledgers[-1] and publisher.is_open
+        if is_last and sent > 0 and got.next < sent:
+            yield f"subscriber {number} has {got.next} of {sent} messages of session {ledger}"
+        elif not subscriber.script.may_miss and got.missed > 0:
+            yield f"subscriber {number} missed {got.missed} messages of session {ledger}"
+        elif not (subscriber.script.may_join_late or subscriber.script.may_miss) and got.first > 0:
+            yield f"subscriber {number} joined session {ledger} at message {got.first}"
+
+
+# ---- cost ----------------------------------------------------------------------------------------
+
+
+def _wire(world: World) -> Iterator[str]:
+    wire = world.network.wire()
+    if wire.overruns:
+        yield f"{wire.overruns} datagrams went beyond every window that a receiver had stated"
+    if wire.broken or wire.malformed:
+        yield f"{wire.broken} datagrams broke their SETUP, {wire.malformed} no rule allows"
+    network = world.network.statistics()
+    harm = (
+        network.lost + network.queue_full + network.buffer_full + network.corrupted
+        + network.reordered + network.duplicated
+    )
+    jitters = world.scenario.link.jitter_ns > 0 or world.scenario.links
+    allowed = 20 + _NAKS_PER_LOSS * harm + (network.delivered if jitters else 0)
+    if wire.naks > allowed:
+        yield f"{wire.naks} NAKs for {harm} datagrams harmed"
+    for host in world.hosts:
+        if host.running and host.counters(_PS_SYS_ERRORS)[_PS_SYS_ERRORS]:
+            yield f"{host.name} counted errors"
+
+
+def _budget(world: World) -> Iterator[str]:
+    budget, wire = world.scenario.budget, world.network.wire()
+    network = world.network.statistics()
+    ended = world.finished_ns
+    readers = [
+        reader
+        for publisher, subscriber in pairs(world)
+        for ledger in publisher.ledgers
+        for reader in subscriber.readers(ledger)
+    ]
+    missed = sum(reader.missed for reader in readers)
+    gaps = sum(reader.gaps for reader in readers)
+    blocked = [
+        sum(statistics.blocked_ns for statistics in publisher.statistics())
+        for publisher in world.publishers
+    ]
+    goodput = [
+        reader.bytes * SECOND_NS // max(1, ended - publisher.script.start_ns)
+        for publisher, subscriber in pairs(world)
+        for reader in subscriber.readers(publisher.ledgers[-1])
+        if publisher.ledgers
+    ]
+    most = [
+        ("ended_ns", ended, budget.end_before_ns),
+        ("naks", wire.naks, budget.naks),
+        ("naks_per_loss_ppm", _share(wire.naks, network.lost), budget.naks_per_loss_ppm),
+        ("resent_ppm", _share(wire.resent_bytes, wire.data_bytes), budget.resent_ppm),
+        (
+            "status_messages_ppm",
+            _share(wire.status_messages, wire.data),
+            budget.status_messages_ppm,
+        ),
+        ("ext", wire.ext, budget.ext),
+        ("missed", missed, budget.missed_most),
+        ("blocked_ns", max(blocked, default=0), budget.blocked_ns),
+    ]
+    least = [
+        ("ended_ns", ended, budget.end_after_ns),
+        ("missed", missed, budget.missed_least),
+        ("gaps", gaps, budget.gaps_least),
+        ("goodput", min(goodput, default=0), budget.goodput_least),
+    ]
+    for name, value, bound in most:
+        if bound is not None and value > bound:
+            yield f"{name} is {value}, above the budget of {bound}"
+    for name, value, bound in least:
+        if bound is not None and value < bound:
+            yield f"{name} is {value}, below the budget of {bound}"
+
+
+def _share(part: int, whole: int) -> int:
+    return part * PPM // max(1, whole)

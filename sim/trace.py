@@ -1,0 +1,76 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a run looked like over time, as JSON lines: one object an event.
+
+``{"t": ns, "host": name, "event": name, "fields": {...}}``: what daemons tell on their event feed,
+in the feed's own words, and ``sample`` every 10 ms with positions, limits and what the wire
+carried so far.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, Self
+
+import attrs
+
+from penstock.core.sim import NetworkStatistics, WireStatistics
+from penstock.sim.apps import same_stream
+
+if TYPE_CHECKING:
+    from penstock.sim.world import World
+
+
+@attrs.frozen(kw_only=True)
+class Sample:
+    """The world at one moment; positions in bytes."""
+
+    now_ns: int
+    published: tuple[int, ...]              # position of each publisher
+    limits: tuple[int, ...]                 # publisher limits
+    blocked_ns: tuple[int, ...]
+    delivered: tuple[tuple[int, ...], ...]  # of each subscriber, by publisher; -1: not its stream
+    wire: WireStatistics
+    network: NetworkStatistics
+
+    @classmethod
+    def take(cls, world: World) -> Self:
+        return cls(
+            now_ns=world.now_ns,
+            published=tuple(publisher.position for publisher in world.publishers),
+            limits=tuple(publisher.limit for publisher in world.publishers),
+            blocked_ns=tuple(
+                sum(statistics.blocked_ns for statistics in publisher.statistics())
+                for publisher in world.publishers
+            ),
+            delivered=tuple(
+                tuple(
+                    subscriber.reader(publisher.ledgers[-1]).position
+                    if subscriber.app is not None
+                    and publisher.ledgers
+                    and same_stream(publisher.script, subscriber.script)
+                    else -1
+                    for publisher in world.publishers
+                )
+                for subscriber in world.subscribers
+            ),
+            wire=world.network.wire(),
+            network=world.network.statistics(),
+        )
+
+
+def lines(world: World) -> Iterator[str]:
+    """The events of a recorded run, in order of time."""
+    found: list[tuple[int, int, dict[str, Any]]] = []
+    for host in world.hosts:
+        for at_ns, name, fields in host.events:
+            value = json.loads(fields) if fields.startswith("{") else {"text": fields}
+            event = {"t": at_ns, "host": host.name, "event": name, "fields": value}
+            found.append((at_ns, host.index, event))
+    for sample in world.samples:
+        value = attrs.asdict(sample)
+        value.pop("now_ns")
+        event = {"t": sample.now_ns, "host": None, "event": "sample", "fields": value}
+        found.append((sample.now_ns, len(world.hosts), event))
+    for _, _, event in sorted(found, key=lambda item: item[:2]):
+        yield json.dumps(event)
