@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <linux/futex.h>
 #include <pthread.h>
+#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/syscall.h>
@@ -11,6 +12,13 @@
 
 #include "ps_barrier.h"
 #include "ps_client_internal.h"
+
+enum {
+    LEARN_PARTS = 4,
+    LEARN_CLAMP_NS = 1000 * 1000,    /* a long silence is forgotten within a dozen short waits */
+    WORTH_WAITING_NS = 100 * 1000,   /* news expected nearer than this: stay awake for it */
+    AWAKE_NS = 150 * 1000
+};
 
 _Atomic uint32_t ps_fork_generation;
 
@@ -59,6 +67,7 @@ int ps_client_open(const ps_client_params_t *params, ps_client_t **out)
     client->generation = atomic_load_explicit(&ps_fork_generation, memory_order_relaxed);
     client->counters = ps_counter_capacity(client->cnc);
     client->barriers = ps_barrier_join();
+    atomic_init(&client->learned_ns, LEARN_CLAMP_NS);
     *out = client;
     return PS_OK;
 }
@@ -85,6 +94,35 @@ uint32_t ps_client_ticket(ps_client_t *client)
                                 memory_order_seq_cst);
 }
 
+/* How long waits last, on average over about four of them. */
+static void learn(ps_client_t *client, int64_t waited_ns)
+{
+    const int64_t waited = waited_ns < LEARN_CLAMP_NS ? waited_ns : LEARN_CLAMP_NS;
+    const int64_t before = atomic_load_explicit(&client->learned_ns, memory_order_relaxed);
+    /* Threads that wait at once may overwrite each other's sample: an average all the same. */
+    atomic_store_explicit(&client->learned_ns, before + (waited - before) / LEARN_PARTS,
+                          memory_order_relaxed);
+}
+
+/* Work that comes soon is waited for without the kernel's sleep, which costs both sides more than
+ * such a wait.  The processor is offered to others all along.  True: the word moved. */
+static bool stay_awake(ps_client_t *client, uint32_t ticket, int64_t began_ns, int64_t timeout_ns)
+{
+    const _Atomic uint32_t *word = &client->shared->clients[client->slot].futex_word;
+    int64_t limit_ns = timeout_ns >= 0 && timeout_ns < AWAKE_NS ? timeout_ns : AWAKE_NS;
+    if (atomic_load_explicit(&client->learned_ns, memory_order_relaxed) > WORTH_WAITING_NS) {
+        limit_ns = 0;
+    }
+    for (int64_t waited_ns = 0; waited_ns < limit_ns; waited_ns = ps_monotonic_ns() - began_ns) {
+        if (atomic_load_explicit(word, memory_order_seq_cst) != ticket) {
+            learn(client, waited_ns);
+            return true;
+        }
+        (void)sched_yield();
+    }
+    return false;
+}
+
 int ps_client_sleep(ps_client_t *client, uint32_t ticket, int64_t timeout_ns)
 {
     if (ps_client_forked(client)) {
@@ -98,6 +136,10 @@ int ps_client_sleep(ps_client_t *client, uint32_t ticket, int64_t timeout_ns)
         timeout.tv_nsec = (long)(timeout_ns % INT64_C(1000000000));
         limit = &timeout;
     }
+    const int64_t began_ns = ps_monotonic_ns();
+    if (stay_awake(client, ticket, began_ns, timeout_ns)) {
+        return PS_OK;
+    }
     /* Parked first, then the kernel compares the word: pairs with ps_wake_client_fenced, which
      * moves the word first and then looks at parked. */
     atomic_fetch_add_explicit(&slot->parked, 1, memory_order_seq_cst);
@@ -108,6 +150,7 @@ int ps_client_sleep(ps_client_t *client, uint32_t ticket, int64_t timeout_ns)
         cause = errno;
     }
     atomic_fetch_sub_explicit(&slot->parked, 1, memory_order_seq_cst);
+    learn(client, ps_monotonic_ns() - began_ns);
     if (result == 0 || cause == EAGAIN) {
         return PS_OK;
     }

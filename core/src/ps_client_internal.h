@@ -31,6 +31,7 @@ struct ps_client {
     int32_t counters;
     bool barriers;       /* the sender's barriers reach us: no fence while a stream is hot */
     _Atomic int32_t daemon_away;
+    _Atomic int64_t learned_ns;   /* how long a sleep is likely to last */
 };
 
 static inline bool ps_client_forked(const ps_client_t *client)

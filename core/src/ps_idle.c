@@ -7,10 +7,10 @@
 enum {
     LEARN_SHIFT = 2,                 /* average over about four waits */
     LEARN_CLAMP_NS = 1000 * 1000,    /* a long silence is forgotten within a dozen short waits */
-    WORTH_WAITING_NS = 30 * 1000,    /* expected work nearer than this: stay awake for it */
+    WORTH_WAITING_NS = 100 * 1000,    /* expected work nearer than this: stay awake for it */
     SPIN_NS = 10 * 1000,
     SPIN_FEW_CPUS_NS = 1000,
-    AWAKE_NS = 60 * 1000,
+    AWAKE_NS = 150 * 1000,
     BACKOFF_SPINS = 10,
     BACKOFF_YIELDS = 20,
     BACKOFF_MIN_NS = 1000,

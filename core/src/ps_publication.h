@@ -16,6 +16,8 @@
 #include "ps_flow_control.h"
 #include "ps_nak_list.h"
 #include "ps_log.h"
+#include "ps_nak_rate.h"
+#include "ps_pressure.h"
 #include "ps_pacer.h"
 #include "ps_retransmit.h"
 #include "ps_tether.h"
@@ -99,6 +101,7 @@ struct ps_publication {
     /* sender: how busy (ps_sender_hot.c) */
     int64_t hot_ns;                    /* news last found while hot */
     int64_t hot_tail;                  /* readers were woken for what lies below */
+    int64_t hot_tail_ns;               /* when that was looked at */
     int64_t counted_ordinal;           /* published_ordinal when last taken from the bitmap */
     int64_t counted_ns;
     int32_t busy_looks;                /* in a row that found many messages */
@@ -121,6 +124,16 @@ struct ps_publication {
     ps_retransmit_t retransmit;
     ps_pacer_t congestion_pace;        /* by the rate a congestion-controlled receiver states */
     ps_pacer_t repair;                 /* what may be sent again */
+    ps_pacer_t byte_rate, message_rate; /* ps-rate */
+    ps_pacer_t nak_pace;               /* the rate of nak_rate */
+    ps_nak_rate_t nak_rate;
+    ps_nak_signal_t local_signal;      /* IPC under nak: the readers' queue as a receiver sees it */
+    int64_t rate_due_ns;               /* a bucket above is empty until then; INT64_MAX none */
+    int64_t rate_position, rate_ordinal; /* IPC: counted up to here */
+    int32_t rate_cause;                /* ps_cause, or none: no bucket above binds */
+    bool rated;                        /* any bucket above may bind */
+    bool nak;                          /* NAK-strength control */
+    _Atomic int64_t status_signals;    /* PRESSURE frames heard */
     int64_t paced_until_ns;            /* a bucket is empty until then; INT64_MAX none */
     bool paced;                        /* the congestion bucket ended the last turn */
     ps_pub_receiver_t *receivers;
@@ -243,6 +256,24 @@ void ps_publication_set_custom_limit(ps_publication_t *pub, int64_t limit, int64
 bool ps_publication_is_congested(const ps_publication_t *pub, int64_t receiver_id);
 /* Forgets receivers not heard for the connection timeout.  Returns when to look again. */
 int64_t ps_publication_expire_receivers(ps_publication_t *pub, int64_t now_ns);
+
+/* ---- ps_publication_rate.c ------------------------------------------------------------------- */
+
+void ps_publication_rate_init(ps_publication_t *pub);
+/* Bytes and messages that ps-rate and NAK-strength let leave now; INT64_MAX: no limit. */
+int64_t ps_publication_rate_room(ps_publication_t *pub, int64_t now_ns);
+int64_t ps_publication_message_room(ps_publication_t *pub, int64_t now_ns);
+/* True: nothing may leave; a timer is set for when it may. */
+bool ps_publication_rate_shut(ps_publication_t *pub, int64_t now_ns);
+void ps_publication_rate_sent(ps_publication_t *pub, int64_t bytes, int64_t messages,
+                              int64_t now_ns);
+int64_t ps_publication_rate_timer(ps_publication_t *pub, int64_t now_ns);
+/* The publication window while a rate binds. */
+int64_t ps_publication_rate_window(const ps_publication_t *pub, int64_t window_bytes);
+/* IPC: how far producers may go, at most want. */
+int64_t ps_publication_rate_limit(ps_publication_t *pub, int64_t want, int64_t now_ns);
+void ps_publication_on_pressure(ps_publication_t *pub, const ps_pressure_t *pressure,
+                                int64_t now_ns);
 
 void ps_publication_free(ps_publication_t *pub);
 

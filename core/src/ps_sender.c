@@ -10,6 +10,8 @@
 #include <assert.h>
 #include <stdlib.h>
 
+#define POLL_GAP_NS INT64_C(10000)
+
 /* ---- sets ------------------------------------------------------------------------------------ */
 
 void ps_sender_ready(ps_sender_t *sender, ps_publication_t *pub)
@@ -379,6 +381,7 @@ static int64_t run_ready(ps_sender_t *sender, int32_t *turns_done)
         bool more = false;
         bytes += ps_publication_turn(pub, sender->now_ns, &more);
         (*turns_done)++;
+        sender->awaits_window = sender->awaits_window || pub->window_shut;
         if (more) {
             ps_sender_ready(sender, pub);
         }
@@ -406,7 +409,10 @@ static int32_t run_watched(ps_sender_t *sender)
 
 static bool poll_is_due(const ps_sender_t *sender, int64_t bytes)
 {
-    return bytes == 0 || sender->cycles_since_poll >= PS_POLL_RATIO ||
+    if (bytes == 0) { /* looking costs a system call for each socket */
+        return sender->awaits_window || sender->now_ns - sender->polled_ns >= sender->poll_gap_ns;
+    }
+    return sender->cycles_since_poll >= PS_POLL_RATIO ||
            sender->bytes_since_poll >= PS_POLL_BYTES ||
            sender->now_ns - sender->polled_ns >= sender->params->status_message_timeout_ns / 2;
 }
@@ -428,6 +434,7 @@ static int32_t poll_endpoints(ps_sender_t *sender)
         seen += ps_send_endpoint_poll(sender->poll_cursor, sender->now_ns);
         sender->poll_cursor = sender->poll_cursor->next;
     }
+    sender->awaits_window = sender->awaits_window && seen == 0;
     sender->cycles_since_poll = 0;
     sender->bytes_since_poll = 0;
     sender->polled_ns = sender->now_ns;
@@ -555,6 +562,7 @@ int ps_sender_create(ps_driver_t *driver, ps_sender_t **out)
     sender->min_due_ns = INT64_MAX;
     sender->scan_min_ns = INT64_MAX;
     /* In the simulator everything is one thread, and every run must be the same. */
+    sender->poll_gap_ns = sender->params->threading == PS_INVOKER ? 0 : POLL_GAP_NS;
     sender->barriers = sender->params->threading != PS_INVOKER && ps_barrier_available();
     if (sender->by_slot == NULL || sender->publications == NULL || sender->buckets == NULL) {
         ps_sender_destroy(sender);

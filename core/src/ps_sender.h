@@ -58,6 +58,8 @@ struct ps_sender {
     int32_t cycles_since_poll;
     int64_t bytes_since_poll;
     int64_t polled_ns;
+    int64_t poll_gap_ns;               /* between polls while nothing is waited for */
+    bool awaits_window;                /* since the last poll that found something */
     int64_t scan_started_ns;
     int64_t min_due_ns;                /* no timer before this */
     int64_t scan_min_ns;               /* minimum found by the running scan */

@@ -17,6 +17,8 @@
 enum { BUSY_MESSAGES = 4, BUSY_LOOKS = 4 };
 #define BUSY_WITHIN_NS INT64_C(200000)
 #define COOL_NS INT64_C(50000)
+/* Local readers do without us until they sleep; between looks the processor is theirs. */
+#define LOCAL_GAP_NS INT64_C(5000)
 
 static void store_dirty(ps_publication_t *pub, uint32_t value)
 {
@@ -52,13 +54,24 @@ void ps_sender_note_dirty(ps_sender_t *sender, ps_publication_t *pub)
 }
 
 /* Something to be done for it that nobody told us about. */
-static bool has_news(ps_publication_t *pub)
+static bool has_news(ps_publication_t *pub, int64_t now_ns)
 {
-    if (pub->endpoint != NULL && pub->sender_position < pub->sender_limit && !pub->short_send &&
+    if (pub->endpoint != NULL && !pub->window_shut && !pub->short_send &&
+        pub->sender_position < pub->sender_limit &&
         ps_frame_length_acquire(ps_frame_at(&pub->log, pub->sender_position)) > 0) {
         return true;
     }
-    return pub->subscriber_count > 0 && ps_log_producer_position(&pub->log) > pub->hot_tail;
+    if (pub->subscriber_count == 0 || now_ns - pub->hot_tail_ns < LOCAL_GAP_NS) {
+        return false;
+    }
+    pub->hot_tail_ns = now_ns;
+    return ps_log_producer_position(&pub->log) > pub->hot_tail;
+}
+
+/* A shut window opens by a status message, which needs no look: it is no sign of quiet. */
+static int64_t quiet_ns(const ps_publication_t *pub, int64_t now_ns)
+{
+    return pub->window_shut ? (now_ns - pub->hot_ns) / 8 : now_ns - pub->hot_ns;
 }
 
 static void act(ps_sender_t *sender, ps_publication_t *pub)
@@ -100,12 +113,12 @@ int32_t ps_sender_look_at_hot(ps_sender_t *sender)
     int32_t kept = 0;
     for (int32_t i = 0; i < sender->hot_count; i++) {
         ps_publication_t *pub = sender->hot[i];
-        if (has_news(pub)) {
+        if (has_news(pub, sender->now_ns)) {
             pub->hot_ns = sender->now_ns;
             act(sender, pub);
             news++;
         }
-        if (sender->now_ns - pub->hot_ns <= COOL_NS) { /* those to cool gather at the end */
+        if (quiet_ns(pub, sender->now_ns) <= COOL_NS) { /* those to cool gather at the end */
             sender->hot[i] = sender->hot[kept];
             sender->hot[kept++] = pub;
         }
