@@ -203,6 +203,7 @@ int ps_publication_add(ps_driver_t *driver, const ps_publication_params_t *param
         return result;
     }
     pub->params.log_path = NULL; /* the caller's */
+    pub->due_ns = &pub->no_due_ns;
     pub->slot = &ps_driver_shared(driver)->publications[params->slot];
     pub->ring = &ps_driver_shared(driver)->publication_rings[params->slot];
     pub->window_bytes = params->window_bytes;
@@ -211,6 +212,9 @@ int ps_publication_add(ps_driver_t *driver, const ps_publication_params_t *param
     }
     bind_cells(pub);
     result = set_start(pub);
+    if (result == PS_OK) {
+        ps_publication_rate_init(pub);
+    }
     if (result == PS_OK && pub->endpoint != NULL) {
         result = set_up_network(pub);
     }
@@ -330,4 +334,7 @@ void ps_publication_get_status(const ps_publication_t *publication, ps_publicati
     out->publisher_limit = atomic_load_explicit(pub->limit_cell, memory_order_acquire);
     out->is_connected = atomic_load_explicit(&pub->status_connected, memory_order_acquire);
     out->receivers = atomic_load_explicit(&pub->status_receivers, memory_order_acquire);
+    out->rate_bytes_per_s =
+        atomic_load_explicit(&pub->slot->rate_bytes_per_s, memory_order_relaxed);
+    out->pressure_signals = atomic_load_explicit(&pub->status_signals, memory_order_relaxed);
 }

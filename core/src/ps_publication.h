@@ -106,7 +106,6 @@ struct ps_publication {
     int64_t counted_ns;
     int32_t busy_looks;                /* in a row that found many messages */
     /* sender: timers */
-    int64_t next_due_ns;
     int64_t setup_sent_ns;             /* INT64_MIN/2: never */
     int64_t data_sent_ns;
     int64_t heartbeat_sent_ns;         /* data or heartbeat, whichever later */
@@ -150,7 +149,9 @@ struct ps_publication {
     int32_t quarantine_count;
     /* sender: lists */
     ps_publication_t *next_ready, *next_watch, *prev_watch, *next_bucket, *next_released;
-    int32_t index;                     /* in the sender's dense array */
+    int32_t index;                     /* in the sender's dense arrays */
+    int64_t *due_ns;                   /* its entry there: when its timers are due */
+    int64_t no_due_ns;                 /* stands in for that once removed */
 };
 
 static inline ps_sender_t *ps_pub_sender(const ps_publication_t *pub)

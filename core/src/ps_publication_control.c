@@ -120,7 +120,7 @@ void ps_publication_on_sm(ps_publication_t *pub, const ps_sm_t *sm, int64_t posi
         if (!pub->end_of_stream) {
             pub->setup_elicited = true;
             pub->fc.ops->on_setup_asked(&pub->fc, sm, now_ns);
-            pub->next_due_ns = now_ns;
+            *pub->due_ns = now_ns;
             ps_sender_due(sender, now_ns);
             sender->urgent = true;
         }
@@ -133,7 +133,7 @@ void ps_publication_on_sm(ps_publication_t *pub, const ps_sm_t *sm, int64_t posi
         refresh_receiver(pub, sm, position, now_ns);
         if (first) { /* timers of a connected publication begin */
             pub->heartbeat_sent_ns = now_ns;
-            pub->next_due_ns = now_ns;
+            *pub->due_ns = now_ns;
             ps_sender_due(sender, now_ns);
         }
     }
@@ -173,7 +173,7 @@ static bool ask_again(ps_publication_t *pub, const ps_nak_t *nak, int64_t now_ns
         ps_sender_ready(ps_pub_sender(pub), pub);
     } else if (verdict == PS_RESEND_ADDED) {
         const int64_t due_ns = now_ns + pub->retransmit.delay_ns;
-        pub->next_due_ns = due_ns < pub->next_due_ns ? due_ns : pub->next_due_ns;
+        *pub->due_ns = due_ns < *pub->due_ns ? due_ns : *pub->due_ns;
         ps_sender_due(ps_pub_sender(pub), due_ns);
     }
     return true;

@@ -175,12 +175,15 @@ static int32_t collect(ps_publication_t *pub, ps_dgram_t *dgrams, scan_t *scans,
                        bool *more)
 {
     int64_t position = pub->sender_position;
-    const int64_t room = ps_pacer_room(&pub->congestion_pace, now_ns);
+    const int64_t paced = ps_pacer_room(&pub->congestion_pace, now_ns);
+    const int64_t rated = ps_publication_rate_room(pub, now_ns);
+    const int64_t room = paced < rated ? paced : rated;
     const int64_t most = room < PS_TURN_BYTES ? room : PS_TURN_BYTES;
+    int64_t messages = ps_publication_message_room(pub, now_ns);
     int64_t bytes = 0;
     int32_t count = 0;
     pub->window_shut = false;
-    while (count < PS_TURN_DATAGRAMS && bytes < most) {
+    while (count < PS_TURN_DATAGRAMS && bytes < most && messages > 0) {
         const int64_t window = pub->sender_limit - position;
         if (window <= 0) {
             pub->window_shut = count > 0 || frame_is_there(pub);
@@ -203,6 +206,7 @@ static int32_t collect(ps_publication_t *pub, ps_dgram_t *dgrams, scan_t *scans,
         dgrams[count++] =
             (ps_dgram_t){ ps_log_at(&pub->log, position), (uint32_t)scan->wire_bytes };
         bytes += scan->wire_bytes;
+        messages -= scan->messages;
         position += scan->span_bytes;
     }
     *more = true;
@@ -214,7 +218,7 @@ static void retry_later(ps_publication_t *pub, int64_t now_ns)
 {
     ps_sender_t *sender = ps_pub_sender(pub);
     const int64_t due_ns = now_ns + (pub->endpoint->failed ? PS_TICK_NS : RETRY_NS);
-    pub->next_due_ns = due_ns < pub->next_due_ns ? due_ns : pub->next_due_ns;
+    *pub->due_ns = due_ns < *pub->due_ns ? due_ns : *pub->due_ns;
     ps_sender_due(sender, due_ns);
     sender->urgent = true;
 }
@@ -224,8 +228,8 @@ static void retry_later(ps_publication_t *pub, int64_t now_ns)
 static void arm_heartbeat(ps_publication_t *pub, int64_t now_ns)
 {
     const int64_t due_ns = now_ns + ps_driver_params(pub->driver)->heartbeat_interval_ns;
-    if (pub->next_due_ns > due_ns) {
-        pub->next_due_ns = due_ns;
+    if (*pub->due_ns > due_ns) {
+        *pub->due_ns = due_ns;
         ps_sender_due(ps_pub_sender(pub), due_ns);
     }
 }
@@ -241,7 +245,7 @@ static int32_t send_data(ps_publication_t *pub, int64_t now_ns, bool *more)
         return 0;
     }
     pub->paced = frame_is_there(pub) && ps_publication_pace_shut(pub, now_ns);
-    if (pub->paced) {
+    if (pub->paced || (frame_is_there(pub) && ps_publication_rate_shut(pub, now_ns))) {
         pub->window_shut = false;
         return 0;
     }
@@ -266,6 +270,7 @@ static int32_t send_data(ps_publication_t *pub, int64_t now_ns, bool *more)
         arm_heartbeat(pub, now_ns);
         ps_publication_move_sender(pub, pub->sender_position + span, messages, now_ns);
         ps_publication_paced(pub, bytes, 0);
+        ps_publication_rate_sent(pub, bytes, messages, now_ns);
     }
     pub->short_send = taken < count;
     if (taken == 0) {
@@ -417,7 +422,7 @@ bool ps_publication_send_setup(ps_publication_t *pub, int64_t now_ns)
         .flags = pub->params.group ? PS_SETUP_GROUP : 0,
     };
     const ps_trailer_t trailer = {
-        .capabilities = PS_CAP_PENSTOCK | PS_CAP_ORDINALS | PS_CAP_NAK_LIST,
+        .capabilities = (pub->nak ? PS_CAP_PRESSURE : 0u) | PS_CAP_PENSTOCK | PS_CAP_ORDINALS | PS_CAP_NAK_LIST,
         .daemon_id = params->daemon_id,
         .daemon_epoch = params->daemon_epoch,
         .ordinal = pub->sent_ordinal,
@@ -449,10 +454,11 @@ bool ps_publication_send_heartbeat(ps_publication_t *pub, int64_t now_ns)
         out, pub->log.session_id, pub->log.stream_id,
         ps_term_id_at(pub->sender_position, pub->log.shift, pub->log.initial_term_id),
         (int32_t)(pub->sender_position & pub->log.term_mask), flags);
-    if (!send_one(pub, out, length, now_ns)) {
+    assert(length == PS_HEARTBEAT_BYTES);
+    if (!ps_send_endpoint_reachable(pub->endpoint)) {
         return false;
     }
+    ps_send_endpoint_queue(pub->endpoint, pub, out, now_ns);
     pub->heartbeat_sent_ns = now_ns;
-    ps_system_add(pub->driver, PS_SYS_HEARTBEATS_SENT, 1);
     return true;
 }

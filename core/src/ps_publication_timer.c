@@ -5,7 +5,7 @@
  */
 #include "ps_sender.h"
 
-enum { TETHER_PARTS = 16 };
+enum { TETHER_PARTS = 16, BEATS = 4 };
 #define TETHER_LOOK_MAX_NS INT64_C(100000000)
 
 /* ---- events ---------------------------------------------------------------------------------- */
@@ -54,8 +54,8 @@ void ps_publication_flush_events(ps_publication_t *pub, int64_t now_ns)
     for (uint32_t bit = 1; bit <= PS_PEND_TETHER; bit <<= 1) {
         if ((pub->pending & bit) != 0) {
             if (!emit_one(pub, bit)) { /* ring full: again at the next tick */
-                pub->next_due_ns = now_ns + PS_TICK_NS;
-                ps_sender_due(ps_pub_sender(pub), pub->next_due_ns);
+                *pub->due_ns = now_ns + PS_TICK_NS;
+                ps_sender_due(ps_pub_sender(pub), *pub->due_ns);
                 return;
             }
             pub->pending &= ~bit;
@@ -96,7 +96,7 @@ static void after_close(ps_publication_t *pub, int64_t now_ns)
 {
     ps_publication_wake_clients(pub);
     ps_publication_wake_subscribers(pub);
-    pub->next_due_ns = now_ns;
+    *pub->due_ns = now_ns;
     ps_sender_due(ps_pub_sender(pub), now_ns);
     ps_sender_ready(ps_pub_sender(pub), pub);
 }
@@ -161,7 +161,10 @@ static int64_t heartbeat_timer(ps_publication_t *pub, int64_t now_ns)
             return now_ns + params->heartbeat_interval_ns;
         }
     }
-    return pub->heartbeat_sent_ns + interval_ns;
+    const int64_t due_ns = pub->heartbeat_sent_ns + interval_ns;
+    /* Quiet streams come to beat together: fewer wake-ups, and heartbeats that share a send. */
+    const int64_t beat_ns = due_ns - due_ns % (interval_ns / BEATS);
+    return quiet && beat_ns > now_ns && interval_ns >= BEATS * PS_TICK_NS ? beat_ns : due_ns;
 }
 
 static int64_t tether_timer(ps_publication_t *pub, int64_t now_ns)
@@ -197,10 +200,10 @@ void ps_publication_on_timer(ps_publication_t *pub, int64_t now_ns)
 {
     int64_t due_ns = INT64_MAX;
     if (pub->removed) {
-        pub->next_due_ns = INT64_MAX;
+        *pub->due_ns = INT64_MAX;
         return;
     }
-    pub->next_due_ns = INT64_MAX;
+    *pub->due_ns = INT64_MAX;
     due_ns = earlier(due_ns, tether_timer(pub, now_ns));
     if (ps_publication_is_forgotten(pub)) {
         ps_publication_look_again(pub);
@@ -211,6 +214,7 @@ void ps_publication_on_timer(ps_publication_t *pub, int64_t now_ns)
     if (pub->endpoint != NULL) {
         due_ns = earlier(due_ns, network_timers(pub, now_ns));
     }
+    due_ns = earlier(due_ns, ps_publication_rate_timer(pub, now_ns));
     if (pub->state != PS_PUB_DRAINED) {
         due_ns = earlier(due_ns, ps_publication_check_blocked(pub, now_ns));
     }
@@ -218,5 +222,5 @@ void ps_publication_on_timer(ps_publication_t *pub, int64_t now_ns)
         due_ns = earlier(due_ns, now_ns + PS_TICK_NS);
     }
     due_ns = due_ns <= now_ns ? now_ns + PS_TICK_NS : due_ns;
-    pub->next_due_ns = earlier(pub->next_due_ns, due_ns); /* a waiting event may be earlier */
+    *pub->due_ns = earlier(*pub->due_ns, due_ns); /* a waiting event may be earlier */
 }

@@ -130,7 +130,7 @@ void ps_publication_unblock_client(ps_publication_t *pub, int32_t client_slot, i
             position += bytes;
         }
     }
-    pub->next_due_ns = now_ns;
+    *pub->due_ns = now_ns;
     ps_sender_due(ps_pub_sender(pub), now_ns);
 }
 
@@ -160,8 +160,8 @@ void ps_publication_note_blocked(ps_publication_t *pub, int64_t now_ns)
     pub->blocked_position = position;
     pub->blocked_since_ns = now_ns;
     const int64_t due_ns = now_ns + look_interval_ns(pub);
-    if (due_ns < pub->next_due_ns) {
-        pub->next_due_ns = due_ns;
+    if (due_ns < *pub->due_ns) {
+        *pub->due_ns = due_ns;
         ps_sender_due(ps_pub_sender(pub), due_ns);
     }
 }

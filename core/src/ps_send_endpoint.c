@@ -181,6 +181,43 @@ int32_t ps_send_endpoint_send(ps_send_endpoint_t *endpoint, const ps_dgram_t *dg
     return taken;
 }
 
+void ps_send_endpoint_flush(ps_send_endpoint_t *endpoint, int64_t now_ns)
+{
+    ps_dgram_t dgrams[PS_SEND_OUTBOX];
+    ps_send_outbox_t *box = &endpoint->outbox;
+    const int32_t count = box->count;
+    if (count == 0) {
+        return;
+    }
+    for (int32_t i = 0; i < count; i++) {
+        dgrams[i] = (ps_dgram_t){ box->frames[i], PS_HEARTBEAT_BYTES };
+    }
+    box->count = 0;
+    const int32_t taken = ps_send_endpoint_send(endpoint, dgrams, count, now_ns);
+    const int64_t due_ns =
+        now_ns + ps_driver_params(endpoint->driver)->heartbeat_interval_ns;
+    for (int32_t i = taken; i < count; i++) {
+        ps_publication_t *pub = box->of[i];
+        pub->heartbeat_sent_ns = INT64_MIN / 2;
+        *pub->due_ns = due_ns < *pub->due_ns ? due_ns : *pub->due_ns;
+        ps_sender_due(ps_driver_sender(endpoint->driver), due_ns);
+    }
+    if (taken > 0) {
+        ps_system_add(endpoint->driver, PS_SYS_HEARTBEATS_SENT, taken);
+    }
+}
+
+void ps_send_endpoint_queue(ps_send_endpoint_t *endpoint, ps_publication_t *pub,
+                            const uint8_t *frame, int64_t now_ns)
+{
+    ps_send_outbox_t *box = &endpoint->outbox;
+    if (box->count == PS_SEND_OUTBOX) {
+        ps_send_endpoint_flush(endpoint, now_ns);
+    }
+    memcpy(box->frames[box->count], frame, PS_HEARTBEAT_BYTES);
+    box->of[box->count++] = pub;
+}
+
 int32_t ps_send_endpoint_poll(ps_send_endpoint_t *endpoint, int64_t now_ns)
 {
     int32_t seen = 0;

@@ -7,6 +7,16 @@
 
 #include "ps_destinations.h"
 #include "ps_driver_internal.h"
+#include "ps_wire.h"
+
+enum { PS_SEND_OUTBOX = 64 };
+
+/* Heartbeats that leave together. */
+typedef struct ps_send_outbox {
+    int32_t count;
+    uint8_t frames[PS_SEND_OUTBOX][PS_HEARTBEAT_BYTES];
+    ps_publication_t *of[PS_SEND_OUTBOX];
+} ps_send_outbox_t;
 
 struct ps_send_endpoint {
     /* constants */
@@ -27,6 +37,7 @@ struct ps_send_endpoint {
     int64_t silence_reported_ns;
     int64_t error_reported_ns;
     int64_t due_ns;
+    ps_send_outbox_t outbox;
     ps_send_endpoint_t *next;
     bool poll_now;
     bool failed;                       /* the last send met an error, not a full socket */
@@ -37,6 +48,12 @@ struct ps_send_endpoint {
  * counts short sends, errors and bytes.  Sender thread. */
 int32_t ps_send_endpoint_send(ps_send_endpoint_t *endpoint, const ps_dgram_t *dgrams, int32_t count,
                               int64_t now_ns);
+/* Takes the heartbeat of a publication, PS_HEARTBEAT_BYTES, to leave with the next flush: at the
+ * latest at the end of this cycle. */
+void ps_send_endpoint_queue(ps_send_endpoint_t *endpoint, ps_publication_t *pub,
+                            const uint8_t *frame, int64_t now_ns);
+/* Sends what is queued.  A heartbeat the socket does not take is sent again an interval later. */
+void ps_send_endpoint_flush(ps_send_endpoint_t *endpoint, int64_t now_ns);
 /* False when there is nobody to send to. */
 static inline bool ps_send_endpoint_reachable(const ps_send_endpoint_t *endpoint)
 {

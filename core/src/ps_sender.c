@@ -96,7 +96,7 @@ void ps_sender_ready_endpoint(ps_sender_t *sender, const ps_send_endpoint_t *end
         ps_publication_t *pub = sender->publications[i];
         if (pub->endpoint == endpoint) {
             pub->setup_sent_ns = INT64_MIN / 2; /* whoever is new wants one */
-            pub->next_due_ns = sender->now_ns;
+            *pub->due_ns = sender->now_ns;
             ps_sender_due(sender, sender->now_ns);
             ps_sender_ready(sender, pub);
         }
@@ -189,6 +189,7 @@ static void add_publication(ps_sender_t *sender, ps_publication_t *pub)
         return;
     }
     pub->index = sender->publication_count;
+    pub->due_ns = &sender->due_ns[pub->index];
     sender->publications[sender->publication_count++] = pub;
     sender->by_slot[pub->params.slot] = pub;
     /* What a predecessor left there; publishers tell us again. */
@@ -198,7 +199,7 @@ static void add_publication(ps_sender_t *sender, ps_publication_t *pub)
         pub->next_bucket = *head;
         *head = pub;
     }
-    pub->next_due_ns = sender->now_ns;
+    *pub->due_ns = sender->now_ns;
     ps_sender_due(sender, sender->now_ns);
     sender->urgent = true;
     ps_sender_ready(sender, pub);
@@ -227,6 +228,9 @@ static void remove_publication(ps_sender_t *sender, ps_publication_t *pub)
     ps_publication_t *last = sender->publications[--sender->publication_count];
     sender->publications[pub->index] = last;
     last->index = pub->index;
+    sender->due_ns[pub->index] = *last->due_ns;
+    last->due_ns = &sender->due_ns[pub->index];
+    pub->due_ns = &pub->no_due_ns;
     pub->removed = true;
     pub->next_released = sender->released_publications;
     sender->released_publications = pub;
@@ -288,7 +292,7 @@ static void on_publication_command(ps_sender_t *sender, ps_publication_t *pub,
     default:
         break;
     }
-    pub->next_due_ns = now_ns;
+    *pub->due_ns = now_ns;
     ps_sender_due(sender, now_ns);
     ps_sender_ready(sender, pub);
 }
@@ -467,13 +471,18 @@ static void run_timers(ps_sender_t *sender)
         sender->scan_index = 0;
         scan_endpoints(sender);
     }
-    for (int32_t i = 0; i < PS_SCAN_SLICE && sender->scan_index < sender->publication_count; i++) {
-        ps_publication_t *pub = sender->publications[sender->scan_index++];
-        if (pub->next_due_ns <= now_ns) {
-            ps_publication_on_timer(pub, now_ns);
+    const int32_t left = sender->publication_count - sender->scan_index;
+    const int32_t end = sender->scan_index + (left < PS_SCAN_SLICE ? left : PS_SCAN_SLICE);
+    for (; sender->scan_index < end; sender->scan_index++) {
+        const int64_t *due_ns = &sender->due_ns[sender->scan_index];
+        if (*due_ns <= now_ns) {
+            ps_publication_on_timer(sender->publications[sender->scan_index], now_ns);
         }
-        sender->scan_min_ns =
-            pub->next_due_ns < sender->scan_min_ns ? pub->next_due_ns : sender->scan_min_ns;
+        sender->scan_min_ns = *due_ns < sender->scan_min_ns ? *due_ns : sender->scan_min_ns;
+    }
+    for (ps_send_endpoint_t *endpoint = sender->endpoints; endpoint != NULL;
+         endpoint = endpoint->next) {
+        ps_send_endpoint_flush(endpoint, now_ns);
     }
     if (sender->scan_index >= sender->publication_count) {
         sender->min_due_ns = sender->scan_min_ns;
@@ -555,6 +564,7 @@ int ps_sender_create(ps_driver_t *driver, ps_sender_t **out)
     sender->bucket_mask = buckets - 1;
     sender->by_slot = calloc(slots, sizeof(*sender->by_slot));
     sender->publications = calloc(slots, sizeof(*sender->publications));
+    sender->due_ns = calloc(slots, sizeof(*sender->due_ns));
     sender->buckets = calloc(buckets, sizeof(*sender->buckets));
     sender->scan_index = -1;
     sender->scan_started_ns = INT64_MIN / 2;
@@ -564,7 +574,7 @@ int ps_sender_create(ps_driver_t *driver, ps_sender_t **out)
     /* In the simulator everything is one thread, and every run must be the same. */
     sender->poll_gap_ns = sender->params->threading == PS_INVOKER ? 0 : POLL_GAP_NS;
     sender->barriers = sender->params->threading != PS_INVOKER && ps_barrier_available();
-    if (sender->by_slot == NULL || sender->publications == NULL || sender->buckets == NULL) {
+    if (sender->by_slot == NULL || sender->publications == NULL || sender->due_ns == NULL || sender->buckets == NULL) {
         ps_sender_destroy(sender);
         return ps_fail(PS_E_NO_MEMORY, "no memory for %zu publications", slots);
     }
@@ -597,6 +607,7 @@ void ps_sender_destroy(ps_sender_t *sender)
     }
     free(sender->by_slot);
     free(sender->publications);
+    free(sender->due_ns);
     free(sender->buckets);
     free(sender);
 }

@@ -31,7 +31,7 @@ enum {
     PS_POLL_BYTES = 64 * 1024,         /* or after so much sent */
     PS_POLL_LIMIT = 64,                /* datagrams per socket and poll */
     PS_POLL_SLICE = 32,                /* endpoints per poll beside those that sent */
-    PS_SCAN_SLICE = 64,                /* publications per cycle of the timer scan */
+    PS_SCAN_SLICE = 512,               /* publications per cycle of the timer scan */
     PS_HOT_LIMIT = 128                 /* publications that are looked at without being told */
 };
 #define PS_TICK_NS INT64_C(1000000)
@@ -43,6 +43,7 @@ struct ps_sender {
     int64_t now_ns;                    /* of the running cycle */
     ps_publication_t **by_slot;        /* penstock.dat slot -> publication */
     ps_publication_t **publications;   /* dense, any order */
+    int64_t *due_ns;                   /* of each: apart, so that a scan reads few lines */
     int32_t capacity;
     int32_t publication_count;
     ps_publication_t **buckets;        /* (endpoint, session, stream) -> publication, chained */
