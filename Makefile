@@ -46,7 +46,7 @@ $(STAMPS)/editable: pyproject.toml setup.py $(STAMPS)/lock
 	@touch $@ $(STAMPS)/ext
 
 # The extension follows its C sources.  The lock lets several people build in one tree.
-C_FILES := $(wildcard core/src/*.c core/src/*.h core/include/*.h) core/build_core.py setup.py
+C_FILES := $(wildcard core/src/*.[ch] core/fast/*.[ch] core/include/*.h) core/build_core.py setup.py
 
 $(STAMPS)/ext: $(C_FILES) | $(STAMPS)/editable
 	@flock $(STAMPS)/ext.lock $(BIN)/python setup.py --quiet build_ext --inplace
@@ -93,6 +93,12 @@ lint-c: $(STAMPS)/packages-required
 	@failed=0; for file in core/src/*.c; do \
 	    $(CC) -std=gnu11 -O2 -UNDEBUG -Wall -Wextra -Werror -Wshadow -fsyntax-only \
 	        -Icore/include -Icore/src $$file || failed=1; \
+	done; \
+	for file in core/fast/*.c; do \
+	    $(CC) -std=gnu11 -O2 -UNDEBUG -Wall -Wextra -Werror -Wshadow -fsyntax-only \
+	        -DPy_LIMITED_API=0x030B0000 -Icore/include -Icore/src \
+	        -I$$($(PYTHON) -c 'import sysconfig; print(sysconfig.get_path("include"))') \
+	        $$file || failed=1; \
 	done; exit $$failed
 	@echo "C: no warnings"
 
@@ -120,5 +126,5 @@ include bench/bench.mk
 
 clean:
 	rm -rf build dist *.egg-info site $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis
-	rm -f penstock/_core*.so core/_core.c penstock/_core.c
+	rm -f penstock/_core*.so penstock/_fast*.so core/_core.c penstock/_core.c
 	find . -name __pycache__ -not -path './.git/*' -prune -exec rm -rf {} +

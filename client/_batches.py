@@ -33,6 +33,10 @@ class Block:
     longest: int = 0
     """Length of the longest message in bytes."""
 
+    def bounds(self) -> Any:
+        """The offsets; made up for a block of empty messages that has none."""
+        return self.offsets if self.offsets is not None else bytes(8 * (self.count + 1))
+
 
 def as_block(messages: Any) -> Block:
     """The block that ``messages`` is, or a copy of it as one.

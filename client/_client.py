@@ -12,6 +12,7 @@ from typing import Any, TypeAlias, TypeVar
 
 import attrs
 
+from penstock.client._classes import client_classes
 from penstock.client._counters import Counter, Counters
 from penstock.client._directory import daemon_directory
 from penstock.client._parking import Parking
@@ -28,7 +29,6 @@ from penstock.core.errors import (
     ForkedError,
     InvalidArgument,
     PenstockError,
-    TimeoutExpired,
 )
 
 Resource: TypeAlias = Publication | Subscription | Counter
@@ -62,6 +62,7 @@ class Client:
         self._port = port
         self._timeout_s = timeout_s
         self._pid = os.getpid()
+        self._classes = client_classes()
         self._lock = threading.Lock()
         self._resources: dict[int, Resource] = {}
         self._registrations: dict[int, Registration] = {}
@@ -172,7 +173,7 @@ class Client:
         return self._keep(
             ready.registration_id,
             request,
-            lambda: Subscription(
+            lambda: self._classes.subscription(
                 self, channel, ready, on_available=on_available, on_unavailable=on_unavailable,
                 on_gap=on_gap,
             ),
@@ -368,9 +369,6 @@ class Client:
             self._port.perform(request, self._timeout_s)
         except DaemonGone:
             return  # with the daemon, the registration went too
-        except TimeoutExpired:
-            if self._port.state is not PortState.AWAY:
-                raise   # a successor is told by what is missing when this client comes back
         finally:
             self._port.forget(resource.registration_id)
 
@@ -385,7 +383,7 @@ class Client:
         return self._keep(
             ready.registration_id,
             request,
-            lambda: Publication(self, channel, ready, on_session_lost=on_lost),
+            lambda: self._classes.publication(self, channel, ready, on_session_lost=on_lost),
             control.RemovePublication(registration_id=ready.registration_id),
         )
 

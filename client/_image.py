@@ -20,8 +20,6 @@ class Image(Reader):
     It may be polled by itself, beside or instead of its subscription.
     """
 
-    __slots__ = ("__weakref__", "_notice", "_subscription")
-
     def __init__(
         self, subscription: Subscription, client: core.ClientHandle, notice: control.ImageAvailable
     ) -> None:
@@ -38,10 +36,14 @@ class Image(Reader):
             ),
         )
         super().__init__(core.img_poll, handle)
-        self._maps.append(core.img_map(handle))
+        self._is_image = True
+        self._map_log()
         self._header._images.append(self)
         self._notice = notice
         self._subscription = subscription
+
+    def _map_log(self) -> None:
+        self._maps.append(core.img_map(self._handle))
 
     @property
     def subscription(self) -> Subscription:
@@ -144,6 +146,7 @@ class Image(Reader):
             self._batch._invalidate()
             self._batch = None
         self._maps = []
+        self._logs = []
         self._handle = None
 
     def __repr__(self) -> str:

@@ -34,11 +34,15 @@ class Header:
     """Facts of the message at hand.  One object is used for all messages of a subscription: it is
     valid during the handler's call; copy what you keep."""
 
-    __slots__ = ("_fields", "_images")
+    # No __slots__: the fast path's header is this class upon one with fields in C.
 
     def __init__(self) -> None:
         self._fields: tuple[int, ...] = ()
         self._images: list[Image] = []
+
+    def _take(self, row: tuple[int, ...]) -> None:
+        """Becomes the header of another message."""
+        self._fields = row
 
     @property
     def position(self) -> int:
@@ -85,10 +89,18 @@ class Header:
     @property
     def image(self) -> Image:
         """Where the message came from."""
-        return self._images[self._fields[IMAGE_INDEX] if len(self._images) > 1 else 0]
+        return self._images[self._image_index if len(self._images) > 1 else 0]
+
+    @property
+    def _image_index(self) -> int:
+        return self._fields[IMAGE_INDEX]
 
     def __repr__(self) -> str:
-        if not self._fields:
+        try:
+            position = self.position
+        except IndexError:
+            position = 0
+        if not position:
             return "<Header of no message>"
         return (
             f"<Header session={self.session_id} stream={self.stream_id} "

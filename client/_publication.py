@@ -178,10 +178,7 @@ class Publication:
     that closes itself.
     """
 
-    __slots__ = (
-        "__weakref__", "_channel", "_client", "_constants", "_handle", "_lost", "_notices",
-        "_on_session_lost", "_ready", "_suspended",
-    )
+    # No __slots__: the fast path's class is this upon one with fields in C.
 
     def __init__(
         self,
@@ -528,14 +525,17 @@ class Publication:
         count = min(block.count - first, _MAX_BATCH)
         if count == 0:
             return BatchResult(0, core.pub_position(handle))
-        if block.offsets is None and block.stride:
-            outcome = core.pub_offer_strided(handle, block.base, block.stride, first, count)
-        else:
-            offsets = block.offsets if block.offsets is not None else bytes(8 * (block.count + 1))
-            outcome = core.pub_offer_batch(handle, block.base, offsets, first, count)
+        outcome = self._offer_native(handle, block, first, count)
         if outcome.position > 0:
             return BatchResult(outcome.accepted, outcome.position)
         return BatchResult(outcome.accepted, self._refusal(outcome.position, b""))
+
+    def _offer_native(
+        self, handle: core.PublicationHandle, block: Block, first: int, count: int
+    ) -> core.BatchOutcome:
+        if block.stride:
+            return core.pub_offer_strided(handle, block.base, block.stride, first, count)
+        return core.pub_offer_batch(handle, block.base, block.bounds(), first, count)
 
     def _refusal(self, position: int, data: Any) -> int:
         code = offer_code(position)

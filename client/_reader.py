@@ -41,20 +41,21 @@ _unpack = core.MESSAGE.iter_unpack
 class Reader(ABC):
     """Polls one native object.  For one thread at a time."""
 
-    __slots__ = (
-        "_batch", "_batch_messages", "_handle", "_header", "_maps", "_messages", "_poll",
-        "_polling",
-    )
+    # No __slots__: the fast path's classes are these upon one with fields in C.
 
     def __init__(self, poll: Callable[[Any, Any, int, int], int], handle: Any) -> None:
         self._poll = poll
-        self._handle = handle
-        self._header = Header()
+        self._handle: Any = handle
+        self._header: Header = self._new_header()
         self._maps: list[memoryview] = []
+        self._logs: list[Any] = []  # the same, for the fast path
         self._messages = core.Messages(DEFAULT_LIMIT)
         self._batch_messages: core.Messages | None = None
         self._batch: MessageBatch | None = None
         self._polling = False
+
+    def _new_header(self) -> Header:
+        return Header()
 
     @abstractmethod
     def _prepare(self) -> None:
@@ -73,7 +74,8 @@ class Reader(ABC):
 
         ``message`` is a read-only memoryview into the log, valid until the handler returns.  Never
         waits.  A handler that raises ends the poll, the exception passes through, and that message
-        and those behind it will be delivered again.
+        and those behind it will be delivered again.  One that closes the subscription ends the
+        poll too.
 
         :returns: how many messages were handled.
         :raises CorruptLogError: the log of an image holds an impossible value.
@@ -97,14 +99,13 @@ class Reader(ABC):
                     view = log[start : start + row[LENGTH]]
                 handler(view, header)
                 done += 1
-                try:
-                    view.release()
-                except BufferError:
-                    continue  # the handler keeps an array over it
+                release_view(view)
+                if self._handle is None:
+                    break  # the handler closed the subscription
         finally:
             self._polling = False
             self._finish(messages, count, done)
-        return count
+        return done
 
     def controlled_poll(self, handler: ControlledHandler, limit: int = DEFAULT_LIMIT) -> int:
         """As :meth:`poll`, but the handler's :class:`Action` decides what happens next.
@@ -114,9 +115,7 @@ class Reader(ABC):
         handled = 0
         while handled < limit:
             messages = self._fetch_room(limit)
-            count = self._poll(
-                self._handle, messages.native, limit - handled, core.POLL_ASSEMBLE
-            )
+            count = self._fill(messages, limit - handled)
             if count <= 0:
                 return handled + self._nothing(count)
             done, action = self._run_controlled(handler, messages, count)
@@ -132,7 +131,7 @@ class Reader(ABC):
         self._polling = True
         try:
             for row in islice(_unpack(messages.raw), count):
-                self._header._fields = row
+                self._header._take(row)
                 view = view_of(row, self._maps)
                 action = handler(view, self._header)
                 release_view(view)
@@ -142,7 +141,7 @@ class Reader(ABC):
                     )
                 if action is not Action.ABORT:
                     done += 1
-                if action is not Action.CONTINUE:
+                if action is not Action.CONTINUE or self._handle is None:
                     break
         finally:
             self._polling = False
@@ -159,7 +158,7 @@ class Reader(ABC):
         messages = self._batch_messages
         if messages is None or messages.capacity < limit:
             messages = self._batch_messages = core.Messages(limit)
-        count = self._poll(self._handle, messages.native, limit, core.POLL_ASSEMBLE)
+        count = self._fill(messages, limit)
         if count < 0:
             self._nothing(count)
         batch = MessageBatch(messages, count, self._maps, self._release_batch)
@@ -179,6 +178,10 @@ class Reader(ABC):
             self._batch = None
             batch._invalidate()
             self._release()
+
+    def _fill(self, messages: core.Messages, limit: int) -> int:
+        """Polls into ``messages``: count or code."""
+        return self._poll(self._handle, messages.native, limit, core.POLL_ASSEMBLE)
 
     def _fetch_room(self, limit: int) -> core.Messages:
         messages = self._messages

@@ -49,11 +49,6 @@ class Subscription(Reader):
     Made by :meth:`penstock.Client.add_subscription`.  A context manager that closes itself.
     """
 
-    __slots__ = (
-        "__weakref__", "_channel", "_client", "_gaps", "_images", "_notices", "_on_available",
-        "_on_gap", "_on_unavailable", "_ready",
-    )
-
     def __init__(
         self,
         client: Client,
@@ -189,6 +184,7 @@ class Subscription(Reader):
             self._batch = None
         self._handle = None
         self._maps = []
+        self._logs = []
         images, self._images = self._images, []
         for image in images:
             image._close()
@@ -260,10 +256,11 @@ class Subscription(Reader):
     def _image_available(self, notice: control.ImageAvailable) -> None:
         if any(image.correlation_id == notice.correlation_id for image in self._images):
             return  # told again by a daemon that adopted it
-        image = Image(self, self._client._native(), notice)
+        image = self._client._classes.image(self, self._client._native(), notice)
         core.sub_add_image(self._handle, image._handle)
         self._images.append(image)
-        self._maps.append(image._maps[0])
+        self._maps += image._maps
+        self._logs += image._logs
         if self._on_available is not None:
             self._on_available(image)
 
@@ -278,6 +275,7 @@ class Subscription(Reader):
         core.sub_remove_image(self._handle, image._handle)
         del self._images[index]
         del self._maps[index]
+        del self._logs[index : index + 1]
         try:
             if self._on_unavailable is not None:
                 self._on_unavailable(image)

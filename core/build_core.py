@@ -19,6 +19,7 @@ ROOT = CORE.parent
 DECLARATIONS = (
     "src/ps_types.h",
     "include/penstock.h",
+    "src/ps_fast.h",
     "src/ps_admin.h",
     "src/ps_driver.h",
     "src/ps_sim.h",
@@ -57,11 +58,19 @@ def declaration(text: str) -> str:
     return re.sub(r"\n\s*\n+", "\n", text)
 
 
-def make_builder() -> FFI:
+def build_flags() -> dict[str, list[str]]:
+    """Arguments of an extension of ours: how to compile and to link."""
     build = os.environ.get("PENSTOCK_BUILD", "release")
     if build not in BUILD_FLAGS:
         raise SystemExit(f"PENSTOCK_BUILD={build}: expected one of {', '.join(BUILD_FLAGS)}")
     compile_flags, link_flags = BUILD_FLAGS[build]
+    return {
+        "extra_compile_args": [*COMMON_FLAGS, *compile_flags],
+        "extra_link_args": ["-pthread", *link_flags],
+    }
+
+
+def make_builder() -> FFI:
     headers = present_headers()
     sources = [f"core/src/{path.name}" for path in sorted((CORE / "src").glob("*.c"))]
     builder = FFI()
@@ -82,8 +91,7 @@ def make_builder() -> FFI:
         sources=sources,
         include_dirs=["core/include", "core/src"],
         depends=[str(p.relative_to(ROOT)) for p in sorted(CORE.glob("*/*.h"))],
-        extra_compile_args=[*COMMON_FLAGS, *compile_flags],
-        extra_link_args=["-pthread", *link_flags],
+        **build_flags(),
     )
     return builder
 

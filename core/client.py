@@ -193,6 +193,12 @@ def pub_open(client: ClientHandle, params: PublicationParams) -> PublicationHand
     return ffi.gc(out[0], _Closer(lib.ps_pub_close, client))
 
 
+def address_of(handle: Any) -> int:
+    """The native address of a handle, for the fast path; it keeps the handle itself beside it."""
+    address: int = int(ffi.cast("uintptr_t", handle))
+    return address
+
+
 class _Closer:
     """A destructor that keeps what the handle stands on alive until the handle itself is freed."""
 
@@ -389,6 +395,21 @@ def img_map(image: ImageHandle) -> memoryview:
     return memoryview(ffi.buffer(pointer, length[0])).toreadonly()
 
 
+class MappedLog(NamedTuple):
+    """Where an image's log is mapped; ``owner`` keeps it mapped."""
+
+    address: int
+    length: int
+    owner: Any
+
+
+def img_mapped(image: ImageHandle) -> MappedLog:
+    """The whole mapped log, for the fast path."""
+    length = ffi.new("int64_t *")
+    base = lib.ps_img_map(image, length)
+    return MappedLog(int(ffi.cast("uintptr_t", base)), length[0], image)
+
+
 def sub_open(client: ClientHandle, registration_id: int, stream_id: int) -> SubscriptionHandle:
     """A subscription without images."""
     out = ffi.new("ps_sub_t **")
@@ -440,15 +461,16 @@ class Messages:
     """Room for the results of one poll.
 
     ``native`` goes to ``sub_poll`` and ``img_poll``; ``raw`` is the same memory for
-    ``MESSAGE.iter_unpack`` and NumPy.
+    ``MESSAGE.iter_unpack`` and NumPy, ``address`` the same for the fast path.
     """
 
-    __slots__ = ("capacity", "native", "raw")
+    __slots__ = ("address", "capacity", "native", "raw")
 
     def __init__(self, capacity: int) -> None:
         self.capacity = capacity
         self.native: MessageArray = ffi.new("ps_message_t[]", capacity)
         self.raw = memoryview(ffi.buffer(self.native))
+        self.address = address_of(self.native)
 
 
 def sub_rewind(sub: SubscriptionHandle, messages: Messages, count: int, first: int) -> None:

@@ -1,0 +1,39 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which classes a client is made of: with the per-message part in C, or all of it through cffi.
+
+The two behave alike.  ``PENSTOCK_FAST=0`` in the environment chooses the second for clients that
+connect afterwards; it is also what is used where the extension is missing.
+"""
+
+from __future__ import annotations
+
+import os
+
+import attrs
+
+from penstock.client._image import Image
+from penstock.client._publication import Publication
+from penstock.client._subscription import Subscription
+
+
+@attrs.frozen(kw_only=True)
+class ClientClasses:
+    publication: type[Publication]
+    subscription: type[Subscription]
+    image: type[Image]
+
+
+def client_classes() -> ClientClasses:
+    """The fast classes if there are any and they are wanted."""
+    if os.environ.get("PENSTOCK_FAST", "1") != "0":
+        try:
+            from penstock.client import _fast_path
+        except ImportError:
+            pass
+        else:
+            return ClientClasses(
+                publication=_fast_path.FastPublication,
+                subscription=_fast_path.FastSubscription,
+                image=_fast_path.FastImage,
+            )
+    return ClientClasses(publication=Publication, subscription=Subscription, image=Image)

@@ -1,0 +1,86 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * fast.h: what the files of `penstock._fast` share.
+ *
+ * The extension holds the per-message part of the Python client: base classes of Publication,
+ * Subscription, Image and Header whose methods call the core without a Python frame and without
+ * giving up the interpreter's lock.  Keeping the lock is on purpose: an offer takes some 50 ns, a
+ * poll some 10 ns a message, and with a second busy Python thread every release of the lock costs
+ * a switch interval (5 ms) to get it back.
+ *
+ * Everything rare (refusals, closed handles, lists of buffers, changes of images) is left to
+ * methods of the Python classes, called by name.
+ *
+ * Limited API of Python 3.11.  All functions run with the interpreter's lock held unless they say
+ * otherwise; functions returning a pointer return NULL with an exception set.
+ */
+#ifndef PENSTOCK_FAST_H
+#define PENSTOCK_FAST_H
+
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+#include <structmember.h>
+
+#include "ps_fast.h"
+
+/* ---- what the module has ------------------------------------------------------------------- */
+
+/* The core's functions; never NULL once the module can be used. */
+extern const ps_fast_table_t *fast_core;
+
+/* Types that others check for: set once, by fast_add_types. */
+extern PyTypeObject *fast_header_type;
+extern PyTypeObject *fast_log_type;
+
+/* Make the types and add them to the module: 0, or -1. */
+int fast_add_log(PyObject *module);
+int fast_add_header(PyObject *module);
+int fast_add_offerer(PyObject *module);
+int fast_add_poller(PyObject *module);
+/* Makes a type from its spec and adds it under name; borrowed from the module, or NULL. */
+PyTypeObject *fast_add_type(PyObject *module, const char *name, PyType_Spec *spec);
+
+/* ---- handles --------------------------------------------------------------------------------- */
+
+/* A native object and the Python object that keeps it alive.  First in every struct that has one,
+ * so that `_handle` is the same attribute everywhere. */
+typedef struct fast_handle {
+    PyObject_HEAD
+    PyObject *owner;      /* cffi pointer that frees the native object; NULL: closed */
+    void *native;
+} fast_handle_t;
+
+/* Getter and setter of `_handle`.  The setter asks the object's `_address_of` for the address. */
+PyObject *fast_handle_get(PyObject *self, void *unused);
+int fast_handle_set(PyObject *self, PyObject *value, void *unused);
+
+/* ---- arguments ------------------------------------------------------------------------------- */
+
+/* Values of the parameters `names` (NULL-ended) of a METH_FASTCALL | METH_KEYWORDS call into out,
+ * of which the first `positional` may come by position; missing ones stay NULL.  0 or -1. */
+int fast_arguments(const char *function, const char *const *names, Py_ssize_t positional,
+                   PyObject *const *args, Py_ssize_t count, PyObject *kwnames, PyObject **out);
+
+/* ---- logs and headers ------------------------------------------------------------------------ */
+
+/* A mapped log as a buffer: all of it, or the stretch that `at` points to while it is not NULL.
+ * Every view made from it keeps the mapping. */
+typedef struct fast_log {
+    PyObject_HEAD
+    PyObject *owner;
+    const uint8_t *base;
+    Py_ssize_t length;
+    const uint8_t *at;
+    Py_ssize_t at_length;
+} fast_log_t;
+
+/* The facts of one message, copied: valid whatever becomes of the stream. */
+typedef struct fast_header {
+    PyObject_HEAD
+    ps_message_t message;
+} fast_header_t;
+
+/* A read-only view of length bytes at offset of the log; checks the bounds. */
+PyObject *fast_log_view(PyObject *log, int64_t offset, int64_t length);
+
+#endif

@@ -1,0 +1,148 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * module.c: `penstock._fast`: its beginning, and what its types share. */
+#include "fast.h"
+
+#include <string.h>
+
+const ps_fast_table_t *fast_core;
+
+/* ---- types ----------------------------------------------------------------------------------- */
+
+PyTypeObject *fast_add_type(PyObject *module, const char *name, PyType_Spec *spec)
+{
+    PyObject *type = PyType_FromSpec(spec);
+    if (type == NULL) {
+        return NULL;
+    }
+    const int code = PyModule_AddObjectRef(module, name, type);
+    Py_DECREF(type);
+    return code < 0 ? NULL : (PyTypeObject *)type;
+}
+
+/* ---- handles --------------------------------------------------------------------------------- */
+
+PyObject *fast_handle_get(PyObject *self, void *Py_UNUSED(unused))
+{
+    PyObject *owner = ((fast_handle_t *)self)->owner;
+    return Py_NewRef(owner != NULL ? owner : Py_None);
+}
+
+int fast_handle_set(PyObject *self, PyObject *value, void *Py_UNUSED(unused))
+{
+    fast_handle_t *handle = (fast_handle_t *)self;
+    void *native = NULL;
+    if (value == Py_None) {
+        value = NULL;
+    }
+    if (value != NULL) {
+        PyObject *address = PyObject_CallMethod(self, "_address_of", "O", value);
+        if (address == NULL) {
+            return -1;
+        }
+        native = PyLong_AsVoidPtr(address);
+        Py_DECREF(address);
+        if (native == NULL) {
+            if (!PyErr_Occurred()) {
+                PyErr_SetString(PyExc_ValueError, "a handle has no address");
+            }
+            return -1;
+        }
+    }
+    PyObject *before = handle->owner;
+    handle->owner = Py_XNewRef(value);
+    handle->native = native;
+    Py_XDECREF(before); /* last: it may run the destructor */
+    return 0;
+}
+
+/* ---- arguments ------------------------------------------------------------------------------- */
+
+static int take_keyword(const char *function, const char *const *names, PyObject *name,
+                        PyObject *value, PyObject **out)
+{
+    for (Py_ssize_t i = 0; names[i] != NULL; i++) {
+        if (PyUnicode_CompareWithASCIIString(name, names[i]) != 0) {
+            continue;
+        }
+        if (out[i] != NULL) {
+            PyErr_Format(PyExc_TypeError, "%s() got multiple values for argument '%s'", function,
+                         names[i]);
+            return -1;
+        }
+        out[i] = value;
+        return 0;
+    }
+    PyErr_Format(PyExc_TypeError, "%s() got an unexpected keyword argument '%U'", function, name);
+    return -1;
+}
+
+int fast_arguments(const char *function, const char *const *names, Py_ssize_t positional,
+                   PyObject *const *args, Py_ssize_t count, PyObject *kwnames, PyObject **out)
+{
+    if (count > positional) {
+        PyErr_Format(PyExc_TypeError, "%s() takes at most %zd positional arguments but %zd were "
+                                      "given", function, positional, count);
+        return -1;
+    }
+    for (Py_ssize_t i = 0; names[i] != NULL; i++) {
+        out[i] = i < count ? args[i] : NULL;
+    }
+    const Py_ssize_t keywords = kwnames != NULL ? PyTuple_Size(kwnames) : 0;
+    for (Py_ssize_t i = 0; i < keywords; i++) {
+        PyObject *name = PyTuple_GetItem(kwnames, i);
+        if (name == NULL || take_keyword(function, names, name, args[count + i], out) < 0) {
+            return -1;
+        }
+    }
+    if (out[0] == NULL) {
+        PyErr_Format(PyExc_TypeError, "%s() missing required argument: '%s'", function, names[0]);
+        return -1;
+    }
+    return 0;
+}
+
+/* ---- module ---------------------------------------------------------------------------------- */
+
+static PyObject *connect_core(PyObject *Py_UNUSED(module), PyObject *address)
+{
+    const ps_fast_table_t *table = PyLong_AsVoidPtr(address);
+    if (table == NULL) {
+        return PyErr_Occurred() ? NULL : PyErr_Format(PyExc_ValueError, "no table");
+    }
+    if (table->version != PS_FAST_VERSION || table->size < sizeof *table) {
+        return PyErr_Format(PyExc_ImportError,
+                            "penstock._fast and penstock._core are of different builds "
+                            "(table %u of %u bytes, expected %u of %zu)",
+                            table->version, table->size, (unsigned)PS_FAST_VERSION, sizeof *table);
+    }
+    fast_core = table;
+    return Py_NewRef(Py_None);
+}
+
+static PyMethodDef module_methods[] = {
+    { "connect", connect_core, METH_O,
+      "connect(address, /)\n--\n\nTakes the address of the core's table of functions; first." },
+    { NULL, NULL, 0, NULL },
+};
+
+static struct PyModuleDef module_def = {
+    PyModuleDef_HEAD_INIT,
+    .m_name = "penstock._fast",
+    .m_doc = "The per-message part of the client in C; see core/fast/fast.h.",
+    .m_size = -1,
+    .m_methods = module_methods,
+};
+
+PyMODINIT_FUNC PyInit__fast(void)
+{
+    PyObject *module = PyModule_Create(&module_def);
+    if (module == NULL) {
+        return NULL;
+    }
+    if (fast_add_log(module) < 0 || fast_add_header(module) < 0 || fast_add_offerer(module) < 0 ||
+        fast_add_poller(module) < 0) {
+        Py_DECREF(module);
+        return NULL;
+    }
+    return module;
+}

@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * ps_fast.c: see ps_fast.h. */
+#include "ps_fast.h"
+
+static const ps_fast_table_t table = {
+    .version = PS_FAST_VERSION,
+    .size = sizeof(ps_fast_table_t),
+    .pub_offer = ps_pub_offer,
+    .pub_offer_batch = ps_pub_offer_batch,
+    .pub_offer_strided = ps_pub_offer_strided,
+    .sub_poll = ps_sub_poll,
+    .sub_rewind = ps_sub_rewind,
+    .sub_release = ps_sub_release,
+    .sub_has_data = ps_sub_has_data,
+    .img_poll = ps_img_poll,
+    .img_rewind = ps_img_rewind,
+    .img_release = ps_img_release,
+    .img_has_data = ps_img_has_data,
+    .client_ticket = ps_client_ticket,
+    .client_sleep = ps_client_sleep,
+};
+
+const ps_fast_table_t *ps_fast_table(void)
+{
+    return &table;
+}

@@ -1,0 +1,53 @@
+# SPDX-License-Identifier: Apache-2.0
+from collections.abc import Callable
+from typing import Any
+
+from typing_extensions import Buffer
+
+def connect(address: int, /) -> None: ...
+
+class Log:
+    def __init__(self, address: int, length: int, owner: object) -> None: ...
+    def __buffer__(self, flags: int, /) -> memoryview: ...
+
+class Header:
+    position: int
+    start_position: int
+    length: int
+    reserved_value: int
+    session_id: int
+    stream_id: int
+    term_id: int
+    term_offset: int
+    flags: int
+    _image_index: int
+    def _set(self, row: Buffer, /) -> None: ...
+
+class Offerer:
+    _handle: Any
+    def offer(self, data: Any, *, reserved_value: int = 0) -> int: ...
+    def send(
+        self,
+        data: Any,
+        timeout_s: float | None = None,
+        *,
+        reserved_value: int = 0,
+        wait_connected: bool = True,
+    ) -> int: ...
+    def _offer_block_at(
+        self, base: Any, offsets: Any, stride: int, first: int, count: int, /
+    ) -> tuple[int, int]: ...
+
+class Poller:
+    _handle: Any
+    _header: Any
+    _logs: list[Any]
+    _notices: Any
+    _batch: Any
+    _polling: bool
+    _is_image: bool
+    def poll(self, handler: Callable[[memoryview, Any], object], limit: int = 64) -> int: ...
+    def _take(self, limit: int, /) -> list[bytes]: ...
+    def _fill_at(self, address: int, limit: int, /) -> int: ...
+    def _release(self) -> None: ...
+    def _await(self, client: int, timeout_ns: int, spin_ns: int, /) -> bool: ...
