@@ -3,6 +3,9 @@
 
 from __future__ import annotations
 
+import errno
+import os
+import socket
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -23,6 +26,7 @@ from penstock.core.errors import (
 
 SENDER_POSITION_TYPE = 2
 SUBSCRIBER_POSITION_TYPE = 4
+_PROBE_S = 1.0
 
 
 @contextmanager
@@ -42,7 +46,7 @@ def open_counters(directory: Path) -> Iterator[Cnc]:
 
 def request_status(directory: Path, timeout_s: float) -> dict[str, Any]:
     """The daemon's status snapshot, asked over its control socket without a lease."""
-    if not (directory / "control.sock").exists():
+    if not _answers(directory / "control.sock"):
         raise DaemonNotRunning(
             f"no daemon is running in {directory}: start one with 'penstock daemon --dir "
             f"{directory}', or name another directory with --dir"
@@ -61,6 +65,19 @@ def request_status(directory: Path, timeout_s: float) -> dict[str, Any]:
             answer = _answer(dealer.recv())
             if answer is not None:
                 return answer
+
+
+def _answers(path: Path) -> bool:
+    """Whether somebody listens on a socket: a killed daemon leaves the file."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+        probe.settimeout(_PROBE_S)
+        try:
+            probe.connect(os.fspath(path))
+        except TimeoutError:
+            return True             # somebody does, and is busy
+        except OSError as error:
+            return error.errno == errno.EAGAIN
+    return True
 
 
 def _answer(frame: bytes) -> dict[str, Any] | None:

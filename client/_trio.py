@@ -19,7 +19,7 @@ from typing import Any, TypeVar
 
 import trio
 
-from penstock.client._client import DEFAULT_TIMEOUT_S, Client, connect
+from penstock.client._client import DEFAULT_REATTACH_S, DEFAULT_TIMEOUT_S, Client, connect
 from penstock.client._counters import Counter, Counters
 from penstock.client._image import Image
 from penstock.client._message import MessageBatch
@@ -354,9 +354,15 @@ async def open_client(
     *,
     name: str = "",
     timeout_s: float = DEFAULT_TIMEOUT_S,
+    reattach_timeout_s: float = DEFAULT_REATTACH_S,
 ) -> AsyncIterator[AsyncClient]:
     """``async with open_client() as client``: as :func:`penstock.connect`, for trio."""
-    sync = await _in_thread(partial(connect, directory, name=name, timeout_s=timeout_s))
+    sync = await _in_thread(
+        partial(
+            connect, directory, name=name, timeout_s=timeout_s,
+            reattach_timeout_s=reattach_timeout_s,
+        )
+    )  # fmt: skip
     try:
         client = AsyncClient(sync)
     except BaseException:

@@ -76,7 +76,7 @@ def claim_directory(config: DirectoryConfig, *, keep: bool = False) -> ClaimedDi
         made = _make(path, config)
         lock_fd = _lock(path)
         try:
-            made = made or _made_by_predecessor(lock_fd)
+            made = made or _made_by_predecessor(path, lock_fd)
         except VersionMismatch:
             os.close(lock_fd)
             raise
@@ -156,11 +156,12 @@ def _owner(fd: int) -> str:
     return f" (pid {lines[1]})" if len(lines) > 1 else ""
 
 
-def _made_by_predecessor(fd: int) -> bool:
+def _made_by_predecessor(path: Path, fd: int) -> bool:
     lines = _text(fd)
     if lines and lines[0] != _LOCK_HEAD:
         raise VersionMismatch(
-            f"the directory was left by another version of penstock ({lines[0][:40]}): remove it"
+            f"{path} was left by another version of penstock ({lines[0][:40]}): remove it, or "
+            "choose another directory with --dir"
         )
     return len(lines) > 2 and lines[2] == "made"
 

@@ -11,6 +11,8 @@ from typing import Any, Final, TypeVar
 
 import click
 
+from penstock.client._client import DEFAULT_REATTACH_S
+
 _F = TypeVar("_F", bound=Callable[..., Any])
 _SCALES: Final = {"": 1.0, "k": 1e3, "m": 1e6, "g": 1e9}
 _QUANTITY: Final = re.compile(r"^\s*(\d+(?:\.\d*)?|\.\d+)\s*([kKmMgG]?)\s*(?:/s)?\s*$")
@@ -46,6 +48,18 @@ def directory_option(function: _F) -> _F:
         "directory",
         metavar="DIR",
         help="The daemon's directory.  Default: $PENSTOCK_DIR, then /dev/shm/penstock-$USER.",
+    )(function)
+
+
+def reattach_option(function: _F) -> _F:
+    return click.option(
+        "--reattach",
+        "reattach_s",
+        type=click.FloatRange(min=0),
+        default=DEFAULT_REATTACH_S,
+        show_default=True,
+        metavar="SECONDS",
+        help="Wait so long for a successor of a daemon that dies; 0: end with it.",
     )(function)
 
 

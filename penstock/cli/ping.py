@@ -9,7 +9,14 @@ from typing import Any, Final
 
 import click
 
-from penstock.cli._common import STREAM_ID, directory_option, json_option, parse_count, print_json
+from penstock.cli._common import (
+    STREAM_ID,
+    directory_option,
+    json_option,
+    parse_count,
+    print_json,
+    reattach_option,
+)
 from penstock.client import Header, Publication, Subscription, connect
 from penstock.core.errors import TimeoutExpired
 
@@ -34,6 +41,7 @@ _SENT_AT: Final = struct.Struct("<q")
               show_default=True, help="Seconds to wait for pong, and for each answer.")
 @json_option
 @directory_option
+@reattach_option
 def command(
     ping_channel: str,
     ping_stream: int,
@@ -45,10 +53,11 @@ def command(
     timeout_s: float,
     as_json: bool,
     directory: str | None,
+    reattach_s: float,
 ) -> None:
     """Send messages on the ping channel and time their return on the pong channel."""
     with (
-        connect(directory, name="penstock ping") as client,
+        connect(directory, name="penstock ping", reattach_timeout_s=reattach_s) as client,
         client.add_subscription(pong_channel, pong_stream) as pongs,
         client.add_exclusive_publication(ping_channel, ping_stream) as pings,
     ):

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import click
 
-from penstock.cli._common import STREAM_ID, directory_option, parse_count
+from penstock.cli._common import STREAM_ID, directory_option, parse_count, reattach_option
 from penstock.cli.ping import PING_CHANNEL, PING_STREAM, PONG_CHANNEL, PONG_STREAM
 from penstock.client import Header, connect
 from penstock.core.errors import PenstockError
@@ -20,6 +20,7 @@ _SEND_TIMEOUT_S = 5.0
 @click.option("--pong-stream", type=STREAM_ID, default=PONG_STREAM, show_default=True)
 @click.option("--count", type=parse_count, help="End after this many messages.")
 @directory_option
+@reattach_option
 def command(
     ping_channel: str,
     ping_stream: int,
@@ -27,11 +28,12 @@ def command(
     pong_stream: int,
     count: int | None,
     directory: str | None,
+    reattach_s: float,
 ) -> None:
     """Return every message of the ping channel on the pong channel, until Ctrl-C."""
     returned = 0
     with (
-        connect(directory, name="penstock pong") as client,
+        connect(directory, name="penstock pong", reattach_timeout_s=reattach_s) as client,
         client.add_subscription(ping_channel, ping_stream) as pings,
         client.add_exclusive_publication(pong_channel, pong_stream) as pongs,
     ):

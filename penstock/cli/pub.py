@@ -17,6 +17,7 @@ from penstock.cli._common import (
     parse_count,
     parse_rate,
     print_json,
+    reattach_option,
 )
 from penstock.cli._progress import Progress
 from penstock.cli._records import Digest, generated, read_lines, read_records
@@ -46,6 +47,7 @@ _LEAST_SIZE_WITH_NUMBER = 8
 @click.option("--sha256", is_flag=True, help="Print the SHA-256 of what was sent.")
 @json_option
 @directory_option
+@reattach_option
 def command(
     channel: str,
     stream: int,
@@ -60,6 +62,7 @@ def command(
     sha256: bool,
     as_json: bool,
     directory: str | None,
+    reattach_s: float,
 ) -> None:
     """Publish to STREAM on CHANNEL: the lines of FILE or standard input, records, or --count
     generated messages.
@@ -69,7 +72,7 @@ def command(
     groups = _source(file, length_prefixed=length_prefixed, count=count, size=size)
     digest = Digest() if sha256 else None
     with (
-        connect(directory, name="penstock pub") as client,
+        connect(directory, name="penstock pub", reattach_timeout_s=reattach_s) as client,
         _add(client, channel, stream, exclusive=exclusive) as publication,
         Progress("sent", total=count, enabled=not as_json) as progress,
     ):

@@ -10,7 +10,14 @@ from typing import Any, BinaryIO
 
 import click
 
-from penstock.cli._common import STREAM_ID, directory_option, json_option, parse_count, print_json
+from penstock.cli._common import (
+    STREAM_ID,
+    directory_option,
+    json_option,
+    parse_count,
+    print_json,
+    reattach_option,
+)
 from penstock.cli._progress import Progress
 from penstock.cli._records import Digest, writer
 from penstock.client import Header, Image, Subscription, connect
@@ -62,6 +69,7 @@ class _Sink:
               help="Print the SHA-256 of all messages, each with its u32 LE length in front.")
 @json_option
 @directory_option
+@reattach_option
 def command(
     channel: str,
     stream: int,
@@ -73,6 +81,7 @@ def command(
     sha256: bool,
     as_json: bool,
     directory: str | None,
+    reattach_s: float,
 ) -> None:
     """Subscribe to STREAM on CHANNEL and write each message as a line, or as a record.
 
@@ -84,7 +93,9 @@ def command(
         target = sys.stdout.buffer
     write = writer(target, length_prefixed=length_prefixed) if target is not None else None
     with ExitStack() as stack:
-        client = stack.enter_context(connect(directory, name="penstock sub"))
+        client = stack.enter_context(
+            connect(directory, name="penstock sub", reattach_timeout_s=reattach_s)
+        )
         progress = stack.enter_context(
             Progress("received", total=count, enabled=target is None or output is not None)
         )

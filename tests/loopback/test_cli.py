@@ -153,7 +153,7 @@ def test_a_daemon_that_goes_away_is_one_line(
     new_host: Callable[..., PenstockHost], what: str
 ) -> None:
     mortal = new_host()
-    receiver = start(mortal, "sub", "aeron:ipc", "8")
+    receiver = start(mortal, "sub", "aeron:ipc", "8", "--reattach", "0")
     finish(start(mortal, "pub", "aeron:ipc", "8", "--count", "1", "--size", "3"))
     getattr(mortal, what)()
     out, err = receiver.communicate(timeout=TIMEOUT_S)
