@@ -272,6 +272,8 @@ typedef struct ps_publication_status {
     int64_t publisher_limit;
     int32_t is_connected;
     int32_t receivers;                /* live receivers (network) or subscribers (IPC) */
+    int64_t rate_bytes_per_s;         /* ps-rate or NAK-strength, whichever is less; 0: none */
+    int64_t pressure_signals;         /* PRESSURE frames heard */
 } ps_publication_status_t;
 
 /* Maps the log, initialises flow control, hands over to the sender.
@@ -394,6 +396,7 @@ typedef struct ps_image_status {
     int64_t end_of_stream;            /* INT64_MAX until known */
     int32_t gaps;
     int32_t subscribers;
+    int64_t pressure_signals;         /* PRESSURE frames sent */
 } ps_image_status_t;
 
 int ps_image_add(ps_driver_t *driver, const ps_image_params_t *params, ps_image_t **out);

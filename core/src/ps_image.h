@@ -19,6 +19,7 @@
 #include "ps_log.h"
 #include "ps_nak.h"
 #include "ps_nak_list.h"
+#include "ps_nak_rate.h"
 #include "ps_recv_endpoint.h"
 #include "ps_rtt.h"
 #include "ps_tether.h"
@@ -104,6 +105,8 @@ struct ps_image {
     int64_t moved_position;            /* rcv-pos + consumption then */
     int64_t packet_ns;                 /* liveness */
     int64_t next_due_ns;               /* earliest timer but gaps */
+    ps_nak_signal_t pressure;          /* under NAK-strength control */
+    uint32_t pressure_random;
     ps_rtt_t rtt;
     int64_t rtt_due_ns;                /* next request, when data moves */
     _Atomic int64_t *congestion_rtt_cell, *congestion_window_cell; /* counters of type 10 */
@@ -134,6 +137,7 @@ struct ps_image {
     _Atomic int64_t shown_end;
     _Atomic int32_t shown_gaps;
     _Atomic int32_t shown_subscribers;
+    _Atomic int64_t shown_pressure;    /* PRESSURE frames sent */
     /* conductor writes, receiver reads: nothing at or above this less T is cleaned meanwhile */
     _Atomic int64_t join_hold;
     /* conductor */
@@ -180,6 +184,13 @@ void ps_image_send_sm(ps_image_t *image, int64_t now_ns);
 /* Asks the congestion control for the window; true: the sender must hear of it now. */
 bool ps_image_update_window(ps_image_t *image, int64_t now_ns);
 void ps_image_send_rttm(ps_image_t *image, int64_t now_ns);
+/* Under NAK-strength control: says how full the queue is, if it must be said now. */
+int32_t ps_image_pressure(ps_image_t *image, int64_t now_ns);
+static inline bool ps_image_wants_pressure(const ps_image_t *image)
+{
+    return (image->params.peer_capabilities & PS_CAP_PRESSURE) != 0 && image->endpoint != NULL &&
+           image->state == PS_IMAGE_ACTIVE && image->gating != 0;
+}
 /* Zeroes what nobody reads any more; false: more is left. */
 bool ps_image_clean(ps_image_t *image);
 /* Says that the next term must be backed by storage, once for each reserved_position. */

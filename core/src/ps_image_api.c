@@ -139,6 +139,7 @@ static int prepare_positions(ps_image_t *image)
     image->reserved_position = params->reserved_position;
     image->end_position = INT64_MAX;
     image->next_due_ns = INT64_MAX;
+    ps_nak_signal_init(&image->pressure);
     if (params->adopted) {
         code = take_over(image);
     }
@@ -360,6 +361,7 @@ void ps_image_get_status(const ps_image_t *image, ps_image_status_t *out)
     out->end_of_stream = atomic_load_explicit(&shown->shown_end, memory_order_acquire);
     out->gaps = atomic_load_explicit(&shown->shown_gaps, memory_order_relaxed);
     out->subscribers = atomic_load_explicit(&shown->shown_subscribers, memory_order_relaxed);
+    out->pressure_signals = atomic_load_explicit(&shown->shown_pressure, memory_order_relaxed);
 }
 
 int ps_image_remove(ps_driver_t *driver, ps_image_t *image, int32_t keep_session)

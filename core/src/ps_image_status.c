@@ -70,7 +70,8 @@ void ps_image_consumption(ps_image_t *image)
     }
     unread = ps_image_contiguous(image) - image->consumption;
     if (image->congestion.window_max > 0) {
-        int64_t most = image->congestion.window_max;
+        int64_t most = ps_image_wants_pressure(image) ? image->log.term_length / 2
+                                                      : image->congestion.window_max;
 
         fill = unread >= most ? PS_PPM : unread * PS_PPM / most;
     }
@@ -189,7 +190,7 @@ static void fill_trailer(const ps_image_t *image, ps_trailer_t *trailer)
     int32_t fill = atomic_load_explicit(&image->slot->fill_ppm, memory_order_relaxed);
 
     *trailer = (ps_trailer_t){
-        .capabilities = PS_CAP_PENSTOCK | PS_CAP_ORDINALS, .daemon_id = params->daemon_id,
+        .capabilities = PS_CAP_PENSTOCK | PS_CAP_ORDINALS | PS_CAP_PRESSURE, .daemon_id = params->daemon_id,
         .daemon_epoch = params->daemon_epoch, .ordinal = -1, .credit_limit = -1,
         .released_ordinal = released_ordinal(image), .fill_ppm = (uint32_t)fill
     };
@@ -401,6 +402,7 @@ int32_t ps_image_cycle(ps_image_t *image, int64_t now_ns, bool *stay)
     work += publish(image, now_ns);
     ps_image_consumption(image);
     note_movement(image, now_ns);
+    work += ps_image_pressure(image, now_ns);
     ps_image_count_messages(image);
     if (image->state < PS_IMAGE_DRAINED) {
         work += decide_sm(image, now_ns);

@@ -191,6 +191,10 @@ void ps_image_tick(ps_image_t *image, int64_t now_ns)
         return; /* its first cycle comes next */
     }
     ps_image_tether(image, now_ns);
+    if (ps_image_wants_pressure(image)) {
+        ps_image_consumption(image);
+        (void)ps_image_pressure(image, now_ns);
+    }
     tick_liveness(image, now_ns);
     if (image->state == PS_IMAGE_DRAINING) {
         tick_draining(image, now_ns);

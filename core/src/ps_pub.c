@@ -19,10 +19,12 @@ int64_t ps_pub_refuse(const ps_pub_t *pub, int64_t position)
     }
     /* The sender looks again: what held it back may be gone, and it accounts for the time. */
     ps_client_ask_to_look(pub->client, pub->slot_index);
-    if (atomic_load_explicit(&pub->slot->cause, memory_order_relaxed) == PS_CAUSE_STORAGE) {
-        return PS_STORAGE;
+    switch (atomic_load_explicit(&pub->slot->cause, memory_order_relaxed)) {
+    case PS_CAUSE_STORAGE: return PS_STORAGE;
+    case PS_CAUSE_NAK_RATE:
+    case PS_CAUSE_RATE_LIMIT: return PS_RATE_LIMITED;
+    default: return PS_BACK_PRESSURED;
     }
-    return PS_BACK_PRESSURED;
 }
 
 int64_t ps_pub_fail_length(const ps_pub_t *pub, int64_t length, int32_t limit)

@@ -138,8 +138,8 @@ void ps_publication_on_sm(ps_publication_t *pub, const ps_sm_t *sm, int64_t posi
         }
     }
     set_limit(pub, pub->fc.ops->on_sm(&pub->fc, sm, position, pub->sender_limit, now_ns));
-    if (pub->fc.due_ns < pub->next_due_ns) {
-        pub->next_due_ns = pub->fc.due_ns;
+    if (pub->fc.due_ns < *pub->due_ns) {
+        *pub->due_ns = pub->fc.due_ns;
         ps_sender_due(sender, pub->fc.due_ns);
     }
     ps_publication_update_connected(pub, now_ns);
@@ -217,8 +217,8 @@ void ps_publication_on_error(ps_publication_t *pub, const ps_err_t *err, int64_t
     memcpy(event.text, err->text, length);
     (void)ps_driver_emit(pub->driver, PS_AGENT_SENDER, &event); /* it is repeated by its sender */
     pub->fc.ops->on_error(&pub->fc, err->receiver_id, now_ns);
-    if (pub->fc.due_ns < pub->next_due_ns) {
-        pub->next_due_ns = pub->fc.due_ns;
+    if (pub->fc.due_ns < *pub->due_ns) {
+        *pub->due_ns = pub->fc.due_ns;
         ps_sender_due(ps_pub_sender(pub), pub->fc.due_ns);
     }
 }

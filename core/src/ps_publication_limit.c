@@ -169,7 +169,12 @@ static bool raise_limit(ps_publication_t *pub, int64_t now_ns)
     if (pub->gating_count > 0 && pub->slowest_position < consumer) {
         consumer = pub->slowest_position;
     }
-    int64_t want = consumer + pub->window_bytes;
+    int64_t want = consumer + ps_publication_rate_window(pub, pub->window_bytes);
+    want = ps_publication_rate_limit(pub, want, now_ns);
+    if (want < pub->publisher_limit && pub->endpoint == NULL && pub->rate_cause != PS_CAUSE_NONE) {
+        store_limit(pub, want); /* IPC: the rate was cut */
+        return false;
+    }
     const int64_t storage = storage_limit(pub);
     const int64_t quarantine = quarantine_limit(pub);
     pub->quarantine_clamped = want > quarantine;
@@ -225,6 +230,12 @@ static int32_t find_cause(const ps_publication_t *pub, int64_t *culprit)
     *culprit = 0;
     if (!pub->connected) {
         return PS_CAUSE_NO_RECEIVER;
+    }
+    if (pub->rate_cause != PS_CAUSE_NONE) {
+        *culprit = pub->rate_cause != PS_CAUSE_NAK_RATE ? 0
+                   : pub->endpoint != NULL ? pub->nak_rate.culprit
+                                           : client_id_at(pub, (int32_t)pub->nak_rate.culprit - 1);
+        return pub->rate_cause;
     }
     if (pub->endpoint != NULL && pub->paced) {
         *culprit = pub->receiver_count > 0 ? pub->receivers[0].id : 0;

@@ -57,10 +57,29 @@ static void on_nak(ps_sender_t *sender, ps_send_endpoint_t *endpoint, const uint
     }
 }
 
+static void on_pressure(ps_sender_t *sender, ps_send_endpoint_t *endpoint, const uint8_t *data,
+                        uint32_t length)
+{
+    ps_pressure_t pressure;
+    if (ps_wire_pressure(data, length, &pressure) != PS_WIRE_OK) {
+        count_invalid(endpoint);
+        return;
+    }
+    ps_publication_t *pub =
+        ps_sender_find(sender, endpoint, pressure.session_id, pressure.stream_id);
+    if (pub != NULL) {
+        ps_publication_on_pressure(pub, &pressure, sender->now_ns);
+    }
+}
+
 static void on_ext(ps_sender_t *sender, ps_send_endpoint_t *endpoint, const uint8_t *data,
                    uint32_t length)
 {
     ps_nak_list_t list;
+    if (ps_wire_ext_subtype(data, length) == PS_EXT_PRESSURE) {
+        on_pressure(sender, endpoint, data, length);
+        return;
+    }
     if (ps_wire_ext_subtype(data, length) != PS_EXT_NAK_LIST) {
         return; /* of a later version: no trace */
     }

@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * ps_pressure.h: the EXT frame PRESSURE: a receiver's queue is too full (docs/wire-extensions.md,
+ * docs/flow-control.md).  Sent only to a sender whose SETUP asked for it (PS_CAP_PRESSURE).
+ *
+ *   EXT header (24)  i64 receiver id, u32 fill in ppm, u8 level 1..4, u8[3] 0,
+ *                    i64 round trip in ns (0 unknown), i64 client that is behind (0 unknown),
+ *                    i64 unread bytes
+ */
+#ifndef PS_PRESSURE_H
+#define PS_PRESSURE_H
+
+#include "ps_wire.h"
+
+enum { PS_PRESSURE_BYTES = 64 };
+
+typedef struct ps_pressure {
+    int32_t session_id, stream_id;
+    int64_t receiver_id;
+    uint32_t fill_ppm;
+    int32_t level;
+    int64_t rtt_ns;
+    int64_t client_id;
+    int64_t backlog_bytes;
+} ps_pressure_t;
+
+/* Reads a PRESSURE after ps_wire_check.  A longer frame is read from its first bytes.  Returns
+ * ps_wire_fault. */
+int ps_wire_pressure(const uint8_t *data, uint32_t length, ps_pressure_t *out);
+/* Writes it into out (PS_CONTROL_MAX bytes), returns the datagram's length. */
+uint32_t ps_wire_build_pressure(uint8_t *out, const ps_pressure_t *pressure);
+
+#endif

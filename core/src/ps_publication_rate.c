@@ -1,0 +1,211 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * ps_publication_rate.c: rates that hold a publication back by wish or by pressure: ps-rate in
+ * bytes and in messages a second, and the rate of NAK-strength control (ps_nak_rate.h).  On the
+ * network the sender keeps to them; on IPC, where producers write for readers directly, the
+ * publisher limit moves at the rate, and the fill is read from shared memory.
+ */
+#include "ps_sender.h"
+
+enum { BURST_PARTS = 250, BURST_DATAGRAMS = 2, WINDOW_PARTS = 10 };
+
+/* A tick late costs nothing, a silence saves up no more than 4 ms. */
+static int64_t burst_of(const ps_publication_t *pub, int64_t rate)
+{
+    const int64_t least = (int64_t)BURST_DATAGRAMS * pub->log.mtu;
+    return rate / BURST_PARTS > least ? rate / BURST_PARTS : least;
+}
+
+void ps_publication_rate_init(ps_publication_t *pub)
+{
+    const ps_publication_params_t *params = &pub->params;
+    ps_pacer_init(&pub->byte_rate);
+    ps_pacer_init(&pub->message_rate);
+    ps_pacer_init(&pub->nak_pace);
+    pub->rate_due_ns = INT64_MAX;
+    if (params->rate_bytes_per_s > 0) {
+        ps_pacer_set(&pub->byte_rate, params->rate_bytes_per_s,
+                     burst_of(pub, params->rate_bytes_per_s), 0);
+    }
+    if (params->rate_messages_per_s > 0) {
+        const int64_t burst = params->rate_messages_per_s / BURST_PARTS;
+        const int64_t least = pub->log.mtu / PS_FRAME_ALIGNMENT; /* a datagram is sent whole */
+        ps_pacer_set(&pub->message_rate, params->rate_messages_per_s,
+                     burst > least ? burst : least, 0);
+    }
+    pub->nak = params->flow_control == PS_FC_NAK;
+    pub->rate_position = pub->producer_position;
+    pub->rate_ordinal = atomic_load_explicit(&pub->slot->published_ordinal, memory_order_relaxed);
+    ps_nak_rate_init(&pub->nak_rate, pub->log.mtu);
+    ps_nak_signal_init(&pub->local_signal);
+    atomic_store_explicit(&pub->slot->rate_bytes_per_s, params->rate_bytes_per_s,
+                          memory_order_relaxed);
+    pub->rated = pub->nak || params->rate_bytes_per_s > 0 || params->rate_messages_per_s > 0;
+}
+
+static void show(ps_publication_t *pub)
+{
+    const int64_t limit = ps_nak_rate_limits(&pub->nak_rate) ? pub->nak_rate.limit : 0;
+    const int64_t wish = pub->params.rate_bytes_per_s;
+    const int64_t rate = limit == 0 || (wish > 0 && wish < limit) ? wish : limit;
+    atomic_store_explicit(&pub->slot->rate_bytes_per_s, rate, memory_order_relaxed);
+}
+
+static void follow_nak(ps_publication_t *pub, int64_t now_ns)
+{
+    const bool limits = ps_nak_rate_limits(&pub->nak_rate);
+    const int64_t limit = limits ? pub->nak_rate.limit : 0;
+    ps_pacer_set(&pub->nak_pace, limit, limits ? burst_of(pub, limit) : 1, now_ns);
+    show(pub);
+}
+
+void ps_publication_on_pressure(ps_publication_t *pub, const ps_pressure_t *pressure,
+                                int64_t now_ns)
+{
+    if (!pub->nak || pub->endpoint == NULL) {
+        return;
+    }
+    atomic_fetch_add_explicit(&pub->status_signals, 1, memory_order_relaxed);
+    if (ps_nak_rate_signal(&pub->nak_rate, pressure->receiver_id, pressure->level,
+                           pressure->fill_ppm, pressure->rtt_ns, now_ns)) {
+        follow_nak(pub, now_ns);
+    }
+}
+
+/* Ends the controller's windows that are over. */
+static void step(ps_publication_t *pub, int64_t now_ns)
+{
+    if (pub->nak && pub->nak_rate.window_end_ns != 0 && ps_nak_rate_step(&pub->nak_rate, now_ns)) {
+        follow_nak(pub, now_ns);
+    }
+}
+
+int64_t ps_publication_rate_room(ps_publication_t *pub, int64_t now_ns)
+{
+    if (!pub->rated) {
+        return INT64_MAX;
+    }
+    step(pub, now_ns);
+    const int64_t bytes = ps_pacer_room(&pub->byte_rate, now_ns);
+    const int64_t nak = ps_pacer_room(&pub->nak_pace, now_ns);
+    return ps_pacer_room(&pub->message_rate, now_ns) <= 0 ? 0 : bytes < nak ? bytes : nak;
+}
+
+int64_t ps_publication_message_room(ps_publication_t *pub, int64_t now_ns)
+{
+    return pub->rated ? ps_pacer_room(&pub->message_rate, now_ns) : INT64_MAX;
+}
+
+/* The tightest bucket binds: the one that is ready last. */
+static int64_t ready_ns(ps_publication_t *pub, int64_t now_ns)
+{
+    const int64_t mtu = pub->log.mtu;
+    const int64_t bytes_ns = ps_pacer_ready_ns(&pub->byte_rate, mtu, now_ns);
+    const int64_t messages_ns = ps_pacer_ready_ns(&pub->message_rate, 1, now_ns);
+    const int64_t wish_ns = bytes_ns > messages_ns ? bytes_ns : messages_ns;
+    const int64_t nak_ns = ps_pacer_ready_ns(&pub->nak_pace, mtu, now_ns);
+    pub->rate_cause = nak_ns >= wish_ns && nak_ns > now_ns ? PS_CAUSE_NAK_RATE
+                                                           : PS_CAUSE_RATE_LIMIT;
+    return nak_ns > wish_ns ? nak_ns : wish_ns;
+}
+
+bool ps_publication_rate_shut(ps_publication_t *pub, int64_t now_ns)
+{
+    if (!pub->rated || ps_publication_rate_room(pub, now_ns) > 0) {
+        pub->rate_cause = PS_CAUSE_NONE;
+        return false;
+    }
+    pub->rate_due_ns = ready_ns(pub, now_ns);
+    *pub->due_ns = pub->rate_due_ns < *pub->due_ns ? pub->rate_due_ns : *pub->due_ns;
+    ps_sender_due(ps_pub_sender(pub), pub->rate_due_ns);
+    return true;
+}
+
+void ps_publication_rate_sent(ps_publication_t *pub, int64_t bytes, int64_t messages,
+                              int64_t now_ns)
+{
+    if (!pub->rated) {
+        return;
+    }
+    ps_pacer_spend(&pub->byte_rate, bytes);
+    ps_pacer_spend(&pub->message_rate, messages);
+    ps_pacer_spend(&pub->nak_pace, bytes);
+    if (pub->nak) {
+        ps_nak_rate_sent(&pub->nak_rate, bytes, now_ns);
+    }
+}
+
+int64_t ps_publication_rate_timer(ps_publication_t *pub, int64_t now_ns)
+{
+    if (now_ns < pub->rate_due_ns) {
+        return pub->rate_due_ns;
+    }
+    pub->rate_due_ns = INT64_MAX;
+    ps_sender_ready(ps_pub_sender(pub), pub);
+    return INT64_MAX;
+}
+
+/* While a rate binds, a tenth of a second of it is buffered, not a window: what is refused early
+ * can be decided about early. */
+int64_t ps_publication_rate_window(const ps_publication_t *pub, int64_t window_bytes)
+{
+    const int64_t wish = pub->params.rate_bytes_per_s;
+    int64_t rate = ps_nak_rate_limits(&pub->nak_rate) ? pub->nak_rate.limit : INT64_MAX;
+    if (!pub->rated || pub->rate_cause == PS_CAUSE_NONE) {
+        return window_bytes;
+    }
+    rate = wish > 0 && wish < rate ? wish : rate;
+    const int64_t least = (int64_t)BURST_DATAGRAMS * pub->log.mtu;
+    const int64_t share = rate / WINDOW_PARTS > least ? rate / WINDOW_PARTS : least;
+    return share < window_bytes ? share : window_bytes;
+}
+
+/* ---- IPC ------------------------------------------------------------------------------------- */
+
+/* What the slowest reader's queue says, as a receiver on the network would. */
+static void look_at_readers(ps_publication_t *pub, int64_t now_ns)
+{
+    uint32_t fill_ppm;
+    int64_t due_ns;
+    const ps_nak_input_t input = {
+        .now_ns = now_ns, .unread = pub->producer_position - pub->slowest_position,
+        .capacity = pub->window_bytes, .consumption = pub->slowest_position };
+    const int32_t level =
+        input.unread > 0 ? ps_nak_signal_step(&pub->local_signal, &input, &fill_ppm, &due_ns) : 0;
+    if (level > 0 && ps_nak_rate_signal(&pub->nak_rate, pub->slowest_client_slot + 1, level,
+                                        fill_ppm, 0, now_ns)) {
+        follow_nak(pub, now_ns);
+    }
+}
+
+int64_t ps_publication_rate_limit(ps_publication_t *pub, int64_t want, int64_t now_ns)
+{
+    if (!pub->rated || pub->endpoint != NULL) {
+        return want;
+    }
+    const int64_t published = pub->producer_position - pub->rate_position;
+    if (published > 0) {
+        const int64_t ordinal =
+            atomic_load_explicit(&pub->slot->published_ordinal, memory_order_relaxed);
+        ps_publication_rate_sent(pub, published,
+                                 ordinal > pub->rate_ordinal ? ordinal - pub->rate_ordinal : 0,
+                                 now_ns);
+        pub->rate_position = pub->producer_position;
+        pub->rate_ordinal = ordinal;
+    }
+    if (pub->nak && pub->gating_count > 0) {
+        look_at_readers(pub, now_ns);
+    }
+    (void)ps_publication_rate_shut(pub, now_ns);
+    const int64_t room = ps_publication_rate_room(pub, now_ns);
+    const int64_t most = pub->producer_position + (room > 0 ? room : 0);
+    if (room == INT64_MAX || most >= want) {
+        return want;
+    }
+    pub->rate_cause = pub->rate_cause == PS_CAUSE_NONE ? PS_CAUSE_RATE_LIMIT : pub->rate_cause;
+    if (pub->rate_due_ns == INT64_MAX) {
+        pub->rate_due_ns = now_ns + PS_TICK_NS;
+        ps_sender_due(ps_pub_sender(pub), pub->rate_due_ns);
+    }
+    return most;
+}
