@@ -29,7 +29,7 @@ BUILD: Final = ROOT / "build" / "bench"
 PEERS: Final = ROOT / "bench" / "peers"
 #: Throughput: Aeron's default idle strategy in drivers and clients.
 AERON_IDLE: Final = "backoff:10:20:1000:1000000"
-#: Round trips: of twelve settings tried, the best p50 and p99 with an idle driver near 1 % of a core
+#: Round trips: of the settings tried, the best p50 and p99 with an idle driver near 1 % of a core
 #: (see README.md): a ping-pong stays among the yields, an idle driver soon parks for 16 ms.
 AERON_RTT_IDLE: Final = "backoff:1:100:1000000:16000000"
 AERON_RTT_CLIENT_IDLE: Final = "backoff:1:100:1000:1000000"

@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <sched.h>
+#include <stdbool.h>
 #include <string.h>
 #include <time.h>
 
@@ -29,6 +30,14 @@ static void sleep_for_data(ps_client_t *client, ps_sub_t *sub, int64_t timeout_n
     }
 }
 
+/* Codes that a later offer may get past. */
+static bool is_pressure(int64_t code)
+{
+    return code == PS_BACK_PRESSURED || code == PS_ADMIN_ACTION || code == PS_NOT_CONNECTED ||
+           (code <= PS_NO_CREDIT && code >= PS_DAEMON_AWAY && code != PS_DROPPED &&
+            code != PS_FAILED);
+}
+
 /* Offers once, waiting for room; position, 0 = time is up, or a code that is not pressure. */
 static int64_t offer_waiting(ps_client_t *client, ps_pub_t *pub, const uint8_t *message,
                              int32_t size, int64_t until_ns, ps_bench_result_t *out)
@@ -39,8 +48,7 @@ static int64_t offer_waiting(ps_client_t *client, ps_pub_t *pub, const uint8_t *
         if (position > 0) {
             return position;
         }
-        if (position != PS_BACK_PRESSURED && position != PS_ADMIN_ACTION &&
-            position != PS_NOT_CONNECTED) {
+        if (!is_pressure(position)) {
             return position;
         }
         out->refusals++;
@@ -265,10 +273,7 @@ static int offer_tick(ps_pub_t *pub, uint8_t *message, int32_t size, int32_t per
             continue;
         }
         out->refusals++;
-        return position == PS_BACK_PRESSURED || position == PS_NOT_CONNECTED ||
-                       position == PS_ADMIN_ACTION
-                   ? PS_OK
-                   : (int)position;
+        return is_pressure(position) ? PS_OK : (int)position;
     }
     return PS_OK;
 }

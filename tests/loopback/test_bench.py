@@ -1,0 +1,112 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``penstock bench``: one JSON object, every message checked, nothing left behind."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from penstock._bench import measure
+from penstock._bench.processes import BenchError, Process
+from penstock._bench.worker_io import Collector, Source
+from penstock.core.bench import expected_hash
+
+LENGTHS = ["--seconds", "0.3", "--warmup", "0.1", "--term-length", "1m", "--window", "128k"]
+COMMAND = [sys.executable, "-m", "penstock", "bench"]
+
+
+def bench(*arguments: str) -> dict[str, Any]:
+    done = subprocess.run(
+        [*COMMAND, *arguments, *LENGTHS, "--json"],
+        capture_output=True, text=True, check=False, timeout=120,
+    )
+    assert done.returncode == 0, done.stderr
+    result: dict[str, Any] = json.loads(done.stdout)
+    return result
+
+
+def left_over(pid: int) -> list[str]:
+    """Daemon directories and processes of a bench that was told to end."""
+    directories = [str(path) for path in Path("/dev/shm").glob("penstock-bench-*")]
+    children = Path(f"/proc/{pid}/task/{pid}/children")
+    return directories + (children.read_text().split() if children.exists() else [])
+
+
+@pytest.mark.parametrize("client", ["native", "python", "batch"])
+@pytest.mark.parametrize("work", ["udp", "ipc"])
+def test_throughput_counts_and_hashes(work: str, client: str) -> None:
+    if client == "batch":
+        pytest.importorskip("numpy")
+    result = bench(work, "--client", client, "--size", "40")
+    assert result["hash_ok"] is True
+    assert result["received"] == result["sent"] > 0
+    assert result["msgs_per_s"] > 0
+    assert result["cpu_ns_per_msg"] > 0
+    assert len(result["daemon_cores"]) == (2 if work == "udp" else 1)
+
+
+@pytest.mark.parametrize("client", ["native", "python"])
+def test_round_trips_have_ordered_percentiles(client: str) -> None:
+    result = bench("rtt", "--client", client)
+    assert 0 < result["p50_us"] <= result["p99_us"] <= result["p999_us"]
+
+
+def test_idle_daemons_use_something_but_not_a_core() -> None:
+    result = bench("idle", "--streams", "5")
+    assert all(0 < share < 0.5 for share in result["daemon_cores"])
+
+
+@pytest.mark.needs_root
+@pytest.mark.skipif(os.geteuid() != 0, reason="makes network namespaces")
+def test_between_two_namespaces() -> None:
+    result = bench("udp", "--veth")
+    assert result["hash_ok"] is True
+    assert result["network"] == "veth"
+    names = subprocess.run(["ip", "netns", "list"], capture_output=True, text=True, check=True)
+    assert f"penstock-{os.getpid()}" not in names.stdout
+
+
+def test_nothing_is_left_when_it_is_ended() -> None:
+    process = subprocess.Popen(
+        [*COMMAND, "udp", "--seconds", "60", "--json"],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+    )
+    deadline = time.monotonic() + 30
+    while len(children := left_over(process.pid)) < 4:
+        assert time.monotonic() < deadline, children
+        time.sleep(0.05)  # until the daemons and clients are there
+    mine = [int(word) for word in children if word.isdigit()]
+    process.send_signal(signal.SIGTERM)
+    process.communicate(timeout=30)
+    assert process.returncode != 0
+    assert not [pid for pid in mine if Path(f"/proc/{pid}").exists()]
+
+
+def test_a_changed_message_changes_the_verdict() -> None:
+    source, collector = Source(32, 100), Collector(32)
+    for message in source.messages():
+        collector.append(message)
+    collector.settle(at_least=1)
+    totals = collector.load.totals()
+    said = {"messages": 100, "hash": f"{totals.hash:016x}", "out_of_order": totals.out_of_order}
+    assert totals.hash == expected_hash(100)
+    assert measure._verdict(100, said, False)["hash_ok"] is True
+    assert measure._verdict(101, said, False)["hash_ok"] is False
+    assert measure._verdict(100, {**said, "hash": "0"}, False)["hash_ok"] is False
+
+
+def test_a_client_that_fails_says_why() -> None:
+    code = "import sys; sys.exit('no such place')"
+    with (
+        Process([sys.executable, "-c", code]) as process,
+        pytest.raises(BenchError, match="no such place"),
+    ):
+        process.expect("ready", 10.0)
