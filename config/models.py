@@ -80,8 +80,20 @@ class AgentsConfig:
                               "With dedicated threads on isolated CPUs.")
     receiver_cpu: int = integer(-1, -1, 4095, "CPU the receiver is pinned to; -1: none.",
                                 "With dedicated threads on isolated CPUs.")
-    max_gaps: int = integer(64, 1, 256, "Gaps tracked at once for an image.",
-                            "Raise it on long, lossy paths when loss_repair holds streams.")
+    max_gaps: int = integer(1024, 1, 16384, "Gaps tracked at once for an image.",
+                            "Raise it on long, fat, lossy paths: it bounds the losses a round "
+                            "trip that are repaired at once.")
+    loss_recovery: str = choice(
+        "all-gaps", ("all-gaps", "single-gap"),
+        "What is asked for and repaired at once: every gap, or the first only, as Aeron does.",
+        "single-gap only to compare.",
+    )
+    retransmit_percent: int = integer(
+        100, 1, 10000, "Bytes a stream may send again for each 100 that it sends anew.",
+        "Lower it where repairs of one receiver take the link from others.")
+    retransmit_bytes_per_s: int = size(
+        4 * MIB, 1, 1024 * GIB, "What it may send again beside that, each second.",
+        "Raise it for streams that pause often on lossy paths.")
     event_capacity: int = integer(4096, 64, 1 << 20, "Events that may wait for the conductor.",
                                   "Raise it when the log tells of lost events.")
     command_capacity: int = integer(1024, 64, 1 << 20, "Commands that may wait for a thread.",
@@ -126,6 +138,14 @@ class SubscriptionsConfig:
     receiver_window_bytes: int = size(
         128 * KIB, 256, GIB // 2, "What a sender may have under way to a receiver.",
         "Bandwidth times round trip, when a fast long path does not fill. See rcvbuf_bytes.")
+    congestion_control: str = choice(
+        "static", ("static", "cubic"),
+        "What bounds the data under way: the receiver window alone, or CUBIC within it.",
+        "cubic on paths shared with other traffic, with a receiver window for the fastest case.",
+    )
+    cubic_reno_friendly: bool = boolean(
+        True, "CUBIC takes at least what Reno would (RFC 9438, section 4.3).",
+        "false for Aeron's behaviour, which is slower on short paths.")
     reliable: bool = boolean(True, "Lost data is asked for again.",
                              "false where late data is worthless: gaps are skipped.")
     tether: bool = boolean(True, "A slow subscriber holds its stream back.",

@@ -96,6 +96,16 @@ class FlowControl(enum.IntEnum):
     CUSTOM = 5
 
 
+class CongestionControl(enum.IntEnum):
+    STATIC = 0
+    CUBIC = 1
+
+
+class LossRecovery(enum.IntEnum):
+    ALL_GAPS = 0
+    SINGLE_GAP = 1
+
+
 class SlotKind(enum.IntEnum):
     CLIENT = 1
     PUBLICATION = 2
@@ -227,9 +237,13 @@ class DriverParams:
     pending_setup_timeout_ns: int | None = None
     nak_multicast_group_size: int | None = None
     max_gaps: int | None = None
+    loss_recovery: LossRecovery | None = None
+    retransmit_percent: int | None = None
+    retransmit_bytes_per_s: int | None = None
     event_capacity: int | None = None
     command_capacity: int | None = None
     advertise: bool | None = None
+    cubic_friendly: bool | None = None
 
 
 @attrs.frozen(kw_only=True)
@@ -360,7 +374,9 @@ class ImageParams:
     active_term_id: int
     term_offset: int
     window_bytes: int
-    congestion_control: int = 0
+    congestion_control: CongestionControl = CongestionControl.STATIC
+    congestion_rtt_counter_id: int = NO_COUNTER         # cubic
+    congestion_window_counter_id: int = NO_COUNTER      # cubic
     destination: int
     source: Address
     nak_delay_ns: int = -1

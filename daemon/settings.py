@@ -9,7 +9,7 @@ import attrs
 
 from penstock.config.models import DaemonConfig
 from penstock.core.driver import Net
-from penstock.core.driver_types import DriverParams, Idle, ImpairParams, Threading
+from penstock.core.driver_types import DriverParams, Idle, ImpairParams, LossRecovery, Threading
 from penstock.daemon.conductor import ConductorSettings
 
 _PPM_PER_PERCENT: Final = 10_000
@@ -75,9 +75,13 @@ def driver_params_from(config: DaemonConfig, identity: Identity) -> DriverParams
         pending_setup_timeout_ns=times.pending_setup_timeout_ns,
         nak_multicast_group_size=times.nak_multicast_group_size,
         max_gaps=agents.max_gaps,
+        loss_recovery=LossRecovery[agents.loss_recovery.upper().replace("-", "_")],
+        retransmit_percent=agents.retransmit_percent,
+        retransmit_bytes_per_s=agents.retransmit_bytes_per_s,
         event_capacity=agents.event_capacity,
         command_capacity=agents.command_capacity,
         advertise=config.extensions.advertise,
+        cubic_friendly=config.subscriptions.cubic_reno_friendly,
     )
 
 
@@ -99,6 +103,7 @@ def settings_from(
         ipc_mtu=pubs.ipc_mtu_bytes,
         publication_window=pubs.window_bytes,
         receiver_window=subs.receiver_window_bytes,
+        congestion_control=subs.congestion_control,
         max_resend=pubs.max_resend,
         sparse=pubs.sparse,
         reliable=subs.reliable,

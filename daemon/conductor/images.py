@@ -7,6 +7,8 @@ from __future__ import annotations
 from typing import Final
 
 from penstock.core.driver_types import (
+    NO_COUNTER,
+    CongestionControl,
     DriverEvent,
     ImageEnd,
     ImageParams,
@@ -32,7 +34,7 @@ from penstock.daemon.conductor.counters import CounterType, SystemCounter, strea
 from penstock.daemon.conductor.linking import link_image, report_refusal, unlink, withdraw
 from penstock.daemon.conductor.machines import IMAGE, EndpointState, ImageState, ImageTrigger
 from penstock.daemon.conductor.model import Image, RecvEndpoint, SubscriberLink, Subscription
-from penstock.daemon.conductor.plans import SubscriptionPlan
+from penstock.daemon.conductor.plans import CONGESTION_CONTROL, SubscriptionPlan
 from penstock.daemon.conductor.recv_endpoints import release_if_unused
 from penstock.daemon.conductor.registry import erase, note_image
 from penstock.daemon.conductor.saga import EXCLUSIVE, Refused, Saga, Undo
@@ -44,6 +46,7 @@ _MIN_TERM: Final = 64 * KIB
 _MAX_TERM: Final = 1024 * MIB
 _MIN_MTU: Final = 64
 _MAX_MTU: Final = 65504
+_POSITIONS: Final = (CounterType.RECEIVER_HIGH_WATER, CounterType.RECEIVER_POSITION)
 
 _REASONS: Final[dict[int, str]] = {
     ImageEnd.END_OF_STREAM: "end_of_stream",
@@ -116,6 +119,15 @@ def _check_setup(world: World, endpoint: RecvEndpoint, event: DriverEvent) -> No
         raise Refused("limit", f"stream {event.stream_id} has {sessions} sessions already")
 
 
+def _counters_of(plan: SubscriptionPlan) -> list[tuple[CounterType, str]]:
+    """Kinds of the counters of an image, in the order in which _params takes them."""
+    kinds = [(kind, "") for kind in (*_POSITIONS, CounterType.NAKS_SENT)]
+    if CONGESTION_CONTROL[plan.congestion_control] is CongestionControl.CUBIC:
+        kinds += [(CounterType.CONGESTION, "rcv-cc-cubic-rtt"),
+                  (CounterType.CONGESTION, "rcv-cc-cubic-wnd")]
+    return kinds
+
+
 def _create(
     world: World, endpoint: RecvEndpoint, event: DriverEvent, subscriptions: list[Subscription]
 ) -> Saga[Image]:
@@ -136,12 +148,11 @@ def _create(
         slot: int = yield AllocateSlot(kind=SlotKind.IMAGE, object_id=image_id)
         undo.on_failure(FreeSlot(kind=SlotKind.IMAGE, index=slot))
         counters: list[int] = []
-        for kind in (CounterType.RECEIVER_HIGH_WATER, CounterType.RECEIVER_POSITION,
-                     CounterType.NAKS_SENT):
+        for kind, name in _counters_of(first.plan):
             counter_id: int = yield stream_counter(
                 kind, key_id=image_id, owner_id=first.client.id, session_id=event.session_id,
                 stream_id=event.stream_id, channel=first.plan.channel,
-                value=0 if kind is CounterType.NAKS_SENT else start,
+                value=start if kind in _POSITIONS else 0, name=name,
             )
             undo.on_failure(FreeCounter(counter_id=counter_id))
             counters.append(counter_id)
@@ -223,6 +234,9 @@ def _params(
         high_water_counter_id=counters[0],
         position_counter_id=counters[1],
         naks_counter_id=counters[2],
+        congestion_rtt_counter_id=counters[3] if len(counters) > 3 else NO_COUNTER,
+        congestion_window_counter_id=counters[4] if len(counters) > 4 else NO_COUNTER,
+        congestion_control=CONGESTION_CONTROL[plan.congestion_control],
         session_id=event.session_id,
         stream_id=event.stream_id,
         initial_term_id=event.initial_term_id,

@@ -9,11 +9,14 @@ from typing import Final
 import attrs
 
 from penstock.config import uri
+from penstock.core.driver_types import CongestionControl
 from penstock.daemon.conductor.saga import Refused
 from penstock.daemon.conductor.settings import ConductorSettings
 
 _SUPPORTED_FLOW_CONTROL: Final = ("max",)
-_SUPPORTED_CONGESTION_CONTROL: Final = ("static",)
+CONGESTION_CONTROL: Final = {
+    "static": CongestionControl.STATIC, "cubic": CongestionControl.CUBIC
+}
 
 
 @attrs.frozen(kw_only=True)
@@ -74,6 +77,7 @@ class SubscriptionPlan:
     reliable: bool = True
     sparse: bool = True
     receiver_window: int
+    congestion_control: str = "static"
     nak_delay_ns: int = -1
     group: bool | None = None           # None: as the channel and the SETUP say
     tether: bool = True
@@ -158,11 +162,12 @@ def subscription_plan(
         uri.check_subscription(parsed)
     except uri.ChannelError as error:
         raise Refused("invalid_channel", str(error)) from error
-    if parsed.cc is not None and parsed.cc not in _SUPPORTED_CONGESTION_CONTROL:
+    congestion_control = settings.congestion_control if parsed.cc is None else parsed.cc
+    if congestion_control not in CONGESTION_CONTROL:
         raise Refused(
             "not_supported",
-            f"cc={parsed.cc}: this daemon has no such congestion control "
-            f"(accepted: {', '.join(_SUPPORTED_CONGESTION_CONTROL)})",
+            f"cc={congestion_control}: this daemon has no such congestion control "
+            f"(accepted: {', '.join(CONGESTION_CONTROL)})",
         )
     group = {uri.Group.TRUE: True, uri.Group.FALSE: False}
     return SubscriptionPlan(
@@ -172,6 +177,7 @@ def subscription_plan(
         reliable=settings.reliable if parsed.reliable is None else parsed.reliable,
         sparse=settings.sparse if parsed.sparse is None else parsed.sparse,
         receiver_window=settings.receiver_window if parsed.rcv_wnd is None else parsed.rcv_wnd,
+        congestion_control=congestion_control,
         nak_delay_ns=-1 if parsed.nak_delay_ns is None else parsed.nak_delay_ns,
         group=None if parsed.group is None else group.get(parsed.group),
         tether=settings.tether if parsed.tether is None else parsed.tether,

@@ -29,6 +29,7 @@ class ConductorSettings:
     ipc_mtu: int = 1408
     publication_window: int = 0         # 0: half a term
     receiver_window: int = 128 * KIB
+    congestion_control: str = "static"
     max_resend: int = 16
     sparse: bool = True
     reliable: bool = True

@@ -90,6 +90,7 @@ def _check_alike(endpoint: RecvEndpoint, plan: SubscriptionPlan, stream_id: int)
         for key, old, new in (
             ("reliable", other.plan.reliable, plan.reliable),
             ("rejoin", other.plan.rejoin, plan.rejoin),
+            ("cc", other.plan.congestion_control, plan.congestion_control),
         ):
             if old != new:
                 raise Refused(
