@@ -35,7 +35,7 @@ def ratio_rows(results: dict[str, list[Result]]) -> list[tuple[str, str, str, st
 
 def number_rows(results: dict[str, list[Result]]) -> list[tuple[str, ...]]:
     """One line for each contender that was measured."""
-    rows = []
+    rows: list[tuple[str, ...]] = []
     for entry in ENTRIES:
         done = results.get(entry.key, [])
         if not done:

@@ -36,7 +36,7 @@ def main() -> None:
 
 
 def _socket(context: zmq.Context[Any], kind: int, task: dict[str, Any]) -> zmq.Socket[Any]:
-    socket = context.socket(kind)
+    socket: zmq.Socket[Any] = context.socket(kind)
     for option in (zmq.SNDBUF, zmq.RCVBUF):
         socket.setsockopt(option, task["so_buffers"])
     # As many as the window of the others holds.

@@ -155,14 +155,22 @@ def _pinger(client: Client, task: _Task) -> None:
     say("ready")
     size, spin_ns = task["size"], task["spin_ns"]
     if task["client"] == "native":
-        native = client._native()
-
-        def trip(count: int) -> list[int]:
-            return ping(native, pings._handle, pongs._handle, size, count, spin_ns)
+        trip = _native_trip(client, pings, pongs, size, spin_ns)
     else:
         trip = _python_trip(pings, pongs, size, spin_ns)
     ping_loop(orders, trip, warmup_s=task["warmup_s"], seconds=task["seconds"])
     _linger(orders)
+
+
+def _native_trip(
+    client: Client, pings: Publication, pongs: Subscription, size: int, spin_ns: int
+) -> Callable[[int], list[int]]:
+    native = client._native()
+
+    def trip(count: int) -> list[int]:
+        return ping(native, pings._handle, pongs._handle, size, count, spin_ns)
+
+    return trip
 
 
 def _python_trip(

@@ -15,23 +15,14 @@ from penstock.cli._common import json_option, print_json
 _SIZES: Final = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
 
 
-class _Bytes(click.ParamType):
+def parse_bytes(value: str) -> int:
     """A length such as 1408, 64k or 16m."""
-
-    name = "bytes"
-
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> int:
-        if isinstance(value, int):
-            return value
-        match = re.fullmatch(r"(\d+)([kmg]?)", str(value).lower())
-        if match is None:
-            self.fail(f"{value!r} is not a length: give one such as 1408, 64k or 16m", param, ctx)
-        return int(match[1]) * _SIZES[match[2]]
-
-
-_BYTES: Final = _Bytes()
+    match = re.fullmatch(r"(\d+)([kmg]?)", value.lower())
+    if match is None:
+        raise click.BadParameter(
+            f"{value!r} is not a length: give one such as 1408, 64k or 16m"
+        )
+    return int(match[1]) * _SIZES[match[2]]
 
 
 @click.command("bench")
@@ -48,12 +39,12 @@ _BYTES: Final = _Bytes()
               default="SHARED", show_default=True, help="The daemons' threads.")
 @click.option("--idle", type=click.Choice(["park", "backoff", "yield", "spin"]), default="park",
               show_default=True, help="What a daemon's thread without work does.")
-@click.option("--window", type=_BYTES, default="1m", show_default=True,
+@click.option("--window", type=parse_bytes, default="1m", show_default=True,
               help="Receiver window.")
-@click.option("--term-length", type=_BYTES, default="16m", show_default=True)
-@click.option("--mtu", type=_BYTES, default="1408", show_default=True,
+@click.option("--term-length", type=parse_bytes, default="16m", show_default=True)
+@click.option("--mtu", type=parse_bytes, default="1408", show_default=True,
               help="Largest datagram.")
-@click.option("--so-buffers", type=_BYTES, default="2m", show_default=True,
+@click.option("--so-buffers", type=parse_bytes, default="2m", show_default=True,
               help="SO_SNDBUF and SO_RCVBUF.")
 @click.option("--spin-us", type=click.FloatRange(0), default=0.0, show_default=True,
               help="rtt: how long a client looks before it sleeps.")
