@@ -33,11 +33,22 @@ def bench(*arguments: str) -> dict[str, Any]:
     return result
 
 
-def left_over(pid: int) -> list[str]:
-    """Daemon directories and processes of a bench that was told to end."""
-    directories = [str(path) for path in Path("/dev/shm").glob("penstock-bench-*")]
-    children = Path(f"/proc/{pid}/task/{pid}/children")
-    return directories + (children.read_text().split() if children.exists() else [])
+def children(pid: int) -> list[int]:
+    """Processes that a process has started and that have not ended."""
+    found: list[int] = []
+    for task in Path(f"/proc/{pid}/task").iterdir():
+        found += map(int, (task / "children").read_text().split())
+    return found
+
+
+def directories(pids: list[int]) -> set[Path]:
+    """What the daemons among them were told to use."""
+    found = set()
+    for pid in pids:
+        words = Path(f"/proc/{pid}/cmdline").read_text().split("\0")
+        if "--dir" in words:
+            found.add(Path(words[words.index("--dir") + 1]))
+    return found
 
 
 @pytest.mark.parametrize("client", ["native", "python", "batch"])
@@ -79,15 +90,16 @@ def test_nothing_is_left_when_it_is_ended() -> None:
         [*COMMAND, "udp", "--seconds", "60", "--json"],
         stdout=subprocess.PIPE, stderr=subprocess.PIPE,
     )
-    deadline = time.monotonic() + 30
-    while len(children := left_over(process.pid)) < 4:
-        assert time.monotonic() < deadline, children
+    deadline = time.monotonic() + 60
+    while len(directories(mine := children(process.pid))) < 2 or len(mine) < 4:
+        assert time.monotonic() < deadline, mine
         time.sleep(0.05)  # until the daemons and clients are there
-    mine = [int(word) for word in children if word.isdigit()]
+    places = directories(mine)
     process.send_signal(signal.SIGTERM)
-    process.communicate(timeout=30)
-    assert process.returncode != 0
+    process.communicate(timeout=60)
+    assert process.returncode == 143
     assert not [pid for pid in mine if Path(f"/proc/{pid}").exists()]
+    assert not [place for place in places if place.parent.exists()]
 
 
 def test_a_changed_message_changes_the_verdict() -> None:
