@@ -15,6 +15,7 @@ from penstock.client._directory import daemon_directory
 from penstock.client._inspect import open_counters, request_status
 
 _TIMEOUT_S = 5.0
+_PIPE_COLUMNS = 250
 
 
 @click.command("stat")
@@ -42,6 +43,8 @@ def command(
     from rich.live import Live
 
     console = Console()
+    if not console.is_terminal:
+        console = Console(width=_PIPE_COLUMNS)      # nothing is cut off
     if once or not console.is_terminal:
         console.print(render(snapshot(path), None, interval_s, show_all))
         return

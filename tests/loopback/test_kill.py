@@ -38,6 +38,7 @@ connection_timeout_ns = "1s"
 image_liveness_timeout_ns = "1s"
 image_linger_ns = "500ms"
 idle_heartbeat_interval_ns = "200ms"
+reattach_timeout_ns = "500ms"
 [log]
 level = "warning"
 """
