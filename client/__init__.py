@@ -15,6 +15,7 @@ from penstock.client._publication import (
     PublicationStatistics,
     RemoteRejection,
 )
+from penstock.client._restart import Gap, LostSession
 from penstock.client._subscription import Subscription, SubscriptionStatistics
 
 __all__ = [
@@ -24,8 +25,10 @@ __all__ = [
     "Client",
     "Counter",
     "Counters",
+    "Gap",
     "Header",
     "Image",
+    "LostSession",
     "MessageBatch",
     "Offer",
     "Publication",

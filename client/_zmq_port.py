@@ -91,6 +91,7 @@ class ZmqPort:
         self._outbox: deque[tuple[int, Any]] = deque()
         self._pending: dict[int, _Pending] = {}
         self._notices: dict[int, deque[Notice]] = {}
+        self._late: list[Any] = []      # removals while the daemon is away
         self._known: set[int] = set()   # registrations that were answered; the port's thread
         self._next_correlation = 1
         self._listener: weakref.ref[Listener] | None = None
@@ -131,6 +132,11 @@ class ZmqPort:
         return self._call(request, timeout_s, control.CounterReady)
 
     def perform(self, request: Request, timeout_s: float) -> control.Done:
+        if isinstance(request, _REMOVALS):
+            with self._lock:
+                if self._state is PortState.AWAY:
+                    self._late.append(request)      # a successor hears of it
+                    return control.Done()
         return self._call(request, timeout_s, control.Done)
 
     def status(self, timeout_s: float) -> control.Status:
@@ -267,7 +273,7 @@ class ZmqPort:
 
     def _attempt(self) -> zmq.Socket[bytes] | None:
         """One try to be a client of a successor.  The old token proves who we are; the daemon that
-        adopted us answers with the old id, any other with a new one."""
+        adopted us grants it again, any other grants a new one."""
         directory = self._lease.directory
         request = attrs.evolve(
             self._request, client_id=self._lease.client_id, token=self._token
@@ -280,7 +286,7 @@ class ZmqPort:
             grant, fds = exchange_lease(connection, request, directory)
             self._ask(dealer, control.Hello(token=grant.token), control.Done)
             kept: set[int] = set()
-            same = grant.client_id == self._lease.client_id
+            same = grant.token == self._token   # ids begin anew in a directory made anew
             if same:
                 resume = control.Resume(registration_ids=sorted(self._known))
                 kept.update(self._ask(dealer, resume, control.Resumed).registration_ids)
@@ -332,6 +338,12 @@ class ZmqPort:
                 else:
                     del self._pending[correlation]
                     pending.finish(_moot(pending.request))
+            for request in self._late:
+                if request.registration_id in self._known:
+                    self._known.discard(request.registration_id)
+                    self._outbox.append((self._next_correlation, request))
+                    self._next_correlation += 1
+            self._late.clear()
             self._state = PortState.OPEN
         self._wake()
         listener = self._heard_by()

@@ -19,8 +19,10 @@ if TYPE_CHECKING:
         Claim,
         Client,
         Counter,
+        Gap,
         Header,
         Image,
+        LostSession,
         MessageBatch,
         Offer,
         Publication,
@@ -73,9 +75,11 @@ __all__ = [
     "DaemonGone",
     "DaemonNotRunning",
     "ForkedError",
+    "Gap",
     "Header",
     "Image",
     "InvalidArgument",
+    "LostSession",
     "MessageBatch",
     "MessageTooLong",
     "NotConnected",
@@ -95,8 +99,8 @@ __all__ = [
 _TRIO = frozenset({"AsyncClient", "AsyncPublication", "AsyncSubscription", "open_client"})
 _CLIENT = frozenset(
     {
-        "Action", "BatchResult", "Claim", "Client", "Counter", "Header", "Image", "MessageBatch",
-        "Offer", "Publication", "Subscription", "connect",
+        "Action", "BatchResult", "Claim", "Client", "Counter", "Gap", "Header", "Image",
+        "LostSession", "MessageBatch", "Offer", "Publication", "Subscription", "connect",
     }
 )
 

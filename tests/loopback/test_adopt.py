@@ -14,7 +14,6 @@ import random
 import threading
 import time
 from collections.abc import Callable, Iterator
-from pathlib import Path
 
 import pytest
 from support.hosts import PenstockHost
@@ -27,17 +26,21 @@ NewHost = Callable[..., PenstockHost]
 STREAM = 1001
 RESUME_S = 2.0
 FIRST_S = 30.0
+DEATHS = 50
 PAUSE_S = 0.0005
 
 
 class Sender:
     """Publishes numbered messages for as long as it is let, from a thread of its own."""
 
-    def __init__(self, publication: Publication, *, sizes: tuple[int, ...], seed: int = 1) -> None:
+    def __init__(
+        self, publication: Publication, *, sizes: tuple[int, ...], seed: int = 1, burst: int = 16
+    ) -> None:
         self.publication = publication
         self.hash = hashlib.sha256()
         self.count = 0
         self._sizes = sizes
+        self._burst = burst
         self._random = random.Random(seed)
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True)
@@ -49,14 +52,16 @@ class Sender:
             message = (b"%016d" % self.count) + bytes([self.count % 251]) * size
             while (code := self.publication.offer(message)) <= 0:
                 assert code in (
-                    Offer.BACK_PRESSURED, Offer.ADMIN_ACTION, Offer.DAEMON_AWAY,
+                    Offer.BACK_PRESSURED,
+                    Offer.ADMIN_ACTION,
+                    Offer.DAEMON_AWAY,
                     Offer.NOT_CONNECTED,
                 ), Offer(code)
                 if self._stop.wait(PAUSE_S):
                     return
             self.hash.update(message)
             self.count += 1
-            if self.count % 16 == 0:
+            if self.count % self._burst == 0:
                 time.sleep(PAUSE_S)
 
     def stop(self) -> None:
@@ -113,9 +118,9 @@ def restart(host: PenstockHost, *args: str) -> float:
     return time.monotonic()
 
 
-def goes_on(receiver: Receiver, since: float) -> float:
-    """Seconds from ``since`` until something new came."""
-    before = receiver.count
+def goes_on(senders: list[Sender], receiver: Receiver, since: float) -> float:
+    """Seconds from ``since`` until messages came that were accepted after it."""
+    before = sum(sender.count for sender in senders)
     eventually(
         lambda: receiver.count > before or bool(receiver.wrong), "the stream goes on", FIRST_S
     )
@@ -131,7 +136,8 @@ def finish(senders: list[Sender], *receivers: Receiver) -> None:
     for receiver in receivers:
         eventually(
             lambda r=receiver: r.count >= total or bool(r.wrong),
-            f"{total} messages were accepted: {receiver.counts}", FIRST_S,
+            f"{total} messages were accepted: {receiver.counts}",
+            FIRST_S,
         )
         receiver.stop()
         assert not receiver.wrong, receiver.wrong
@@ -140,3 +146,284 @@ def finish(senders: list[Sender], *receivers: Receiver) -> None:
             assert receiver.counts[session] == sender.count
             assert receiver.hashes[session].digest() == sender.hash.digest()
         assert receiver.subscription.gaps == ()
+
+
+# ---- the same session ----------------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def two_clients(sender: PenstockHost, receiver: PenstockHost) -> Iterator[tuple[Client, Client]]:
+    with (
+        penstock.connect(sender.directory, name="sender") as one,
+        penstock.connect(receiver.directory, name="receiver") as other,
+    ):
+        yield one, other
+
+
+def test_fifty_deaths_under_load(new_host: NewHost, port: Callable[[], int]) -> None:
+    """Sending and receiving daemon, in turn and together; a shared and an exclusive session with
+    fragmented messages over UDP, and IPC beside them, each in its session from the first death to
+    the last."""
+    near, far = new_host(), new_host()
+    channel = f"aeron:udp?endpoint=127.0.0.1:{port()}|term-length=256k"
+    sizes = (10, 100, 1000, 9000)
+    with two_clients(near, far) as (client, remote):
+        shared = client.add_publication(channel, STREAM)
+        exclusive = client.add_exclusive_publication(channel, STREAM)
+        local = client.add_publication("aeron:ipc?term-length=128k", STREAM)
+        subscription = remote.add_subscription(channel, STREAM)
+        beside = client.add_subscription("aeron:ipc", STREAM)
+        connected(shared, subscription)
+        connected(exclusive)
+        connected(local, beside)
+        eventually(lambda: len(subscription.images) == 2, "both sessions are there")
+        sessions = [p.session_id for p in (shared, exclusive, local)]
+        receiver, reader = Receiver(subscription), Receiver(beside)
+        senders = [Sender(p, sizes=sizes, seed=n) for n, p in enumerate((shared, exclusive))]
+        writer = Sender(local, sizes=sizes, seed=9)
+        waits = []
+        for victims in itertools.islice(
+            itertools.cycle([(near,), (far,), (near,), (far,), (near, far)]), DEATHS
+        ):
+            for victim in victims:
+                victim.kill()
+            for victim in victims:
+                victim.start()
+            ready = time.monotonic()
+            waits.append(goes_on(senders, receiver, ready))
+            if near in victims:
+                goes_on([writer], reader, ready)
+        finish(senders, receiver)
+        finish([writer], reader)
+        assert [p.session_id for p in (shared, exclusive, local)] == sessions
+        assert shared.lost_sessions == exclusive.lost_sessions == local.lost_sessions == ()
+    assert sorted(waits)[-3] < RESUME_S, waits  # a busy machine may stall once or twice
+
+
+@pytest.mark.parametrize("victim", ["sender", "receiver"])
+def test_deaths_on_a_bad_network(new_host: NewHost, port: Callable[[], int], victim: str) -> None:
+    bad = ("--impair", "loss=5%,duplicate=1%,reorder=2%,seed=11")
+    near, far = new_host(*bad), new_host(*bad)
+    channel = f"aeron:udp?endpoint=127.0.0.1:{port()}|term-length=64k"
+    with two_clients(near, far) as (client, remote):
+        publication = client.add_publication(channel, STREAM)
+        subscription = remote.add_subscription(channel, STREAM)
+        connected(publication, subscription)
+        receiver = Receiver(subscription)
+        sender = Sender(publication, sizes=(10, 1000, 5000))
+        for _ in range(4):
+            ready = restart(near if victim == "sender" else far, *bad)
+            goes_on([sender], receiver, ready)
+        finish([sender], receiver)
+        assert publication.lost_sessions == ()
+
+
+def test_what_was_accepted_before_a_close_survives_the_death(
+    new_host: NewHost, port: Callable[[], int]
+) -> None:
+    """The client left its data to the daemon, and both are gone when the receiver comes."""
+    near, far = new_host(), new_host()
+    channel = f"aeron:udp?endpoint=127.0.0.1:{port()}|term-length=64k|linger=30s"
+    got: list[bytes] = []
+    with two_clients(near, far) as (client, remote):
+        subscription = remote.add_subscription(channel, STREAM)
+        publication = client.add_publication(channel, STREAM)
+        connected(publication, subscription)
+        far.kill()
+        for n in range(20):
+            publication.send(b"%d" % n, FIRST_S)
+        publication.close()
+        near.kill()
+        near.start()
+        far.start()
+
+        def all_there() -> bool:
+            subscription.poll(lambda m, _h: got.append(bytes(m)))
+            return len(got) == 20
+
+        eventually(all_there, "what was accepted arrives")
+        assert got == [b"%d" % n for n in range(20)]
+
+
+# ---- clients meanwhile ---------------------------------------------------------------------------
+
+
+def test_calls_wait_for_the_successor(new_host: NewHost) -> None:
+    host = new_host()
+    with penstock.connect(host.directory) as client:
+        publication = client.add_publication("aeron:ipc?term-length=64k", STREAM)
+        subscription = client.add_subscription("aeron:ipc", STREAM)
+        connected(publication, subscription)
+        assert publication.offer(b"before") > 0
+        host.kill()
+        eventually(lambda: not client.is_daemon_alive, "the death is noticed")
+        assert publication.offer(b"meanwhile") == Offer.DAEMON_AWAY
+        got: list[bytes] = []
+        assert subscription.poll(lambda m, _h: got.append(bytes(m))) == 1
+        answers: list[object] = []
+        calls = [
+            threading.Thread(target=lambda: answers.append(publication.send(b"after", FIRST_S))),
+            threading.Thread(target=lambda: answers.append(subscription.wait(FIRST_S))),
+            threading.Thread(
+                target=lambda: answers.append(client.add_publication("aeron:ipc", 2).stream_id)
+            ),
+        ]
+        for call in calls:
+            call.start()
+        host.start()
+        for call in calls:
+            call.join(FIRST_S)
+        assert len(answers) == 3
+        assert {True, 2} <= set(answers)
+        assert subscription.poll(lambda m, _h: got.append(bytes(m))) == 1
+        assert got == [b"before", b"after"]
+
+
+def test_without_a_successor_the_client_gives_up(new_host: NewHost) -> None:
+    host = new_host()
+    with penstock.connect(host.directory, reattach_timeout_s=0.3) as client:
+        publication = client.add_publication("aeron:ipc?term-length=64k", STREAM)
+        host.kill()
+        with pytest.raises(penstock.DaemonGone):
+            publication.send(b"x", FIRST_S)
+        with pytest.raises(penstock.DaemonGone):
+            client.add_subscription("aeron:ipc", STREAM)
+
+
+def test_without_waiting_a_death_is_the_end(new_host: NewHost) -> None:
+    host = new_host()
+    with penstock.connect(host.directory, reattach_timeout_s=0) as client:
+        subscription = client.add_subscription("aeron:ipc", STREAM)
+        host.kill()
+        with pytest.raises(penstock.DaemonGone):
+            subscription.wait(FIRST_S)
+
+
+def test_what_is_closed_meanwhile_is_gone_after_it(new_host: NewHost) -> None:
+    host = new_host()
+    with penstock.connect(host.directory, timeout_s=0.5) as client:
+        keep = client.add_publication("aeron:ipc?term-length=64k", 1)
+        drop = client.add_publication("aeron:ipc?term-length=64k", 2)
+        counter = client.add_counter("kept", value=5)
+        host.kill()
+        eventually(lambda: not client.is_daemon_alive, "the death is noticed")
+        drop.close()
+        host.start()
+        eventually(lambda: client.is_daemon_alive, "the client is back")
+        eventually(
+            lambda: (
+                [p["stream_id"] for p in client.status()["publications"] if p["state"] == "active"]
+                == [1]
+            ),
+            "only what was kept is there",
+        )
+        assert (keep.is_closed, drop.is_closed, counter.get()) == (False, True, 5)
+
+
+def test_a_client_that_died_with_the_daemon_is_not_waited_for(
+    new_host: NewHost, port: Callable[[], int]
+) -> None:
+    host = new_host()
+    other = f"aeron:udp?endpoint=127.0.0.1:{port()}|term-length=64k"
+    with (
+        penstock.connect(host.directory) as client,
+        host.run(
+            "-m", "support.pub", f"--dir={host.directory}", f"--channel={other}", "--stream=7",
+            "--count=1",
+        ) as peer,
+    ):  # fmt: skip
+        client.add_publication("aeron:ipc?term-length=64k", STREAM)
+        peer.wait("added")
+        host.kill()
+        peer.process.kill()
+        peer.process.wait()
+        host.start()
+        eventually(lambda: client.is_daemon_alive, "the client is back")
+        eventually(
+            lambda: [c["client_id"] for c in client.status()["clients"]] == [client.client_id],
+            "only the living client is there",
+            5.0,
+        )
+
+
+# ---- where the session cannot go on --------------------------------------------------------------
+
+
+def spoil(host: PenstockHost) -> None:
+    """Kills the daemon and damages what it wrote down."""
+    host.kill()
+    journal = host.directory / "registry.journal"
+    data = bytearray(journal.read_bytes())
+    data[len(data) // 2] ^= 0x10
+    journal.write_bytes(data)
+
+
+def version(host: PenstockHost) -> None:
+    """Kills the daemon and makes its journal one of another version."""
+    host.kill()
+    journal = host.directory / "registry.journal"
+    journal.write_bytes(journal.read_bytes().replace(b"REGISTRY 1", b"REGISTRY 0", 1))
+
+
+@pytest.mark.parametrize("harm", [spoil, version, PenstockHost.stop])
+def test_a_new_session_is_told_at_both_ends(
+    new_host: NewHost, harm: Callable[[PenstockHost], None]
+) -> None:
+    """A damaged journal, one of another version, and a daemon that was stopped in order."""
+    host = new_host()
+    lost: list[penstock.LostSession] = []
+    gaps: list[penstock.Gap] = []
+    got: list[bytes] = []
+    with penstock.connect(host.directory) as client:
+        publication = client.add_publication(
+            "aeron:ipc?term-length=64k", STREAM, on_session_lost=lost.append
+        )
+        subscription = client.add_subscription("aeron:ipc", STREAM, on_gap=gaps.append)
+        connected(publication, subscription)
+        session = publication.session_id
+        assert publication.offer(b"before") > 0
+        position = publication.position
+        harm(host)
+        eventually(lambda: not client.is_daemon_alive, "the death is noticed")
+        host.start()
+        eventually(lambda: bool(lost), "the publisher hears of it")
+        assert lost == [*publication.lost_sessions]
+        assert (lost[0].session_id, lost[0].position) == (session, position)
+        assert lost[0].sent_position <= position
+        assert publication.session_id != session
+        assert publication.send(b"after", FIRST_S) > 0
+
+        def both() -> bool:
+            subscription.poll(lambda m, _h: got.append(bytes(m)))
+            return len(got) == 2
+
+        eventually(both, "both messages come")
+        assert got == [b"before", b"after"]  # what was in the log is read before it is left
+        if harm is not PenstockHost.stop:  # else the end of the stream was told in order
+            assert [(g.session_id, g.from_position) for g in gaps] == [(session, position)]
+            assert subscription.gaps == tuple(gaps)
+
+
+def test_a_receiver_that_starts_anew_tells_the_gap(
+    new_host: NewHost, port: Callable[[], int]
+) -> None:
+    near, far = new_host(), new_host()
+    channel = f"aeron:udp?endpoint=127.0.0.1:{port()}|term-length=64k"
+    got: list[bytes] = []
+    with two_clients(near, far) as (client, remote):
+        publication = client.add_publication(channel, STREAM)
+        subscription = remote.add_subscription(channel, STREAM)
+        connected(publication, subscription)
+        publication.send(b"before", FIRST_S)
+        eventually(lambda: bool(subscription.poll(lambda m, _h: got.append(bytes(m)))), "it comes")
+        spoil(far)
+        far.start()
+
+        def told() -> bool:
+            subscription.poll(lambda m, _h: got.append(bytes(m)))
+            publication.offer(b"later")
+            return b"later" in got
+
+        eventually(told, "the stream goes on")
+        assert [gap.session_id for gap in subscription.gaps] == [publication.session_id]
+        assert got[0] == b"before"
