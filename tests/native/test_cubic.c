@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * CUBIC by itself: the cube root, the shape of the window after a loss, one event a round trip, fast
+ * CUBIC by itself: the cube root, the window after a loss, one event a round trip, fast
  * convergence, the Reno-friendly region, bounds, idle time, and the exit from slow start.
  */
 #include "check.h"
