@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from penstock.client._claim import Claim
 from penstock.client._client import Client, Registration, connect
 from penstock.client._counters import Counter, Counters
 from penstock.client._image import Image
@@ -10,7 +11,6 @@ from penstock.client._message import Header, MessageBatch
 from penstock.client._offer import Action, Offer
 from penstock.client._publication import (
     BatchResult,
-    Claim,
     Publication,
     PublicationStatistics,
     RemoteRejection,

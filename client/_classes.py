@@ -12,6 +12,7 @@ import os
 import attrs
 
 from penstock.client._image import Image
+from penstock.client._parking import Parking
 from penstock.client._publication import Publication
 from penstock.client._subscription import Subscription
 
@@ -21,6 +22,7 @@ class ClientClasses:
     publication: type[Publication]
     subscription: type[Subscription]
     image: type[Image]
+    parking: type[Parking]
 
 
 def client_classes() -> ClientClasses:
@@ -35,5 +37,8 @@ def client_classes() -> ClientClasses:
                 publication=_fast_path.FastPublication,
                 subscription=_fast_path.FastSubscription,
                 image=_fast_path.FastImage,
+                parking=_fast_path.FastParking,
             )
-    return ClientClasses(publication=Publication, subscription=Subscription, image=Image)
+    return ClientClasses(
+        publication=Publication, subscription=Subscription, image=Image, parking=Parking
+    )

@@ -74,7 +74,7 @@ class Client:
             port.close()
             raise
         self._bell = Bell(self, self._handle, params)
-        self._park = Parking(self._handle, self._check)
+        self._park = self._classes.parking(self._handle, self._check)
         self._finalizer = weakref.finalize(self, port.close)
         port.listen(self._bell)
         if port.state in (PortState.GONE, PortState.AWAY):

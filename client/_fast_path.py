@@ -3,21 +3,27 @@
 
 Each is its plain class with some methods taken from C.  What the C side calls by name for the rare
 cases is either in the plain class or here: ``_offer_slowly``, ``_send_slowly``, ``_refusal``,
-``_prepare``, ``_nothing``, ``_check_limit`` and ``_address_of``.
+``_prepare``, ``_nothing``, ``_check_limit``, ``_wait_slowly``, ``_check_waiting`` and
+``_address_of``.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 from penstock.client._batches import Block
 from penstock.client._image import Image
 from penstock.client._message import Header
+from penstock.client._parking import Parking
 from penstock.client._publication import Publication
 from penstock.client._reader import Reader
 from penstock.client._subscription import Subscription
 from penstock.core import client as core
 from penstock.core import fast
+
+if TYPE_CHECKING:
+    from penstock.client._client import Client
 
 
 class FastPublication(fast.Offerer, Publication):
@@ -51,8 +57,16 @@ class FastHeader(fast.Header, Header):
         self._set(core.MESSAGE.pack(*row))
 
 
-class _FastReader(fast.Poller, Reader):
-    """What polling a subscription and polling an image have in common."""
+class FastParking(fast.Park, Parking):
+    """Where threads sleep, known to C."""
+
+    _address_of = staticmethod(core.address_of)
+
+
+class _FastReader(Reader):
+    """What polling a subscription and polling an image have in common beside fast.Poller."""
+
+    _fill_at: Callable[[int, int], int]
 
     _address_of = staticmethod(core.address_of)
 
@@ -63,11 +77,21 @@ class _FastReader(fast.Poller, Reader):
         return self._fill_at(messages.address, limit)
 
 
-class FastSubscription(_FastReader, Subscription):
-    """A subscription whose ``poll`` runs from message to message in C."""
+class FastSubscription(fast.Waiter, _FastReader, Subscription):
+    """A subscription whose ``poll`` runs from message to message in C, as does ``wait``."""
+
+    def __init__(self, client: Client, *args: Any, **kwargs: Any) -> None:
+        super().__init__(client, *args, **kwargs)
+        self._park = client._parking()
+
+    def _wait_slowly(self, timeout_s: float | None) -> bool:
+        return Subscription.wait(self, timeout_s)
+
+    def _check_waiting(self) -> None:
+        self._client._check()
 
 
-class FastImage(_FastReader, Image):
+class FastImage(fast.Poller, _FastReader, Image):
     """An image whose ``poll`` runs from message to message in C."""
 
     def _map_log(self) -> None:

@@ -20,8 +20,6 @@ SLICE_NS: Final = 250_000_000
 class Parking:
     """Where the threads of one client wait."""
 
-    __slots__ = ("_check", "_handle")
-
     def __init__(self, handle: core.ClientHandle, check: Callable[[], None]) -> None:
         """``check`` raises when waiting makes no sense any more: closed, daemon gone, forked."""
         self._handle = handle

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 import attrs
 
 from penstock.client._batches import Block, as_block
-from penstock.client._message import release_view
+from penstock.client._claim import Claim
 from penstock.client._offer import TRANSIENT, Offer, offer_code
 from penstock.client._restart import LostSession
 from penstock.client._subscription import removal
@@ -18,7 +18,6 @@ from penstock.config import control
 from penstock.core import client as core
 from penstock.core import errors
 from penstock.core.errors import (
-    ClaimRefused,
     ClosedError,
     InvalidArgument,
     MessageTooLong,
@@ -69,91 +68,6 @@ class PublicationStatistics:
     position_limit: int
     available_window: int
     is_connected: bool
-
-
-class Claim:
-    """A frame in the log to write a message into.
-
-    False with a ``code`` when refused.  As a context manager it commits at the end of the block,
-    and aborts when the block raises; without ``with``, call :meth:`commit` or :meth:`abort`.
-    """
-
-    __slots__ = ("_native", "_open", "_view", "length", "reserved_value")
-
-    def __init__(self, native: core.NativeClaim, length: int) -> None:
-        self._native = native
-        self._open = native.position > 0
-        self._view: memoryview | None = None
-        self.length = length
-        """Payload bytes."""
-        self.reserved_value = 0
-        """64 bits to put beside the message; set before commit."""
-
-    def __bool__(self) -> bool:
-        return self._native.position > 0
-
-    @property
-    def code(self) -> Offer | None:
-        """Why the claim was refused, None if it was not."""
-        return offer_code(self._native.position)
-
-    @property
-    def position(self) -> int:
-        """Stream position after the message, or the (negative) code of the refusal."""
-        return self._native.position
-
-    @property
-    def buffer(self) -> memoryview:
-        """The writable payload, valid until commit or abort."""
-        self._require_open()
-        if self._view is None:
-            self._view = self._native.view()
-        return self._view
-
-    def commit(self) -> int:
-        """Publishes the message; returns its position.
-
-        :raises ClaimLost: the claim was open for so long that the daemon padded over it.
-        """
-        self._require_open()
-        self._end_view()
-        core.raise_native(self._native.commit(self.reserved_value), "commit")
-        return self._native.position
-
-    def abort(self) -> None:
-        """Gives the frame back; nothing is delivered."""
-        self._require_open()
-        self._end_view()
-        core.raise_native(self._native.abort(), "abort")
-
-    def _require_open(self) -> None:
-        if self._native.position <= 0:
-            self._raise_refused()
-        if not self._open:
-            raise ClosedError("the claim was committed or aborted before")
-
-    def _raise_refused(self) -> None:
-        code = self.code
-        name = code.name if code is not None else str(self._native.position)
-        raise ClaimRefused(f"the claim was refused: {name}", code=self._native.position)
-
-    def _end_view(self) -> None:
-        self._open = False
-        if self._view is not None:
-            release_view(self._view)
-            self._view = None
-
-    def __enter__(self) -> Claim:
-        self._require_open()
-        return self
-
-    def __exit__(self, kind: object, *_exc: object) -> None:
-        if not self._open:
-            return  # the block did it itself
-        if kind is None:
-            self.commit()
-        else:
-            self.abort()
 
 
 def _open_native(client: Client, ready: control.PublicationReady) -> core.PublicationHandle:

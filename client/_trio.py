@@ -19,13 +19,14 @@ from typing import Any, TypeVar
 
 import trio
 
+from penstock.client._claim import Claim
 from penstock.client._client import DEFAULT_REATTACH_S, DEFAULT_TIMEOUT_S, Client, connect
 from penstock.client._counters import Counter, Counters
 from penstock.client._image import Image
 from penstock.client._message import MessageBatch
 from penstock.client._offer import Offer
 from penstock.client._parking import SLICE_NS
-from penstock.client._publication import BatchResult, Claim, Publication
+from penstock.client._publication import BatchResult, Publication
 from penstock.client._reader import DEFAULT_BATCH, DEFAULT_LIMIT, Handler
 from penstock.client._subscription import ImageCallback, Subscription
 from penstock.core import client as core

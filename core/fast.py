@@ -8,13 +8,13 @@ than the core; the client then does the same work through cffi.
 from __future__ import annotations
 
 from penstock import _fast
-from penstock._fast import Header, Log, Offerer, Poller
+from penstock._fast import Header, Log, Offerer, Park, Poller, Waiter
 from penstock.core._lib import ffi, lib
 from penstock.core.client import ImageHandle, img_mapped
 
 _fast.connect(int(ffi.cast("uintptr_t", lib.ps_fast_table())))
 
-__all__ = ["Header", "Log", "Offerer", "Poller", "image_log"]
+__all__ = ["Header", "Log", "Offerer", "Park", "Poller", "Waiter", "image_log"]
 
 
 def image_log(image: ImageHandle) -> Log:

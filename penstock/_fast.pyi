@@ -23,6 +23,9 @@ class Header:
     _image_index: int
     def _set(self, row: Buffer, /) -> None: ...
 
+class Park:
+    _handle: Any
+
 class Offerer:
     _handle: Any
     def offer(self, data: Any, *, reserved_value: int = 0) -> int: ...
@@ -43,6 +46,7 @@ class Poller:
     _header: Any
     _logs: list[Any]
     _notices: Any
+    _park: Any
     _batch: Any
     _polling: bool
     _is_image: bool
@@ -50,4 +54,6 @@ class Poller:
     def _take(self, limit: int, /) -> list[bytes]: ...
     def _fill_at(self, address: int, limit: int, /) -> int: ...
     def _release(self) -> None: ...
-    def _await(self, client: int, timeout_ns: int, spin_ns: int, /) -> bool: ...
+
+class Waiter(Poller):
+    def wait(self, timeout_s: float | None = None) -> bool: ...

@@ -31,14 +31,17 @@ extern const ps_fast_table_t *fast_core;
 /* Types that others check for: set once, by fast_add_types. */
 extern PyTypeObject *fast_header_type;
 extern PyTypeObject *fast_log_type;
+extern PyTypeObject *fast_park_type;
 
 /* Make the types and add them to the module: 0, or -1. */
 int fast_add_log(PyObject *module);
 int fast_add_header(PyObject *module);
 int fast_add_offerer(PyObject *module);
 int fast_add_poller(PyObject *module);
-/* Makes a type from its spec and adds it under name; borrowed from the module, or NULL. */
-PyTypeObject *fast_add_type(PyObject *module, const char *name, PyType_Spec *spec);
+/* Makes a type from its spec, upon base if that is not NULL, and adds it under name; borrowed from
+ * the module, or NULL. */
+PyTypeObject *fast_add_type(PyObject *module, const char *name, PyType_Spec *spec,
+                            PyTypeObject *base);
 
 /* ---- handles --------------------------------------------------------------------------------- */
 
@@ -50,7 +53,11 @@ typedef struct fast_handle {
     void *native;
 } fast_handle_t;
 
-/* Getter and setter of `_handle`.  The setter asks the object's `_address_of` for the address. */
+/* Slots of a type that has nothing more, then getter and setter of `_handle`.  The setter asks the
+ * object's `_address_of` for the address. */
+void fast_handle_dealloc(PyObject *self);
+int fast_handle_traverse(PyObject *self, visitproc visit, void *arg);
+int fast_handle_clear(PyObject *self);
 PyObject *fast_handle_get(PyObject *self, void *unused);
 int fast_handle_set(PyObject *self, PyObject *value, void *unused);
 

@@ -90,7 +90,7 @@ static PyType_Spec log_spec = {
 
 int fast_add_log(PyObject *module)
 {
-    fast_log_type = fast_add_type(module, "Log", &log_spec);
+    fast_log_type = fast_add_type(module, "Log", &log_spec, NULL);
     return fast_log_type != NULL ? 0 : -1;
 }
 
@@ -187,6 +187,6 @@ static PyType_Spec header_spec = {
 
 int fast_add_header(PyObject *module)
 {
-    fast_header_type = fast_add_type(module, "Header", &header_spec);
+    fast_header_type = fast_add_type(module, "Header", &header_spec, NULL);
     return fast_header_type != NULL ? 0 : -1;
 }

@@ -8,9 +8,10 @@ const ps_fast_table_t *fast_core;
 
 /* ---- types ----------------------------------------------------------------------------------- */
 
-PyTypeObject *fast_add_type(PyObject *module, const char *name, PyType_Spec *spec)
+PyTypeObject *fast_add_type(PyObject *module, const char *name, PyType_Spec *spec,
+                            PyTypeObject *base)
 {
-    PyObject *type = PyType_FromSpec(spec);
+    PyObject *type = PyType_FromSpecWithBases(spec, (PyObject *)base);
     if (type == NULL) {
         return NULL;
     }
@@ -54,6 +55,54 @@ int fast_handle_set(PyObject *self, PyObject *value, void *Py_UNUSED(unused))
     Py_XDECREF(before); /* last: it may run the destructor */
     return 0;
 }
+
+int fast_handle_traverse(PyObject *self, visitproc visit, void *arg)
+{
+    Py_VISIT(Py_TYPE(self));
+    Py_VISIT(((fast_handle_t *)self)->owner);
+    return 0;
+}
+
+int fast_handle_clear(PyObject *self)
+{
+    ((fast_handle_t *)self)->native = NULL;
+    Py_CLEAR(((fast_handle_t *)self)->owner);
+    return 0;
+}
+
+void fast_handle_dealloc(PyObject *self)
+{
+    PyTypeObject *type = Py_TYPE(self);
+    PyObject_GC_UnTrack(self);
+    fast_handle_clear(self);
+    ((freefunc)PyType_GetSlot(type, Py_tp_free))(self);
+    Py_DECREF(type);
+}
+
+/* A client's word to sleep on: nothing but a handle. */
+
+PyTypeObject *fast_park_type;
+
+static PyGetSetDef park_fields[] = {
+    { "_handle", fast_handle_get, fast_handle_set, NULL, NULL },
+    { NULL, NULL, NULL, NULL, NULL },
+};
+
+static PyType_Slot park_slots[] = {
+    { Py_tp_doc, "Where a client's threads sleep." },
+    { Py_tp_dealloc, (void *)fast_handle_dealloc },
+    { Py_tp_traverse, (void *)fast_handle_traverse },
+    { Py_tp_clear, (void *)fast_handle_clear },
+    { Py_tp_getset, park_fields },
+    { 0, NULL },
+};
+
+static PyType_Spec park_spec = {
+    .name = "penstock._fast.Park",
+    .basicsize = sizeof(fast_handle_t),
+    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE | Py_TPFLAGS_HAVE_GC,
+    .slots = park_slots,
+};
 
 /* ---- arguments ------------------------------------------------------------------------------- */
 
@@ -139,8 +188,9 @@ PyMODINIT_FUNC PyInit__fast(void)
     if (module == NULL) {
         return NULL;
     }
-    if (fast_add_log(module) < 0 || fast_add_header(module) < 0 || fast_add_offerer(module) < 0 ||
-        fast_add_poller(module) < 0) {
+    fast_park_type = fast_add_type(module, "Park", &park_spec, NULL);
+    if (fast_park_type == NULL || fast_add_log(module) < 0 || fast_add_header(module) < 0 ||
+        fast_add_offerer(module) < 0 || fast_add_poller(module) < 0) {
         Py_DECREF(module);
         return NULL;
     }

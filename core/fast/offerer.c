@@ -5,10 +5,6 @@
 /* From here on a copy takes longer than getting the interpreter's lock back usually does. */
 enum { UNLOCK_BYTES = 1 << 20 };
 
-typedef struct offerer {
-    fast_handle_t handle;
-} offerer_t;
-
 static ps_pub_t *native_of(PyObject *self)
 {
     return ((fast_handle_t *)self)->native;
@@ -186,29 +182,6 @@ static PyObject *offerer_offer_block(PyObject *self, PyObject *args)
 
 /* ---- type ------------------------------------------------------------------------------------ */
 
-static int offerer_traverse(PyObject *self, visitproc visit, void *arg)
-{
-    Py_VISIT(Py_TYPE(self));
-    Py_VISIT(((fast_handle_t *)self)->owner);
-    return 0;
-}
-
-static int offerer_clear(PyObject *self)
-{
-    ((fast_handle_t *)self)->native = NULL;
-    Py_CLEAR(((fast_handle_t *)self)->owner);
-    return 0;
-}
-
-static void offerer_dealloc(PyObject *self)
-{
-    PyTypeObject *type = Py_TYPE(self);
-    PyObject_GC_UnTrack(self);
-    offerer_clear(self);
-    ((freefunc)PyType_GetSlot(type, Py_tp_free))(self);
-    Py_DECREF(type);
-}
-
 static PyMethodDef offerer_methods[] = {
     { "offer", (PyCFunction)(void (*)(void))offerer_offer, METH_FASTCALL | METH_KEYWORDS,
       "offer($self, data, *, reserved_value=0)\n--\n\n"
@@ -227,9 +200,9 @@ static PyGetSetDef offerer_fields[] = {
 
 static PyType_Slot offerer_slots[] = {
     { Py_tp_doc, "Sends messages." },
-    { Py_tp_dealloc, (void *)offerer_dealloc },
-    { Py_tp_traverse, (void *)offerer_traverse },
-    { Py_tp_clear, (void *)offerer_clear },
+    { Py_tp_dealloc, (void *)fast_handle_dealloc },
+    { Py_tp_traverse, (void *)fast_handle_traverse },
+    { Py_tp_clear, (void *)fast_handle_clear },
     { Py_tp_methods, offerer_methods },
     { Py_tp_getset, offerer_fields },
     { 0, NULL },
@@ -237,12 +210,12 @@ static PyType_Slot offerer_slots[] = {
 
 static PyType_Spec offerer_spec = {
     .name = "penstock._fast.Offerer",
-    .basicsize = sizeof(offerer_t),
+    .basicsize = sizeof(fast_handle_t),
     .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE | Py_TPFLAGS_HAVE_GC,
     .slots = offerer_slots,
 };
 
 int fast_add_offerer(PyObject *module)
 {
-    return fast_add_type(module, "Offerer", &offerer_spec) != NULL ? 0 : -1;
+    return fast_add_type(module, "Offerer", &offerer_spec, NULL) != NULL ? 0 : -1;
 }

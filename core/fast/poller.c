@@ -10,13 +10,15 @@
 #include <stdlib.h>
 #include <time.h>
 
-enum { DEFAULT_LIMIT = 64, MAX_LIMIT = 1 << 20 };
+/* SLICE_NS: longest single sleep; bounds the delay of a signal that comes just before it. */
+enum { DEFAULT_LIMIT = 64, MAX_LIMIT = 1 << 20, SLICE_NS = 250 * 1000 * 1000 };
 
 typedef struct poller {
     fast_handle_t handle;
     PyObject *header;        /* a fast_header_t, used for all messages */
     PyObject *logs;          /* list of fast_log_t in the order of the images */
     PyObject *notices;       /* what the daemon told and was not applied: deque */
+    PyObject *park;          /* a fast_park_type: the client to sleep on; NULL: none */
     PyObject *batch;         /* the batch that is out, None or NULL */
     ps_message_t *messages;  /* capacity of them; not touched while polling is set */
     int32_t capacity;
@@ -276,6 +278,8 @@ static PyObject *poller_release(PyObject *self, PyObject *Py_UNUSED(unused))
     return Py_NewRef(Py_None);
 }
 
+/* ---- waiting --------------------------------------------------------------------------------- */
+
 static int64_t monotonic_ns(void)
 {
     struct timespec now;
@@ -283,37 +287,103 @@ static int64_t monotonic_ns(void)
     return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
 }
 
-/* _await(client address, timeout_ns, spin_ns) -> whether there is data or a notice; else time passed
- * or a signal came.  Looks for spin_ns, then sleeps once, without the interpreter's lock. */
-static PyObject *poller_await(PyObject *self, PyObject *args)
+/* When a wait of timeout_s seconds ends; INT64_MAX for None.  0 or -1. */
+static int deadline_of(PyObject *timeout_s, int64_t *deadline_ns)
 {
+    *deadline_ns = INT64_MAX;
+    if (timeout_s == NULL || timeout_s == Py_None) {
+        return 0;
+    }
+    const double seconds = PyFloat_AsDouble(timeout_s);
+    if (seconds == -1.0 && PyErr_Occurred()) {
+        return -1;
+    }
+    if (seconds < 1e9) {
+        *deadline_ns = monotonic_ns() + (seconds > 0 ? (int64_t)(seconds * 1e9) : 0);
+    }
+    return 0;
+}
+
+/* Sleeps until the client's word moves on from ticket, without the interpreter's lock.  0, or -1
+ * when a signal handler raised. */
+static int sleep_once(fast_handle_t *park, uint32_t ticket, int64_t sleep_ns)
+{
+    ps_client_t *client = park->native;
+    PyObject *owner = Py_NewRef(park->owner); /* may be replaced meanwhile */
+    int code;
+    Py_BEGIN_ALLOW_THREADS
+    code = fast_core->client_sleep(client, ticket, sleep_ns);
+    Py_END_ALLOW_THREADS
+    Py_DECREF(owner);
+    return code == PS_E_INTERRUPTED ? PyErr_CheckSignals() : 0;
+}
+
+/* 1: there is something to poll; 0: not; -1: exception; 2: Python has to look first. */
+static int look(const poller_t *poller)
+{
+    if (poller->polling || poller->is_image || poller->handle.native == NULL ||
+        poller->park == NULL || (poller->batch != NULL && poller->batch != Py_None)) {
+        return 2;
+    }
+    const Py_ssize_t waiting = poller->notices != NULL ? PyObject_Size(poller->notices) : 0;
+    if (waiting != 0) {
+        return waiting < 0 ? -1 : 2;
+    }
+    return core_has_data(poller) ? 1 : 0;
+}
+
+/* What is left until deadline_ns goes to the plain class's wait. */
+static PyObject *wait_slowly(PyObject *self, int64_t deadline_ns)
+{
+    if (deadline_ns == INT64_MAX) {
+        return PyObject_CallMethod(self, "_wait_slowly", "O", Py_None);
+    }
+    const double left = (double)(deadline_ns - monotonic_ns()) / 1e9;
+    return PyObject_CallMethod(self, "_wait_slowly", "d", left > 0 ? left : 0.0);
+}
+
+/* wait(timeout_s=None) */
+static PyObject *poller_wait(PyObject *self, PyObject *const *args, Py_ssize_t given_count,
+                             PyObject *kwnames)
+{
+    static const char *const names[] = { "timeout_s", NULL };
     poller_t *poller = (poller_t *)self;
-    unsigned long long address;
-    long long timeout_ns;
-    long long spin_ns;
-    if (!PyArg_ParseTuple(args, "KLL:_await", &address, &timeout_ns, &spin_ns)) {
+    PyObject *timeout_s = Py_None;
+    int64_t deadline_ns;
+    if (given_count + (kwnames != NULL ? PyTuple_Size(kwnames) : 0) > 0 &&
+        fast_arguments("wait", names, 1, args, given_count, kwnames, &timeout_s) < 0) {
         return NULL;
     }
-    ps_client_t *client = (ps_client_t *)(uintptr_t)address;
-    const uint32_t ticket = fast_core->client_ticket(client);
-    if (poller->handle.native == NULL ||
-        (poller->notices != NULL && PyObject_Size(poller->notices) != 0) ||
-        core_has_data(poller)) {
-        return PyErr_Occurred() ? NULL : PyBool_FromLong(1);
+    if (deadline_of(timeout_s, &deadline_ns) < 0) {
+        return NULL;
     }
-    /* Only the client's word is looked at while others run: they may close this object. */
-    Py_BEGIN_ALLOW_THREADS
-    const int64_t until_ns = spin_ns > 0 ? monotonic_ns() + spin_ns : 0;
-    int woken = 0;
-    while (spin_ns > 0 && !woken && monotonic_ns() < until_ns) {
-        woken = fast_core->client_ticket(client) != ticket;
+    for (;;) {
+        fast_handle_t *park = (fast_handle_t *)poller->park;
+        if (park == NULL || park->native == NULL) {
+            return wait_slowly(self, deadline_ns);
+        }
+        const uint32_t ticket = fast_core->client_ticket(park->native);
+        const int found = look(poller);
+        if (found != 0) {
+            return found < 0 ? NULL : found == 1 ? PyBool_FromLong(1)
+                                                 : wait_slowly(self, deadline_ns);
+        }
+        /* Raises when waiting has no sense any more: closed, daemon gone, forked. */
+        PyObject *fine = PyObject_CallMethod(self, "_check_waiting", NULL);
+        if (fine == NULL) {
+            return NULL;
+        }
+        Py_DECREF(fine);
+        int64_t sleep_ns = deadline_ns == INT64_MAX ? SLICE_NS : deadline_ns - monotonic_ns();
+        if (sleep_ns <= 0) {
+            return PyBool_FromLong(0);
+        }
+        sleep_ns = sleep_ns < SLICE_NS ? sleep_ns : SLICE_NS;
+        const int code = sleep_once(park, ticket, sleep_ns);
+        if (code < 0) {
+            return NULL;
+        }
     }
-    if (!woken && timeout_ns > 0) {
-        (void)fast_core->client_sleep(client, ticket, timeout_ns);
-    }
-    Py_END_ALLOW_THREADS
-    const int found = poller->handle.native == NULL || core_has_data(poller);
-    return PyBool_FromLong(found);
 }
 
 /* ---- type ------------------------------------------------------------------------------------ */
@@ -354,6 +424,24 @@ static int logs_set(PyObject *self, PyObject *value, void *Py_UNUSED(unused))
     return 0;
 }
 
+static PyObject *park_get(PyObject *self, void *Py_UNUSED(unused))
+{
+    PyObject *park = ((poller_t *)self)->park;
+    return Py_NewRef(park != NULL ? park : Py_None);
+}
+
+static int park_set(PyObject *self, PyObject *value, void *Py_UNUSED(unused))
+{
+    if (value == NULL || !PyObject_TypeCheck(value, fast_park_type)) {
+        PyErr_SetString(PyExc_TypeError, "a poller waits on a fast park");
+        return -1;
+    }
+    PyObject *before = ((poller_t *)self)->park;
+    ((poller_t *)self)->park = Py_NewRef(value);
+    Py_XDECREF(before);
+    return 0;
+}
+
 static int poller_traverse(PyObject *self, visitproc visit, void *arg)
 {
     poller_t *poller = (poller_t *)self;
@@ -363,6 +451,7 @@ static int poller_traverse(PyObject *self, visitproc visit, void *arg)
     Py_VISIT(poller->logs);
     Py_VISIT(poller->notices);
     Py_VISIT(poller->batch);
+    Py_VISIT(poller->park);
     return 0;
 }
 
@@ -375,6 +464,7 @@ static int poller_clear(PyObject *self)
     Py_CLEAR(poller->logs);
     Py_CLEAR(poller->notices);
     Py_CLEAR(poller->batch);
+    Py_CLEAR(poller->park);
     return 0;
 }
 
@@ -396,7 +486,6 @@ static PyMethodDef poller_methods[] = {
     { "_take", poller_take, METH_O, NULL },
     { "_fill_at", poller_fill, METH_VARARGS, NULL },
     { "_release", poller_release, METH_NOARGS, NULL },
-    { "_await", poller_await, METH_VARARGS, NULL },
     { NULL, NULL, 0, NULL },
 };
 
@@ -412,6 +501,7 @@ static PyGetSetDef poller_fields[] = {
     { "_handle", fast_handle_get, fast_handle_set, NULL, NULL },
     { "_header", header_get, header_set, NULL, NULL },
     { "_logs", logs_get, logs_set, NULL, NULL },
+    { "_park", park_get, park_set, NULL, NULL },
     { NULL, NULL, NULL, NULL, NULL },
 };
 
@@ -433,7 +523,36 @@ static PyType_Spec poller_spec = {
     .slots = poller_slots,
 };
 
+/* A poller that can be waited for: a subscription's. */
+
+static PyMethodDef waiter_methods[] = {
+    { "wait", (PyCFunction)(void (*)(void))poller_wait, METH_FASTCALL | METH_KEYWORDS,
+      "wait($self, timeout_s=None)\n--\n\n"
+      "Sleeps until there is something to poll; see penstock.Subscription.wait." },
+    { NULL, NULL, 0, NULL },
+};
+
+static PyType_Slot waiter_slots[] = {
+    { Py_tp_doc, "Receives messages and waits for them." },
+    { Py_tp_dealloc, (void *)poller_dealloc },
+    { Py_tp_traverse, (void *)poller_traverse },
+    { Py_tp_clear, (void *)poller_clear },
+    { Py_tp_methods, waiter_methods },
+    { 0, NULL },
+};
+
+static PyType_Spec waiter_spec = {
+    .name = "penstock._fast.Waiter",
+    .basicsize = sizeof(poller_t),
+    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE | Py_TPFLAGS_HAVE_GC,
+    .slots = waiter_slots,
+};
+
 int fast_add_poller(PyObject *module)
 {
-    return fast_add_type(module, "Poller", &poller_spec) != NULL ? 0 : -1;
+    PyTypeObject *poller = fast_add_type(module, "Poller", &poller_spec, NULL);
+    if (poller == NULL) {
+        return -1;
+    }
+    return fast_add_type(module, "Waiter", &waiter_spec, poller) != NULL ? 0 : -1;
 }
