@@ -169,8 +169,9 @@ int ps_log_create(const ps_log_params_t *params)
     if (fd < 0) {
         return fd;
     }
-    const int64_t needed = PS_LOG_META_BYTES + (int64_t)params->reserve_terms * params->term_length +
-                           (int64_t)(PS_PARTITIONS - params->reserve_terms) * THRESHOLD_BYTES;
+    const int64_t terms = params->reserve_terms;
+    const int64_t needed = PS_LOG_META_BYTES + terms * params->term_length +
+                           (PS_PARTITIONS - terms) * THRESHOLD_BYTES;
     const int64_t available = ps_free_bytes(params->path);
     if (available >= 0 && available < needed) {
         code = ps_fail(PS_E_NO_SPACE, "no space for %s: needs %lld bytes, %lld available",

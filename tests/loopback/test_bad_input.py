@@ -310,8 +310,10 @@ CONFIGS = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("command", ["daemon", "check"])
-@pytest.mark.parametrize(("text", "words"), CONFIGS)
+@pytest.mark.parametrize(
+    ("command", "text", "words"),
+    [*(("daemon", text, words) for text, words in CONFIGS), ("check", *CONFIGS[0])],
+)
 def test_a_bad_configuration_names_file_key_got_and_expected(
     tmp_path: Path, command: str, text: str, words: str
 ) -> None:
