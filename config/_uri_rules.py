@@ -76,11 +76,16 @@ def _wrong(uri: ChannelUri, key: str, problem: str, accepted: str = "") -> Chann
     return ChannelError(key, uri.given().get(key, ""), problem, accepted)
 
 
+def _needs_no_group(uri: ChannelUri) -> bool:
+    return uri.fc is not None and (uri.fc.strategy == "nak" or uri.fc.strategy.startswith("py:"))
+
+
 def _check_media(uri: ChannelUri) -> None:
     if uri.is_ipc:
         given = uri.given()
         for key in _UDP_ONLY:
-            if key in given:
+            if key in given and not (key == "fc" and uri.fc is not None
+                                     and uri.fc.strategy == "nak"):
                 raise _wrong(uri, key, "has no meaning with aeron:ipc", "aeron:udp?...")
 
 
@@ -158,10 +163,10 @@ def _check_publication_addresses(uri: ChannelUri) -> None:
         _check_remote_endpoint(uri, uri.endpoint)
     multicast = uri.is_multicast
     named = uri.endpoint is not None and uri.endpoint.ip is None  # may yet resolve to a group
-    if uri.fc is not None and not (multicast or named or uri.control_mode or uri.tags):
+    if uri.fc is not None and not _needs_no_group(uri) and not (multicast or named or uri.control_mode or uri.tags):
         raise _wrong(
-            uri, "fc", "a unicast channel has one receiver and no choice of strategy",
-            "multicast endpoints and control-mode=dynamic|manual",
+            uri, "fc", "a unicast channel has one receiver and no choice of strategy but nak and "
+            "py:", "multicast endpoints and control-mode=dynamic|manual",
         )
 
 

@@ -329,6 +329,7 @@ class FlowControl:
 
 _I64: Final = integer(-(2**63), 2**63 - 1)
 _STRATEGY: Final = re.compile(r"[a-z][a-z0-9_-]{0,62}")
+_PYTHON_STRATEGY: Final = re.compile(r"py:[A-Za-z_][\w.-]{0,200}(:[A-Za-z_]\w{0,100})?", re.ASCII)
 _FC_FORM: Final = "name[,t:duration][,g:tag|g:/min|g:tag/min][,rrwm:n]"
 
 
@@ -346,7 +347,7 @@ def _read_group_option(key: str, text: str, value: str) -> dict[str, int]:
 
 def read_flow_control(key: str, text: str) -> FlowControl:
     strategy, *options = text.split(",")
-    if not _STRATEGY.fullmatch(strategy):
+    if not _STRATEGY.fullmatch(strategy) and not _PYTHON_STRATEGY.fullmatch(strategy):
         raise ChannelError(key, text, "is not the name of a strategy", _FC_FORM)
     found: dict[str, int] = {}
     seen: set[str] = set()
@@ -365,7 +366,40 @@ def read_flow_control(key: str, text: str) -> FlowControl:
             raise ChannelError(key, text, f"has the unknown option {shown(option)!r}", _FC_FORM)
     if strategy == "max" and seen - {"rrwm"}:
         raise ChannelError(key, text, "max has no options but rrwm", "max[,rrwm:n]")
+    if strategy == "nak" and "g" in seen:
+        raise ChannelError(key, text, "nak follows no group", "nak[,t:duration][,rrwm:n]")
     return FlowControl(strategy=strategy, **found)
+
+
+@attrs.frozen(kw_only=True)
+class Rate:
+    """``ps-rate=10m`` (bytes a second), ``ps-rate=500msg`` (messages a second), or both."""
+
+    bytes_per_s: int = 0
+    messages_per_s: int = 0
+
+    def __str__(self) -> str:
+        parts = [write_size(self.bytes_per_s)] if self.bytes_per_s else []
+        if self.messages_per_s:
+            parts.append(f"{self.messages_per_s}msg")
+        return ",".join(parts)
+
+
+_RATE_FORM: Final = "bytes a second (10m), messages a second (500msg), or both (10m,500msg)"
+_RATE_MAX: Final = 1 << 40
+
+
+def read_rate(key: str, text: str) -> Rate:
+    found: dict[str, int] = {}
+    for part in text.split(","):
+        if part.endswith("msg"):
+            name, value = "messages_per_s", integer(1, _RATE_MAX)(key, part.removesuffix("msg"))
+        else:
+            name, value = "bytes_per_s", size(1, _RATE_MAX)(key, part)
+        if name in found:
+            raise ChannelError(key, text, "states one rate twice", _RATE_FORM)
+        found[name] = value
+    return Rate(**found)
 
 
 def read_congestion_control(key: str, text: str) -> str:

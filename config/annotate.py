@@ -11,7 +11,7 @@ from typing import Any
 import attrs
 
 from penstock.config._fields import description
-from penstock.config.models import DaemonConfig
+from penstock.config.models import DaemonConfig, StreamRule
 
 _HEAD = """\
 # SPDX-License-Identifier: Apache-2.0
@@ -27,7 +27,8 @@ _HEAD = """\
 def _tables() -> Iterator[tuple[str, Any]]:
     config = DaemonConfig()
     for attribute in attrs.fields(DaemonConfig):
-        yield attribute.name, getattr(config, attribute.name)
+        if attribute.name != "stream":
+            yield attribute.name, getattr(config, attribute.name)
 
 
 def annotated_toml() -> str:
@@ -43,6 +44,13 @@ def annotated_toml() -> str:
                 parts.append(f"# {attribute.name} =          # {about.expected}; not set\n")
             else:
                 parts.append(f"{attribute.name} = {about.write(value)}\n")
+    rule = StreamRule()
+    parts.append(f"\n# [[stream]]\n{_comment(_summary(rule))}")
+    for attribute in attrs.fields(StreamRule):
+        about = description(attribute)
+        value = getattr(rule, attribute.name)
+        shown = "" if value is None else about.write(value)
+        parts.append("\n" + _comment(about.doc) + f"# {attribute.name} = {shown}".rstrip() + "\n")
     return "".join(parts)
 
 
@@ -63,6 +71,15 @@ def reference_markdown() -> str:
             shown = "not set" if value is None else f"`{about.write(value)}`"
             cells = (f"`{attribute.name}`", shown, about.expected, about.doc, about.change)
             parts.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |\n")
+    rule = StreamRule()
+    parts.append(f"\n## [[stream]]\n\n{_summary(rule)}\n\n| key | default | accepted | what it "
+                 "does | when to set it |\n|---|---|---|---|---|\n")
+    for attribute in attrs.fields(StreamRule):
+        about = description(attribute)
+        value = getattr(rule, attribute.name)
+        shown = "not set" if value is None else f"`{about.write(value)}`"
+        cells = (f"`{attribute.name}`", shown, about.expected, about.doc, about.change)
+        parts.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |\n")
     return "".join(parts)
 
 

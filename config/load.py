@@ -17,14 +17,13 @@ from cattrs.errors import ClassValidationError, ForbiddenExtraKeysError
 from cattrs.gen import make_dict_structure_fn, override
 
 from penstock.config._fields import METADATA, FieldError, description
-from penstock.config.models import DaemonConfig
+from penstock.config.models import DaemonConfig, StreamRule
 from penstock.core.errors import ConfigurationError
 
 DEFAULT_FILE: Final = Path(__file__).with_name("penstock.toml")
 """The annotated file with every key at its default."""
 
 _RESERVED: Final = {
-    "stream": "rules for single streams are reserved for a later version of penstock",
     "backpressure": "policies are reserved for a later version of penstock",
     "governor": "the governor is reserved for a later version of penstock",
 }
@@ -134,12 +133,25 @@ def _structure_table(converter: cattrs.Converter, table: type[Any]) -> Callable[
 def _converter() -> cattrs.Converter:
     converter = cattrs.Converter()
     attrs.resolve_types(DaemonConfig)
+    converter.register_structure_hook(StreamRule, _structure_table(converter, StreamRule))
+    converter.register_structure_hook_func(
+        lambda wanted: wanted == tuple[StreamRule, ...],
+        lambda value, _type: _rules(converter, value),
+    )
     for attribute in attrs.fields(DaemonConfig):
         table = attribute.type
         assert table is not None
+        if attribute.name == "stream":
+            continue
         converter.register_structure_hook(table, _structure_table(converter, table))
     converter.register_structure_hook(DaemonConfig, _structure_table(converter, DaemonConfig))
     return converter
+
+
+def _rules(converter: cattrs.Converter, value: Any) -> tuple[StreamRule, ...]:
+    if not isinstance(value, list):
+        raise FieldError("stream", value, "an array of tables, [[stream]]")
+    return tuple(converter.structure(item, StreamRule) for item in value)
 
 
 # ---- errors --------------------------------------------------------------------------------------

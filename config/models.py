@@ -100,6 +100,9 @@ class AgentsConfig:
                                     _RARELY)
 
 
+_FLOW_CONTROL: Final = r"((max|min|tagged|preferred|nak)(,.*)?|py:.+)?"
+
+
 @attrs.frozen(kw_only=True)
 class PublicationsConfig:
     """Defaults of publications; a channel's own parameters win."""
@@ -126,9 +129,48 @@ class PublicationsConfig:
                               "Raise it for large lossy groups.")
     sparse: bool = boolean(True, "Log files take memory only for what is reserved.",
                            "false to take and touch all memory at once, for steady latency.")
+    unicast_flow_control: str = text(
+        "unicast", r"unicast|nak(,.*)?|py:.*", "unicast, nak or py:...",
+        "Flow control of channels with one receiver.",
+        "nak to be slowed by rate rather than by window.")
+    multicast_flow_control: str = text(
+        "max", _FLOW_CONTROL, "max, min, tagged, preferred, nak or py:..., with their options",
+        "Flow control of multicast and multi-destination channels.",
+        "min where every receiver must keep up.")
+    flow_control_group_tag: int = integer(
+        -1, -(2**63), 2**63 - 1, "Tag that tagged flow control follows when the channel names none.",
+        "As Aeron's flow.control.group.tag.")
     spies_simulate_connection: bool = boolean(
         False, "A publication with spies counts as connected.",
         "true to record streams that have no receiver yet.")
+
+
+@attrs.frozen(kw_only=True)
+class StreamRule:
+    """One `[[stream]]`: values for the channels and streams that it matches.  The first rule that
+    matches counts; what the channel itself says wins."""
+
+    channel: str = text(
+        "*", r"[^\0]+", "a pattern of a channel, with * and ?",
+        "Pattern of the channel's canonical text.", "\"*endpoint=239.*\" for multicast streams.")
+    stream_id: int | None = optional_integer(-(2**31), I32_MAX, "Stream; not set: any.",
+                                             "For one stream.")
+    session_id: int | None = optional_integer(
+        -(2**31), I32_MAX, "Session as the channel states it; not set: any.", "For one session.")
+    term_length_bytes: int = size(0, 0, GIB, "Term length; 0: any.", "For streams of one size.")
+    flow_control: str = text(
+        "", _FLOW_CONTROL, "a flow control as in fc=, or empty",
+        "Flow control of publications; empty: as before.", "\"min\" where nobody may miss data.")
+    window_bytes: int = size(0, 0, GIB // 2, "Publication window; 0: as before.",
+                             "To bound latency in the log.")
+    rate: str = text("", r"([0-9]+[kmg]?|[0-9]+msg)?(,([0-9]+[kmg]?|[0-9]+msg))?",
+                     "a rate as in ps-rate=, or empty", "Rate of publications; empty: unlimited.",
+                     "\"10m\" for bytes, \"500msg\" for messages a second.")
+    congestion_control: str = text("", r"(static|cubic)?", "static, cubic or empty",
+                                   "Congestion control of subscriptions; empty: as before.",
+                                   "\"cubic\" on paths shared with others.")
+    receiver_window_bytes: int = size(0, 0, GIB // 2, "Receiver window; 0: as before.",
+                                      "Bandwidth times round trip of this stream.")
 
 
 @attrs.frozen(kw_only=True)
@@ -341,6 +383,7 @@ class DaemonConfig:
     metrics: MetricsConfig = attrs.field(factory=MetricsConfig)
     impairment: ImpairmentConfig = attrs.field(factory=ImpairmentConfig)
     log: LogConfig = attrs.field(factory=LogConfig)
+    stream: tuple[StreamRule, ...] = ()
 
     def __attrs_post_init__(self) -> None:
         """What must hold between keys."""

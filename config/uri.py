@@ -29,8 +29,11 @@ from penstock.config._uri_values import (
     Group,
     Interface,
     Media,
+    Rate,
     SessionTag,
     Tags,
+    read_flow_control,
+    read_rate,
 )
 
 __all__ = [
@@ -46,12 +49,15 @@ __all__ = [
     "Group",
     "Interface",
     "Media",
+    "Rate",
     "SessionTag",
     "Tags",
     "check_destination",
     "check_publication",
     "check_subscription",
     "parse",
+    "read_flow_control",
+    "read_rate",
 ]
 
 MAX_URI_CHARS: Final = 4095
@@ -101,6 +107,7 @@ class ChannelUri:
     ssc: bool | None = None
     sparse: bool | None = None
     fc: FlowControl | None = None
+    ps_rate: Rate | None = None
 
     cc: str | None = None
     gtag: int | None = None
@@ -178,6 +185,7 @@ def _table() -> dict[str, Parameter]:
         ("ssc", *boolean),
         ("sparse", *boolean),
         ("fc", v.read_flow_control, str),
+        ("ps-rate", v.read_rate, str),
         ("cc", v.read_congestion_control, str),
         ("gtag", i64, str),
         ("reliable", *boolean),
@@ -216,7 +224,7 @@ REFUSED: Final[dict[str, str]] = {
         (
             "ps-auto-priority", "ps-credit-burst", "ps-credits", "ps-credits-required",
             "ps-depth", "ps-fanin", "ps-fanout", "ps-never-throttle", "ps-policy", "ps-priority",
-            "ps-rate", "ps-retention-bytes", "ps-retention-ms",
+            "ps-retention-bytes", "ps-retention-ms",
         ),
         _LATER,
     ),

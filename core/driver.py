@@ -264,6 +264,8 @@ class Driver:
             publisher_limit=out.publisher_limit,
             is_connected=bool(out.is_connected),
             receivers=out.receivers,
+            rate_bytes_per_s=out.rate_bytes_per_s,
+            pressure_signals=out.pressure_signals,
         )
 
     def remove_publication(self, publication_id: int) -> None:

@@ -335,6 +335,8 @@ class PublicationStatus:
     publisher_limit: int
     is_connected: bool
     receivers: int
+    rate_bytes_per_s: int = 0           # ps-rate or NAK-strength, whichever is less; 0: none
+    pressure_signals: int = 0
 
 
 @attrs.frozen(kw_only=True)

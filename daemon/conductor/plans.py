@@ -13,7 +13,6 @@ from penstock.core.driver_types import CongestionControl
 from penstock.daemon.conductor.saga import Refused
 from penstock.daemon.conductor.settings import ConductorSettings
 
-_SUPPORTED_FLOW_CONTROL: Final = ("max",)
 CONGESTION_CONTROL: Final = {
     "static": CongestionControl.STATIC, "cubic": CongestionControl.CUBIC
 }
@@ -59,7 +58,8 @@ class PublicationPlan:
     signal_eos: bool = True
     spies_simulate_connection: bool = False
     sparse: bool = True
-    retransmit_window_multiple: int = 0
+    flow_control: uri.FlowControl | None = None     # None: by media
+    rate: uri.Rate = uri.Rate()
     tethering: Tethering
     send_timestamp_offset: int | None = None
     given: frozenset[str] = frozenset()
@@ -108,7 +108,6 @@ def publication_plan(
         uri.check_publication(parsed)
     except uri.ChannelError as error:
         raise Refused("invalid_channel", str(error)) from error
-    _check_flow_control(parsed)
     ipc = parsed.is_ipc
     default_term = settings.ipc_term_length if ipc else settings.term_length
     term_length = default_term if parsed.term_length is None else parsed.term_length
@@ -145,9 +144,8 @@ def publication_plan(
             settings.spies_simulate_connection if parsed.ssc is None else parsed.ssc
         ),
         sparse=settings.sparse if parsed.sparse is None else parsed.sparse,
-        retransmit_window_multiple=(
-            0 if parsed.fc is None else parsed.fc.retransmit_window_multiple or 0
-        ),
+        flow_control=parsed.fc,
+        rate=parsed.ps_rate or uri.Rate(),
         tethering=_tethering(parsed, settings),
         send_timestamp_offset=parsed.channel_snd_ts_offset,
         given=frozenset(parsed.given()),
@@ -219,15 +217,6 @@ def _endpoint_plan(parsed: uri.ChannelUri, channel: str) -> EndpointPlan:
         sndbuf_bytes=parsed.so_sndbuf,
         rcvbuf_bytes=parsed.so_rcvbuf,
     )
-
-
-def _check_flow_control(parsed: uri.ChannelUri) -> None:
-    if parsed.fc is not None and parsed.fc.strategy not in _SUPPORTED_FLOW_CONTROL:
-        raise Refused(
-            "not_supported",
-            f"fc={parsed.fc}: this daemon has no such flow control "
-            f"(accepted: {', '.join(_SUPPORTED_FLOW_CONTROL)})",
-        )
 
 
 def _publication_window(

@@ -11,13 +11,13 @@ import attrs
 from penstock.config.control import AddPublication, PublicationReady
 from penstock.core.driver_types import (
     NO_COUNTER,
-    FlowControl,
     LogParams,
     ObjectKind,
     PublicationParams,
     SlotKind,
     compute_position,
 )
+from penstock.daemon.conductor import rules
 from penstock.daemon.conductor.actions import (
     AddPublicationClient,
     AddPublicationObject,
@@ -71,6 +71,8 @@ _COMPARED: Final[dict[str, Callable[[PublicationPlan], Any]]] = {
     "ssc": lambda plan: plan.spies_simulate_connection,
     "sparse": lambda plan: plan.sparse,
     "channel-snd-ts-offset": lambda plan: plan.send_timestamp_offset,
+    "fc": lambda plan: plan.flow_control,
+    "ps-rate": lambda plan: plan.rate,
 }
 
 
@@ -82,7 +84,10 @@ def add_publication(
     world: World, client: Client, message: AddPublication
 ) -> Saga[PublicationReady]:
     """Serves AddPublication."""
-    plan = publication_plan(parse(message.channel), message.channel, world.settings)
+    parsed = rules.apply(
+        parse(message.channel), message.stream_id, world.settings, publication=True
+    )
+    plan = publication_plan(parsed, message.channel, world.settings)
     addressing: SendAddressing | None = None
     by_tag = not (plan.address.endpoint or plan.address.control or plan.address.control_mode)
     if not plan.is_ipc and not by_tag:
@@ -204,6 +209,10 @@ def _create(
     message: AddPublication,
 ) -> Saga[Publication]:
     """A new publication with its storage, counters and slot."""
+    choice = rules.choose(
+        plan.flow_control, plan.channel, world.settings,
+        group=endpoint is not None and endpoint.group, ipc=plan.is_ipc,
+    )
     session_id = _new_session(world, plan, endpoint, message.stream_id)
     publication_id = world.next_id()
     initial = plan.initial_term_id
@@ -230,7 +239,7 @@ def _create(
         )
         undo.on_failure(DeleteFile(path=path))
         log = world.new_log(path, plan.term_length, start)
-        params = _params(plan, endpoint, message, publication_id, slot, counters, log)
+        params = _params(plan, choice, endpoint, message, publication_id, slot, counters, log)
         yield AddPublicationObject(params=params)
     except Refused:
         undo.roll_back()
@@ -322,8 +331,9 @@ def _log_params(
 
 
 def _params(
-    plan: PublicationPlan, endpoint: SendEndpoint | None, message: AddPublication,
-    publication_id: int, slot: int, counters: dict[CounterType, int], log: Any,
+    plan: PublicationPlan, choice: rules.Choice, endpoint: SendEndpoint | None,
+    message: AddPublication, publication_id: int, slot: int, counters: dict[CounterType, int],
+    log: Any,
 ) -> PublicationParams:
     group = endpoint is not None and endpoint.group
     return PublicationParams(
@@ -338,8 +348,13 @@ def _params(
         back_pressure_counter_id=counters.get(CounterType.BACK_PRESSURE_EVENTS, NO_COUNTER),
         naks_counter_id=counters.get(CounterType.NAKS_RECEIVED, NO_COUNTER),
         receivers_counter_id=counters.get(CounterType.FLOW_CONTROL_RECEIVERS, NO_COUNTER),
-        flow_control=FlowControl.MAX if group else FlowControl.UNICAST,
-        retransmit_window_multiple=plan.retransmit_window_multiple,
+        flow_control=choice.kind,
+        fc_receiver_timeout_ns=choice.receiver_timeout_ns,
+        fc_group_tag=choice.group_tag,
+        fc_group_min_size=choice.group_min_size,
+        retransmit_window_multiple=choice.retransmit_window_multiple,
+        rate_bytes_per_s=plan.rate.bytes_per_s,
+        rate_messages_per_s=plan.rate.messages_per_s,
         window_bytes=plan.window_bytes,
         max_resend=plan.max_resend,
         ttl=0 if endpoint is None else endpoint.ttl,

@@ -7,6 +7,8 @@ from typing import Final
 
 import attrs
 
+from penstock.config.models import StreamRule
+
 SECOND_NS: Final = 1_000_000_000
 KIB: Final = 1024
 MIB: Final = 1024 * 1024
@@ -31,6 +33,10 @@ class ConductorSettings:
     receiver_window: int = 128 * KIB
     congestion_control: str = "static"
     max_resend: int = 16
+    unicast_flow_control: str = "unicast"
+    multicast_flow_control: str = "max"
+    flow_control_group_tag: int = -1
+    rules: tuple[StreamRule, ...] = ()
     sparse: bool = True
     reliable: bool = True
     tether: bool = True

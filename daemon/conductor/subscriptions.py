@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 from penstock.config.control import AddSubscription, SubscriptionReady
 from penstock.core.driver_types import NO_COUNTER
+from penstock.daemon.conductor import rules
 from penstock.daemon.conductor.images import leave_image
 from penstock.daemon.conductor.linking import link_image, report_refusal, unlink, wants_publication
 from penstock.daemon.conductor.lookup import RecvAddressing, recv_addressing, send_addressing
@@ -31,7 +32,10 @@ def add_subscription(
     world: World, client: Client, message: AddSubscription, answer: Answer
 ) -> Saga[None]:
     """Serves AddSubscription; ``answer`` sends the reply, before any notice of an image."""
-    plan = subscription_plan(parse(message.channel), message.channel, world.settings)
+    parsed = rules.apply(
+        parse(message.channel), message.stream_id, world.settings, publication=False
+    )
+    plan = subscription_plan(parsed, message.channel, world.settings)
     if plan.kind == "udp":
         yield from _add_network(world, client, plan, message, answer)
     else:

@@ -264,7 +264,7 @@ def test_a_rejection_is_told_to_every_publisher() -> None:
         ("aeron:udp?tags=9", "invalid_channel"),
         ("aeron:udp?endpoint=10.0.0.2:1|ats=true", "invalid_channel"),
         ("aeron:udp?control-mode=response|control=10.0.0.1:1", "invalid_channel"),
-        ("aeron:udp?endpoint=239.20.0.1:4000|fc=min", "not_supported"),
+        ("aeron:udp?endpoint=239.20.0.1:4001|fc=fastest", "not_supported"),
         ("aeron:udp?endpoint=10.0.0.2:1|session-id=tag:3", "invalid_channel"),
         ("aeron:udp?endpoint=10.0.0.2:1|mtu=8192|so-sndbuf=4096", "socket_buffer"),
     ],

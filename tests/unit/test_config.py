@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from penstock.config import annotate, load
 from penstock.config._fields import FieldError
 from penstock.config.load import ConfigFileError, Problem
-from penstock.config.models import (
+from penstock.config.models import , StreamRule
     AgentsConfig,
     DaemonConfig,
     ImpairmentConfig,
@@ -107,7 +107,9 @@ def test_models_check_what_programs_give_them() -> None:
     ("[publications]\nterm_lenght_bytes = 1", "publications.term_lenght_bytes", "",
      "did you mean term_length_bytes?"),
     ("[timeout]\nx = 1", "timeout", "", "did you mean timeouts?"),
-    ("[[stream]]\nstream_id = 1", "stream", "", "later version"),
+    ("[[stream]]\nstreamid = 1", "stream.streamid", "", "did you mean stream_id?"),
+    ("stream = 1", "stream", "1", "array of tables"),
+    ('[[stream]]\nflow_control = "fastest"', "stream.flow_control", "'fastest'", "as in fc="),
     ('[publications]\nwindow_bytes = "16m"', "publications.window_bytes", "16777216",
      "at most half"),
     ("[publications]\nwindow_bytes = 64", "publications.window_bytes", "64", "at least mtu_bytes"),
@@ -148,7 +150,8 @@ _VALUES = st.one_of(
 
 @given(st.data())
 def test_any_value_is_accepted_or_a_config_file_error(data: st.DataObject) -> None:
-    tables = {a.name: a.type for a in attrs.fields(DaemonConfig)}
+    tables = {a.name: a.type for a in attrs.fields(DaemonConfig)} | {"[stream]": StreamRule}
+    del tables["stream"]                # an array of the last
     table = data.draw(st.sampled_from(sorted(tables)))
     model = tables[table]
     assert model is not None

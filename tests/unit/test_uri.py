@@ -247,7 +247,7 @@ _ADDRESSES = st.one_of(
 )
 _FLOW_CONTROLS = st.builds(
     FlowControl,
-    strategy=st.sampled_from(["min", "tagged", "nak"]),
+    strategy=st.sampled_from(["min", "tagged", "preferred", "py:a_b.c:D"]),
     receiver_timeout_ns=st.none() | _DURATIONS,
     group_tag=st.none() | _I64,
     group_min_size=st.none() | st.integers(0, 2**31 - 1),

@@ -1,0 +1,135 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a channel leaves open, by ``[[stream]]`` rules and by media: the flow control that applies.
+
+A rule fills in what the channel does not say; the channel's own parameters win.  The first rule
+that matches counts."""
+
+from __future__ import annotations
+
+from fnmatch import fnmatchcase
+from typing import Any, Final
+
+import attrs
+
+from penstock.config import uri
+from penstock.config.models import StreamRule
+from penstock.core.driver_types import FlowControl
+from penstock.daemon.conductor.saga import Refused
+from penstock.daemon.conductor.settings import ConductorSettings
+
+_KINDS: Final = {
+    "max": FlowControl.MAX,
+    "min": FlowControl.MIN,
+    "tagged": FlowControl.TAGGED,
+    "preferred": FlowControl.TAGGED,
+    "nak": FlowControl.NAK,
+}
+_ONE_RECEIVER: Final = ("nak",)         # beside py: strategies that make sense without a group
+
+
+def matches(rule: StreamRule, parsed: uri.ChannelUri, stream_id: int, default_term: int) -> bool:
+    """Does the rule speak of this channel and stream?"""
+    term = default_term if parsed.term_length is None else parsed.term_length
+    return (
+        fnmatchcase(str(parsed), rule.channel)
+        and rule.stream_id in (None, stream_id)
+        and rule.session_id in (None, parsed.session_id)
+        and rule.term_length_bytes in (0, term)
+    )
+
+
+def apply(
+    parsed: uri.ChannelUri, stream_id: int, settings: ConductorSettings, *, publication: bool
+) -> uri.ChannelUri:
+    """The channel with the first matching rule's values where it has none of its own."""
+    default_term = settings.ipc_term_length if parsed.is_ipc else settings.term_length
+    for rule in settings.rules:
+        if matches(rule, parsed, stream_id, default_term):
+            return _filled(parsed, rule, publication=publication)
+    return parsed
+
+
+def _filled(
+    parsed: uri.ChannelUri, rule: StreamRule, *, publication: bool
+) -> uri.ChannelUri:
+    found: dict[str, Any] = {}
+    if publication:
+        found["fc"] = _read_flow_control(rule.flow_control)
+        found["pub_wnd"] = rule.window_bytes or None
+        found["ps_rate"] = uri.read_rate("rate", rule.rate) if rule.rate else None
+    else:
+        found["cc"] = rule.congestion_control or None
+        found["rcv_wnd"] = rule.receiver_window_bytes or None
+    if parsed.is_ipc:
+        found.pop("cc", None)
+        if found.get("fc") is not None and found["fc"].strategy not in _ONE_RECEIVER:
+            found.pop("fc")
+    given = {key: value for key, value in found.items()
+             if value is not None and getattr(parsed, key) is None}
+    return attrs.evolve(parsed, **given)
+
+
+def _read_flow_control(text: str) -> uri.FlowControl | None:
+    if not text:
+        return None
+    try:
+        return uri.read_flow_control("flow_control", text)
+    except uri.ChannelError as error:
+        raise Refused("invalid_channel", f"configuration: {error}") from error
+
+
+@attrs.frozen(kw_only=True)
+class Choice:
+    """The flow control of a publication, as the data plane is told."""
+
+    kind: FlowControl
+    strategy: str                       # as written, for status and custom strategies
+    receiver_timeout_ns: int = 0
+    group_tag: int = 0
+    group_min_size: int = 0
+    retransmit_window_multiple: int = 0
+
+
+def choose(
+    given: uri.FlowControl | None, channel: str, settings: ConductorSettings, *,
+    group: bool, ipc: bool,
+) -> Choice:
+    """The strategy for a channel; a contradiction is refused."""
+    default = settings.multicast_flow_control if group else settings.unicast_flow_control
+    if ipc:
+        default = "unicast"
+    if given is None and default != "unicast":
+        given = _read_flow_control(default)
+    if given is None:
+        return Choice(kind=FlowControl.UNICAST, strategy="unicast")
+    name = given.strategy
+    custom = name.startswith("py:")
+    if ipc and name not in _ONE_RECEIVER:
+        raise Refused(
+            "invalid_channel",
+            f"{channel}: fc={given}: IPC readers are all waited for; only nak has a meaning there",
+        )
+    if not group and not ipc and not custom and name not in _ONE_RECEIVER:
+        raise Refused(
+            "invalid_channel",
+            f"{channel}: fc={given} chooses among receivers, and this channel has one: leave it "
+            "out, or use a multicast or multi-destination channel",
+        )
+    kind = FlowControl.CUSTOM if custom else _KINDS.get(name)
+    if kind is None:
+        raise Refused(
+            "not_supported",
+            f"fc={given}: this daemon has no such flow control (accepted: {', '.join(_KINDS)}, "
+            "py:NAME, py:MODULE:CLASS)",
+        )
+    tag = given.group_tag
+    if tag is None:
+        tag = -1 if name == "preferred" else settings.flow_control_group_tag
+    return Choice(
+        kind=kind,
+        strategy=name,
+        receiver_timeout_ns=given.receiver_timeout_ns or 0,
+        group_tag=tag,
+        group_min_size=given.group_min_size or 0,
+        retransmit_window_multiple=given.retransmit_window_multiple or 0,
+    )
