@@ -425,7 +425,7 @@ async def test_trio(host: PenstockHost, peer: PenstockHost, port: Port) -> None:
 
 def test_a_killed_daemon_ends_every_wait(new_host: Callable[..., PenstockHost]) -> None:
     mortal = new_host()
-    with penstock.connect(mortal.directory) as client:
+    with penstock.connect(mortal.directory, reattach_timeout_s=0.5) as client:
         publication = client.add_publication("aeron:ipc", 1)
         subscription = client.add_subscription("aeron:ipc", 2)
         ends: list[str] = []
@@ -460,7 +460,7 @@ def test_a_killed_daemon_ends_every_wait(new_host: Callable[..., PenstockHost]) 
 
 def test_a_stopped_daemon_ends_every_wait(new_host: Callable[..., PenstockHost]) -> None:
     mortal = new_host()
-    with penstock.connect(mortal.directory) as client:
+    with penstock.connect(mortal.directory, reattach_timeout_s=0.5) as client:
         subscription = client.add_subscription("aeron:ipc", 2)
         stopper = threading.Thread(target=mortal.stop)
         stopper.start()

@@ -126,11 +126,12 @@ def test_a_daemon_that_is_stopped_sends_what_it_accepted(
 
 def test_a_daemon_that_was_killed_is_followed_by_another(new_host: NewHost) -> None:
     host = new_host()
-    with penstock.connect(host.directory) as client:
-        client.add_publication("aeron:ipc?term-length=64k", stream_id=1)
+    with host.pub("--channel=aeron:ipc?term-length=64k", "--stream=1", "--count=1") as client:
+        client.wait("added")
         host.kill()
+        client.process.kill()           # else the successor would go on for it
+        client.process.wait()
     assert list((host.directory / "publications").iterdir())
-    (host.directory / "lease.sock").unlink()        # start() waits for the new one
     host.start()
     assert status(host)["publications"] == []
     assert not list((host.directory / "publications").iterdir())
