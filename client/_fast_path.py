@@ -41,6 +41,14 @@ class FastPublication(fast.Offerer, Publication):
             self, data, timeout_s, reserved_value=reserved_value, wait_connected=wait_connected
         )
 
+    def _block(self, messages: Any) -> Block:
+        joined = fast.join(messages) if type(messages) in (list, tuple) else None
+        if joined is None:
+            return super()._block(messages)
+        data, offsets, longest = joined
+        block = Block(base=data, count=len(messages), offsets=offsets, longest=longest)
+        return self._checked(block)
+
     def _offer_native(
         self, handle: core.PublicationHandle, block: Block, first: int, count: int
     ) -> core.BatchOutcome:
@@ -72,6 +80,9 @@ class _FastReader(Reader):
 
     def _new_header(self) -> Header:
         return FastHeader()
+
+    def _new_messages(self, capacity: int) -> core.Messages:
+        return fast.FastMessages(capacity)
 
     def _fill(self, messages: core.Messages, limit: int) -> int:
         return self._fill_at(messages.address, limit)

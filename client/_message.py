@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Final
 
@@ -112,22 +113,22 @@ class MessageBatch:
     """Messages of one ``poll_batch``, as columns.
 
     Payload views are valid until :meth:`release`, the end of a ``with`` block, or the next poll or
-    wait of the subscription; columns of numbers are copies and stay valid.  Memory under a view
-    that outlives the batch stays mapped, but its bytes may change.
+    wait of the subscription; columns of numbers are copies and stay valid, and can be asked for
+    later too.  Memory under a view that outlives the batch stays mapped, but its bytes may change.
     """
 
-    __slots__ = ("_columns", "_count", "_maps", "_messages", "_packed", "_release", "_views")
+    __slots__ = ("_columns", "_count", "_live", "_maps", "_messages", "_release", "_views")
 
     def __init__(
         self, messages: core.Messages, count: int, maps: list[memoryview], release: Any
     ) -> None:
-        self._messages: core.Messages | None = messages
+        self._messages = messages
+        self._live = True
         self._count = count
         self._maps = maps
         self._release = release
-        self._columns: Any = None
+        self._columns: dict[str, Any] = {}
         self._views: list[memoryview] | None = None
-        self._packed = bytes(messages.raw[: count * core.MESSAGE.size])
 
     def __len__(self) -> int:
         return self._count
@@ -141,13 +142,16 @@ class MessageBatch:
     @property
     def payloads(self) -> list[memoryview]:
         """One read-only view a message, in place in the log."""
-        if self._messages is None:
-            raise ClosedError("the batch was released")
+        self._require_live()
         if self._views is None:
-            self._views = [
-                view_of(row, self._maps) for row in core.MESSAGE.iter_unpack(self._packed)
-            ]
+            rows = core.MESSAGE.iter_unpack(self._messages.raw[: self._count * core.MESSAGE.size])
+            self._views = [view_of(row, self._maps) for row in rows]
         return self._views
+
+    @property
+    def payload_bytes(self) -> int:
+        """Sum of the payloads' lengths."""
+        return self._messages.payload_bytes(self._count)
 
     @property
     def offsets(self) -> NDArray[np.int64]:
@@ -177,27 +181,45 @@ class MessageBatch:
         column: NDArray[np.int64] = self._column("reserved_value")
         return column
 
+    def to_numpy(self) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
+        """A copy of all payloads, one after another, and count + 1 offsets into it.
+
+        Of messages that all have ``n`` bytes, ``data.reshape(-1, n)`` has one a row.
+        """
+        self._require_live()
+        numpy = _import("numpy", "to_numpy()")
+        data = numpy.empty(self.payload_bytes, numpy.uint8)
+        offsets = numpy.empty(self._count + 1, numpy.int64)
+        self._messages.gather(self._count, offsets.ctypes.data, data.ctypes.data)
+        return data, offsets
+
     def to_arrow(self) -> pa.RecordBatch:
         """A copy as Arrow: payload (large_binary), position, session_id, reserved_value."""
-        try:
-            import pyarrow as pa
-        except ImportError:
-            raise PenstockError("to_arrow() needs pyarrow: pip install pyarrow") from None
-        payload = pa.array([bytes(view) for view in self.payloads], type=pa.large_binary())
-        rows = list(core.MESSAGE.iter_unpack(self._packed))
-        return pa.RecordBatch.from_arrays(
+        self._require_live()
+        pa = _import("pyarrow", "to_arrow()")
+        count, messages = self._count, self._messages
+        widths = {"position": 8, "session_id": 4, "reserved_value": 8}
+        offsets = pa.allocate_buffer(8 * (count + 1))
+        data = pa.allocate_buffer(self.payload_bytes)
+        columns = [pa.allocate_buffer(width * count) for width in widths.values()]
+        messages.gather(count, offsets.address, data.address)
+        messages.columns(count, *(column.address for column in columns))
+        kinds = (pa.int64(), pa.int32(), pa.int64())
+        batch: pa.RecordBatch = pa.RecordBatch.from_arrays(
             [
-                payload,
-                pa.array([row[POSITION] for row in rows], type=pa.int64()),
-                pa.array([row[SESSION_ID] for row in rows], type=pa.int32()),
-                pa.array([row[RESERVED_VALUE] for row in rows], type=pa.int64()),
+                pa.Array.from_buffers(pa.large_binary(), count, [None, offsets, data]),
+                *(
+                    pa.Array.from_buffers(kind, count, [None, column])
+                    for kind, column in zip(kinds, columns, strict=True)
+                ),
             ],
-            names=["payload", "position", "session_id", "reserved_value"],
+            names=["payload", *widths],
         )
+        return batch
 
     def release(self) -> None:
         """Gives the memory back to the stream.  Idempotent."""
-        if self._messages is None:
+        if not self._live:
             return
         self._invalidate()
         self._release(self)
@@ -207,7 +229,7 @@ class MessageBatch:
         for view in self._views or ():
             release_view(view)
         self._views = None
-        self._messages = None
+        self._live = False
         self._maps = []
 
     def __enter__(self) -> MessageBatch:
@@ -216,15 +238,25 @@ class MessageBatch:
     def __exit__(self, *_exc: object) -> None:
         self.release()
 
+    def _require_live(self) -> None:
+        if not self._live:
+            raise ClosedError("the batch was released")
+
     def _column(self, name: str) -> Any:
-        if self._columns is None:
-            try:
-                import numpy
-            except ImportError:
-                raise PenstockError("columns need NumPy: pip install numpy") from None
+        column = self._columns.get(name)
+        if column is None:
+            numpy = _import("numpy", "columns")
             dtype = numpy.dtype(list(core.MESSAGE_FIELDS))
-            self._columns = numpy.frombuffer(self._packed, dtype=dtype)
-        return self._columns[name]
+            rows = numpy.frombuffer(self._messages.raw, dtype=dtype, count=self._count)
+            column = self._columns[name] = numpy.ascontiguousarray(rows[name])
+        return column
+
+
+def _import(package: str, user: str) -> Any:
+    try:
+        return importlib.import_module(package)
+    except ImportError:
+        raise PenstockError(f"{user} needs {package}: pip install {package}") from None
 
 
 def view_of(row: tuple[int, ...], maps: list[memoryview]) -> memoryview:

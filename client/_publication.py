@@ -427,7 +427,9 @@ class Publication:
             core.pub_want_room(self._open())
 
     def _block(self, messages: Any) -> Block:
-        block = as_block(messages)
+        return self._checked(as_block(messages))
+
+    def _checked(self, block: Block) -> Block:
         if block.longest > self._constants.max_message_bytes:
             raise self._too_long(block.longest)
         return block

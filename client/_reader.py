@@ -8,6 +8,7 @@ to stop) is given back to the core, and what it took is released when the poll e
 
 from __future__ import annotations
 
+import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from itertools import islice
@@ -36,6 +37,10 @@ DEFAULT_BATCH: Final = 4096
 MAX_LIMIT: Final = 1 << 20
 _SIZE: Final = core.MESSAGE.size
 _unpack = core.MESSAGE.iter_unpack
+#: One batch in use, one whose name is about to be bound anew.
+_POOL: Final = 2
+#: References to an object in a list, in a loop over it, that nobody else has.
+_UNUSED: Final = 3
 
 
 class Reader(ABC):
@@ -50,7 +55,7 @@ class Reader(ABC):
         self._maps: list[memoryview] = []
         self._logs: list[Any] = []  # the same, for the fast path
         self._messages = core.Messages(DEFAULT_LIMIT)
-        self._batch_messages: core.Messages | None = None
+        self._batch_messages: list[core.Messages] = []
         self._batch: MessageBatch | None = None
         self._polling = False
 
@@ -155,16 +160,28 @@ class Reader(ABC):
         """
         self._check_limit(limit)
         self._prepare()
-        messages = self._batch_messages
-        if messages is None or messages.capacity < limit:
-            messages = self._batch_messages = core.Messages(limit)
+        messages = self._batch_room(limit)
         count = self._fill(messages, limit)
         if count < 0:
-            self._nothing(count)
+            count = self._nothing(count)
         batch = MessageBatch(messages, count, self._maps, self._release_batch)
         if count:
             self._batch = batch
         return batch
+
+    def _batch_room(self, limit: int) -> core.Messages:
+        """Messages that no batch refers to any more: columns are made from them when asked for."""
+        pool = self._batch_messages
+        for messages in pool:
+            if messages.capacity >= limit and sys.getrefcount(messages) == _UNUSED:
+                return messages
+        made = self._new_messages(limit)
+        pool.append(made)
+        del pool[:-_POOL]
+        return made
+
+    def _new_messages(self, capacity: int) -> core.Messages:
+        return core.Messages(capacity)
 
     def _release_batch(self, batch: MessageBatch) -> None:
         if self._batch is batch:

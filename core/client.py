@@ -457,6 +457,10 @@ MESSAGE_FIELDS: Final = (
 assert MESSAGE.size == ffi.sizeof("ps_message_t")
 
 
+#: ``messages_bytes(native, count) -> bytes``: sum of the lengths.
+messages_bytes: Final[Callable[[MessageArray, int], int]] = lib.ps_messages_bytes
+
+
 class Messages:
     """Room for the results of one poll.
 
@@ -476,6 +480,26 @@ class Messages:
 def sub_rewind(sub: SubscriptionHandle, messages: Messages, count: int, first: int) -> None:
     """Undelivers ``messages[first:count]`` of the last poll."""
     lib.ps_sub_rewind(sub, messages.native, count, first)
+
+    # The next three take ``count`` messages of the latest poll, while it is the latest.  Addresses
+    # are of memory with room for them.
+
+    def payload_bytes(self, count: int) -> int:
+        """Sum of the lengths."""
+        return messages_bytes(self.native, count)
+
+    def gather(self, count: int, offsets: int, data: int) -> None:
+        """Copies the payloads to ``data``, and count + 1 int64 to ``offsets``."""
+        lib.ps_messages_gather(
+            self.native, count, ffi.cast("int64_t *", offsets), ffi.cast("uint8_t *", data)
+        )
+
+    def columns(self, count: int, positions: int, session_ids: int, reserved_values: int) -> None:
+        """Copies int64, int32 and int64 a message."""
+        lib.ps_messages_columns(
+            self.native, count, ffi.cast("int64_t *", positions),
+            ffi.cast("int32_t *", session_ids), ffi.cast("int64_t *", reserved_values),
+        )
 
 
 def copy_bytes(address: int, length: int) -> bytes:

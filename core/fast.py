@@ -10,11 +10,32 @@ from __future__ import annotations
 from penstock import _fast
 from penstock._fast import Header, Log, Offerer, Park, Poller, Waiter
 from penstock.core._lib import ffi, lib
-from penstock.core.client import ImageHandle, img_mapped
+from penstock.core.client import ImageHandle, Messages, img_mapped
 
 _fast.connect(int(ffi.cast("uintptr_t", lib.ps_fast_table())))
 
-__all__ = ["Header", "Log", "Offerer", "Park", "Poller", "Waiter", "image_log"]
+__all__ = [
+    "FastMessages", "Header", "Log", "Offerer", "Park", "Poller", "Waiter", "image_log", "join"
+]
+
+#: ``join(items)``: (data, int64 offsets, longest) of a list or tuple of bytes objects; None when it
+#: holds anything else.
+join = _fast.join
+
+
+class FastMessages(Messages):
+    """The same, with the interpreter's lock kept."""
+
+    __slots__ = ()
+
+    def payload_bytes(self, count: int) -> int:
+        return _fast.payload_bytes(self.address, count)
+
+    def gather(self, count: int, offsets: int, data: int) -> None:
+        _fast.gather(self.address, count, offsets, data)
+
+    def columns(self, count: int, positions: int, session_ids: int, reserved_values: int) -> None:
+        _fast.columns(self.address, count, positions, session_ids, reserved_values)
 
 
 def image_log(image: ImageHandle) -> Log:

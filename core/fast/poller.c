@@ -235,9 +235,9 @@ static PyObject *poller_take(PyObject *self, PyObject *value)
         return NULL;
     }
     const int32_t count = core_poll(poller, poller->messages, limit);
-    if (count < 0) {
+    if (count < 0) { /* raises, or tells of a gap */
         Py_XDECREF(PyObject_CallMethod(self, "_nothing", "i", count));
-        return NULL;
+        return PyErr_Occurred() ? NULL : PyList_New(0);
     }
     int32_t done = 0;
     PyObject *taken = PyList_New(count);

@@ -264,6 +264,18 @@ void ps_sub_rewind(ps_sub_t *sub, const ps_message_t *messages, int32_t count, i
 void ps_sub_release(ps_sub_t *sub);
 int32_t ps_sub_has_data(const ps_sub_t *sub);
 
+/* ---- results of a poll as columns: valid inputs are those of the latest poll ------------------- */
+
+/* Sum of the lengths. */
+int64_t ps_messages_bytes(const ps_message_t *messages, int32_t count);
+/* Copies the payloads one after another to data (ps_messages_bytes of room); payload i lies between
+ * offsets[i] and offsets[i + 1] (count + 1 entries). */
+void ps_messages_gather(const ps_message_t *messages, int32_t count, int64_t *offsets,
+                        uint8_t *data);
+/* One entry a message in each. */
+void ps_messages_columns(const ps_message_t *messages, int32_t count, int64_t *positions,
+                         int32_t *session_ids, int64_t *reserved_values);
+
 #ifdef __cplusplus
 }
 #endif

@@ -18,6 +18,9 @@ static const ps_fast_table_t table = {
     .img_has_data = ps_img_has_data,
     .client_ticket = ps_client_ticket,
     .client_sleep = ps_client_sleep,
+    .messages_bytes = ps_messages_bytes,
+    .messages_gather = ps_messages_gather,
+    .messages_columns = ps_messages_columns,
 };
 
 const ps_fast_table_t *ps_fast_table(void)

@@ -31,6 +31,11 @@ typedef struct ps_fast_table {
     int32_t (*img_has_data)(const ps_img_t *image);
     uint32_t (*client_ticket)(ps_client_t *client);
     int (*client_sleep)(ps_client_t *client, uint32_t ticket, int64_t timeout_ns);
+    int64_t (*messages_bytes)(const ps_message_t *messages, int32_t count);
+    void (*messages_gather)(const ps_message_t *messages, int32_t count, int64_t *offsets,
+                            uint8_t *data);
+    void (*messages_columns)(const ps_message_t *messages, int32_t count, int64_t *positions,
+                             int32_t *session_ids, int64_t *reserved_values);
 } ps_fast_table_t;
 
 enum ps_fast_version {
