@@ -21,7 +21,7 @@ from penstock.core.driver_types import SlotKind
 from penstock.core.errors import PenstockError
 from penstock.daemon import journal
 from penstock.daemon.conductor import Conductor
-from penstock.daemon.conductor.adopt import counters_in_use, slots_in_use
+from penstock.daemon.conductor.adopt import counters_in_use, slots_in_use, sources
 
 _LOG = logging.getLogger("penstock.daemon")
 _SYSTEM_COUNTER: Final = 0
@@ -53,13 +53,13 @@ def process_started(pid: int) -> int:
 
 def _has_ended(fields: Mapping[str, Any]) -> bool:
     """Whether a client's process is known to be gone.  One in another PID namespace is not."""
-    pid, started = fields["pid"], fields["started"]
+    pid, started = int(fields["pid"]), int(fields["started"])
     return pid > 0 and started > 0 and process_started(pid) != started
 
 
 def _is_owed(fields: Mapping[str, Any]) -> bool:
     """Accepted data that its publisher left to the daemon."""
-    return fields["state"] == "draining" and fields["endpoint_id"] != 0
+    return bool(fields["state"] == "draining" and fields["endpoint_id"] != 0)
 
 
 def inherit(directory: Path) -> Inheritance | None:
@@ -96,7 +96,7 @@ def sweep(directory: Path, cnc: admin.Cnc, shared: admin.Shared, conductor: Cond
     """Deletes logs that nobody has any more, and has counters and slots freed later: clients that
     have not heard yet may still write to them."""
     world = conductor.world
-    logs = {source.log.path for source in (*world.publications.values(), *world.images.values())}
+    logs = {source.log.path for source in sources(world)}
     for folder in ("publications", "images"):
         for entry in os.scandir(directory / folder):
             if entry.path not in logs:

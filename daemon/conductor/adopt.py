@@ -10,6 +10,7 @@ when the first datagram arrives.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 import attrs
@@ -128,7 +129,7 @@ def _await_clients(world: World, dead: frozenset[int]) -> None:
             lose(client)
         else:
             deadline_ns = world.now_ns + world.settings.reattach_timeout_ns
-            world.timers.at(deadline_ns, lambda client=client: lose(client))
+            world.timers.at(deadline_ns, partial(lose, client))
 
 
 # ---- one of each kind ----------------------------------------------------------------------------
@@ -327,6 +328,11 @@ def _link(
 # ---- what is in use ------------------------------------------------------------------------------
 
 
+def sources(world: World) -> list[Publication | Image]:
+    """Everything that has a log."""
+    return [*world.publications.values(), *world.images.values()]
+
+
 def counters_in_use(world: World) -> set[int]:
     """Ids of the counters that belong to something registered."""
     used: set[int] = set()
@@ -338,7 +344,7 @@ def counters_in_use(world: World) -> set[int]:
     for recv_endpoint in world.recv_endpoints.values():
         used.add(recv_endpoint.status_counter)
         used.update(d.counter_id for d in recv_endpoint.destinations.values())
-    for source in (*world.publications.values(), *world.images.values()):
+    for source in sources(world):
         used.update(source.counters)
         used.update(link.counter_id for link in source.subscribers.values())
     return used
@@ -351,6 +357,6 @@ def slots_in_use(world: World) -> set[tuple[SlotKind, int]]:
         used.add((SlotKind.PUBLICATION, publication.slot))
     for image in world.images.values():
         used.add((SlotKind.IMAGE, image.slot))
-    for source in (*world.publications.values(), *world.images.values()):
+    for source in sources(world):
         used.update((SlotKind.SUBSCRIBER, link.slot) for link in source.subscribers.values())
     return used
