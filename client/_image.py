@@ -6,6 +6,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from penstock.client._reader import Reader
+from penstock.client._restart import Gap
 from penstock.config import control
 from penstock.core import client as core
 from penstock.core.errors import ClosedError
@@ -125,6 +126,18 @@ class Image(Reader):
         if self._handle is None:
             raise ClosedError("the image is closed")
         return self._handle
+
+    def _take_gap(self) -> Gap | None:
+        taken = core.img_take_gap(self._open())
+        if taken is None:
+            return None
+        return Gap(
+            stream_id=self._subscription.stream_id, session_id=self.session_id,
+            from_position=taken[0], to_position=taken[1], messages=taken[2],
+        )
+
+    def _pass_gaps(self) -> None:
+        self._subscription._pass_gaps()
 
     def _prepare(self) -> None:
         self._check_not_polling()

@@ -216,6 +216,10 @@ class Reader(ABC):
         if self._polling:
             raise PenstockError("a handler must not poll the subscription that called it")
 
+    @abstractmethod
+    def _pass_gaps(self) -> None:
+        """A poll stands behind a gap: tells of it."""
+
     def _finish(self, messages: core.Messages, count: int, done: int) -> None:
         if self._handle is None:
             return  # the handler closed the subscription
@@ -224,6 +228,9 @@ class Reader(ABC):
         self._release()
 
     def _nothing(self, code: int) -> int:
+        if code == core.GAP:
+            self._pass_gaps()
+            return 0
         if code < 0:
             raise native_error(code, core.last_error(), operation="polling")
         return 0

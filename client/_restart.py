@@ -27,6 +27,8 @@ class Gap:
     """Everything below was handed out."""
     to_position: int | None
     """From here on messages come again; None: the session has ended here, or it is not known."""
+    messages: int | None = None
+    """How many are missing; None: not known."""
 
 
 @attrs.frozen(kw_only=True)

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 import attrs
 
 from penstock.client._image import Image
-from penstock.client._port import Notice
 from penstock.client._reader import Reader
 from penstock.client._restart import Gap
 from penstock.config import control
@@ -66,7 +65,7 @@ class Subscription(Reader):
         self._ready = ready
         self._images: list[Image] = []
         self._header._images = self._images
-        self._notices: deque[Notice | _Renewal] = client._port.notices(ready.registration_id)
+        self._notices: deque[Any] = client._port.notices(ready.registration_id)
         self._gaps: deque[Gap] = deque(maxlen=_GAPS_KEPT)
         self._on_gap = on_gap
         self._on_available = on_available
@@ -247,6 +246,14 @@ class Subscription(Reader):
             self._notices = self._client._port.notices(notice.ready.registration_id)
         return True
 
+    def _pass_gaps(self) -> None:
+        for image in tuple(self._images):
+            gap = image._take_gap()
+            if gap is not None:
+                self._gaps.append(gap)
+                if self._on_gap is not None:
+                    self._on_gap(gap)
+
     def _renew(self, ready: control.SubscriptionReady) -> None:
         """The daemon's successor knows this subscription by another id.  Any thread; takes effect
         on the one that polls."""
@@ -258,6 +265,7 @@ class Subscription(Reader):
             return  # told again by a daemon that adopted it
         image = self._client._classes.image(self, self._client._native(), notice)
         core.sub_add_image(self._handle, image._handle)
+        core.img_report_gaps(image._handle)
         self._images.append(image)
         self._maps += image._maps
         self._logs += image._logs

@@ -17,6 +17,7 @@ from penstock.core.driver_types import (
     CounterInfo,
     DriverState,
     ErrorRecord,
+    ImageView,
     LogParams,
     PressureView,
     SharedParams,
@@ -249,8 +250,20 @@ class Shared:
             since_ns=view.since_ns,
             culprit=view.culprit,
             blocked_ns=tuple(view.blocked_ns),
+            culprits=tuple(zip(view.culprit_ids, view.culprit_ns, strict=True)),
             published_ordinal=view.published_ordinal,
             sent_ordinal=view.sent_ordinal,
+        )
+
+
+    def read_image(self, image_slot: int) -> ImageView:
+        """What an image slot says of its path."""
+        view = ffi.new("ps_image_view_t *")
+        check(lib.ps_slot_read_image(self._handle, image_slot, view), "read an image")
+        return ImageView(
+            id=view.id, session_id=view.session_id, stream_id=view.stream_id, gaps=view.gaps,
+            fill_ppm=view.fill_ppm, lost_bytes=view.lost_bytes, rtt_ns=view.rtt_ns,
+            window_bytes=view.window_bytes, congestion_window=view.congestion_window,
         )
 
 

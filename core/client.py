@@ -387,6 +387,23 @@ def img_rewind(image: ImageHandle, position: int) -> None:
     raise_native(lib.ps_img_rewind(image, position), "rewinding")
 
 
+#: What a poll returns at a gap.
+GAP: Final[int] = lib.PS_E_GAP
+
+
+def img_report_gaps(image: ImageHandle) -> None:
+    """Polls end before gaps from now on, and return :data:`GAP` behind them."""
+    lib.ps_img_report_gaps(image)
+
+
+def img_take_gap(image: ImageHandle) -> tuple[int, int, int | None] | None:
+    """The gap a poll stands behind: positions from and to, and messages where that is known."""
+    out = ffi.new("int64_t[3]")
+    if not lib.ps_img_take_gap(image, out, out + 1, out + 2):
+        return None
+    return out[0], out[1], None if out[2] < 0 else out[2]
+
+
 def img_map(image: ImageHandle) -> memoryview:
     """The whole mapped log, read-only.  It stays mapped for as long as any view of it exists."""
     length = ffi.new("int64_t *")
@@ -476,11 +493,6 @@ class Messages:
         self.raw = memoryview(ffi.buffer(self.native))
         self.address = address_of(self.native)
 
-
-def sub_rewind(sub: SubscriptionHandle, messages: Messages, count: int, first: int) -> None:
-    """Undelivers ``messages[first:count]`` of the last poll."""
-    lib.ps_sub_rewind(sub, messages.native, count, first)
-
     # The next three take ``count`` messages of the latest poll, while it is the latest.  Addresses
     # are of memory with room for them.
 
@@ -500,6 +512,11 @@ def sub_rewind(sub: SubscriptionHandle, messages: Messages, count: int, first: i
             self.native, count, ffi.cast("int64_t *", positions),
             ffi.cast("int32_t *", session_ids), ffi.cast("int64_t *", reserved_values),
         )
+
+
+def sub_rewind(sub: SubscriptionHandle, messages: Messages, count: int, first: int) -> None:
+    """Undelivers ``messages[first:count]`` of the last poll."""
+    lib.ps_sub_rewind(sub, messages.native, count, first)
 
 
 def copy_bytes(address: int, length: int) -> bytes:

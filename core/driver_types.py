@@ -340,6 +340,23 @@ class PublicationStatus:
 
 
 @attrs.frozen(kw_only=True)
+class ReceiverView:
+    """What a live receiver of a publication said last: a snapshot of its status message."""
+
+    receiver_id: int
+    heard_ns: int
+    position: int                       # consumed
+    window: int
+    group_tag: int | None = None
+    capabilities: int = 0               # 0: a plain Aeron peer
+    reason: int = 0                     # Cause of its own hold
+    reason_client: int = 0
+    backlog_bytes: int = 0
+    fill_ppm: int = 0
+    address: Address | None = None
+
+
+@attrs.frozen(kw_only=True)
 class RecvDestinationParams:
     id: int
     socket: SocketParams
@@ -489,11 +506,27 @@ class ErrorRecord:
 
 
 @attrs.frozen(kw_only=True)
+class ImageView:
+    """An image slot: what it says of its path."""
+
+    id: int                             # 0: free
+    session_id: int
+    stream_id: int
+    gaps: int
+    fill_ppm: int
+    lost_bytes: int
+    rtt_ns: int                         # 0 unknown
+    window_bytes: int
+    congestion_window: int              # 0: no such bound
+
+
+@attrs.frozen(kw_only=True)
 class PressureView:
     cause: int
     since_ns: int
     culprit: int
     blocked_ns: tuple[int, ...]         # by Cause
+    culprits: tuple[tuple[int, int], ...] = ()  # (id, blocked ns), the last: all others
     published_ordinal: int
     sent_ordinal: int
 

@@ -66,7 +66,8 @@ enum ps_error_code {
     PS_E_ADDRESS_IN_USE = -1013,
     PS_E_NO_INTERFACE = -1014,
     PS_E_NO_BUFFER = -1015,         /* socket buffer smaller than asked for */
-    PS_E_PERMISSION = -1016
+    PS_E_PERMISSION = -1016,
+    PS_E_GAP = -1017                /* a poll stands behind a gap: ps_img_take_gap */
 };
 
 /* Text of the calling thread's last failure, "" if none.  Valid until the thread's next failure. */
@@ -241,6 +242,11 @@ int32_t ps_img_has_data(const ps_img_t *image);
  * a negative ps_error_code (PS_E_CORRUPT: the image is stopped at that position).
  * First releases what the previous poll delivered.  Bound: limit frames, one term. */
 int32_t ps_img_poll(ps_img_t *image, ps_message_t *out, int32_t limit, int32_t flags);
+/* From now on a poll that comes to a gap that will not be repaired (reliable=false, dropped ranges)
+ * ends before it; the next one passes it and returns PS_E_GAP until it is taken. */
+void ps_img_report_gaps(ps_img_t *image);
+/* 1: *from..*to (positions) are missing for good, *messages of them, -1 not known.  0: no gap. */
+int32_t ps_img_take_gap(ps_img_t *image, int64_t *from, int64_t *to, int64_t *messages);
 /* Moves delivered to position (a frame boundary in [released, delivered]): what is behind it will
  * be delivered again. */
 int ps_img_rewind(ps_img_t *image, int64_t position);

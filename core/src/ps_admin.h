@@ -130,11 +130,27 @@ typedef struct ps_pressure_view {
     int64_t since_ns;
     int64_t culprit;               /* receiver id or client id, 0 unknown */
     int64_t blocked_ns[32];        /* by ps_cause */
+    int64_t culprit_ids[9];        /* the eight largest; the last entry is all others */
+    int64_t culprit_ns[9];
     int64_t published_ordinal;
     int64_t sent_ordinal;
 } ps_pressure_view_t;
 int ps_slot_read_pressure(const ps_shared_t *shared, int32_t publication_slot,
                           ps_pressure_view_t *out);
+
+/* What an image slot says of its path, read without lock. */
+typedef struct ps_image_view {
+    int64_t id;                    /* 0: the slot is free */
+    int32_t session_id;
+    int32_t stream_id;
+    int32_t gaps;                  /* open now */
+    int32_t fill_ppm;              /* unread of what the receiver takes */
+    int64_t lost_bytes;            /* in all gaps that ever opened */
+    int64_t rtt_ns;                /* smoothed, 0 unknown */
+    int64_t window_bytes;          /* last granted */
+    int64_t congestion_window;     /* bytes, 0: no such bound */
+} ps_image_view_t;
+int ps_slot_read_image(const ps_shared_t *shared, int32_t image_slot, ps_image_view_t *out);
 
 /* ---- log buffers ----------------------------------------------------------------------------- */
 

@@ -70,6 +70,9 @@ struct ps_img {
     int64_t max_message_bytes;
     int32_t assembling;
     int32_t redeliver;                   /* hand out `assembled` again */
+    int32_t report_gaps;
+    int64_t gap_from, gap_to;            /* not yet taken; equal: none */
+    int64_t gap_messages;                /* -1 not known */
     ps_message_t assembled;              /* position 0: none */
 };
 

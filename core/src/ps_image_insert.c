@@ -93,6 +93,8 @@ bool ps_image_raise_hwm(ps_image_t *image, int64_t position)
     }
     image->lost_bytes += position - image->hwm;
     image->loss_position = image->hwm;
+    atomic_fetch_add_explicit(&image->slot->lost_bytes, position - image->hwm,
+                              memory_order_relaxed);
     image->hwm = position;
     image->new_loss = 1;
     if (now_ns + first_ns < image->nak_due_ns) {

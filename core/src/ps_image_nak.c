@@ -79,7 +79,7 @@ static int32_t pad_over(ps_image_t *image)
             break; /* PS_EV_TERM_NEEDED is out */
         }
         /* The list says that nothing was ever written there, so the word is 0. */
-        if (ps_log_pad(&image->log, from, length, 0) == 1) {
+        if (ps_log_pad_marked(&image->log, from, length, ps_gap_mark(PS_GAP_UNKNOWN)) == 1) {
             ps_system_add(image->driver, PS_SYS_LOSS_GAP_FILLS, 1);
         }
         (void)ps_gaps_fill(&image->gaps, from, from + length);

@@ -358,6 +358,54 @@ static void ps_img_stretch(const ps_img_t *image, ps_stretch_t *at)
     at->term_id = ps_term_id_at(image->delivered, log->shift, log->initial_term_id);
 }
 
+/* ---- gaps ------------------------------------------------------------------------------------ */
+
+static int ps_img_is_gap(const ps_stretch_t *at, int32_t offset)
+{
+    const ps_frame_t *frame = (const ps_frame_t *)(const void *)(at->term + offset);
+    return ps_is_gap_mark(ps_frame_reserved_value(frame));
+}
+
+/* Joins the gaps that follow one another, up to the end of the term.  A fragmented message that one
+ * of them cut off will not be completed. */
+static void ps_img_note_gap(ps_img_t *image, ps_stretch_t *at, int32_t offset)
+{
+    ps_message_t unused;
+    int64_t messages = 0;
+    image->gap_from = at->begin + offset;
+    for (;;) {
+        const ps_frame_t *frame = (const ps_frame_t *)(const void *)(at->term + offset);
+        const int64_t mark = (int32_t)ps_frame_reserved_value(frame);
+        messages = mark == PS_GAP_UNKNOWN || mark < 0 || messages < 0 ? -1 : messages + mark;
+        offset = at->offset;
+        if (offset >= image->log.term_length || ps_img_frame(image, at, &unused) != 2 ||
+            !ps_img_is_gap(at, offset)) {
+            at->offset = offset;
+            break;
+        }
+    }
+    image->gap_to = at->begin + offset;
+    image->gap_messages = messages;
+    image->assembling = 0;
+}
+
+void ps_img_report_gaps(ps_img_t *image)
+{
+    image->report_gaps = 1;
+}
+
+int32_t ps_img_take_gap(ps_img_t *image, int64_t *from, int64_t *to, int64_t *messages)
+{
+    if (image->gap_to == image->gap_from) {
+        return 0;
+    }
+    *from = image->gap_from;
+    *to = image->gap_to;
+    *messages = image->gap_messages;
+    image->gap_from = image->gap_to;
+    return 1;
+}
+
 static int32_t ps_img_scan(ps_img_t *image, ps_message_t *out, int32_t limit, int32_t flags)
 {
     ps_stretch_t at;
@@ -365,11 +413,21 @@ static int32_t ps_img_scan(ps_img_t *image, ps_message_t *out, int32_t limit, in
     int32_t count = 0;
     int result = 0;
     while (count < limit && at.offset < image->log.term_length) {
+        const int32_t before = at.offset;
         result = ps_img_frame(image, &at, &out[count]);
         if (result <= 0) {
             break;
         }
         if (result == 2) {
+            if (PS_UNLIKELY(image->report_gaps) && ps_img_is_gap(&at, before)) {
+                if (count > 0) {
+                    at.offset = before; /* what is before it is handed out first */
+                    break;
+                }
+                ps_img_note_gap(image, &at, before);
+                image->delivered = at.begin + at.offset;
+                return PS_E_GAP;
+            }
             continue;
         }
         if (PS_LIKELY((out[count].flags & PS_FLAG_UNFRAGMENTED) == PS_FLAG_UNFRAGMENTED ||
@@ -412,6 +470,9 @@ int32_t ps_img_poll(ps_img_t *image, ps_message_t *out, int32_t limit, int32_t f
         return ps_fail(image->stopped,
                        "session %d stream %d: the image is stopped at position %lld",
                        image->log.session_id, image->log.stream_id, (long long)image->delivered);
+    }
+    if (PS_UNLIKELY(image->gap_to != image->gap_from)) {
+        return PS_E_GAP;
     }
     const int64_t before = image->delivered;
     const int32_t count = ps_img_scan(image, out, limit, flags);

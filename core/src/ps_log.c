@@ -144,6 +144,19 @@ int ps_log_pad(const ps_log_t *log, int64_t position, int32_t length, uint64_t e
                : 0;
 }
 
+int ps_log_pad_marked(const ps_log_t *log, int64_t position, int32_t length, int64_t mark)
+{
+    uint64_t expected = 0;
+    ps_pad_fields(log, position);
+    ps_frame_at(log, position)->reserved_value = mark;
+    const uint64_t pad = ps_frame_word_of(length, PS_FLAG_UNFRAGMENTED, PS_TYPE_PAD);
+    return atomic_compare_exchange_strong_explicit(ps_frame_word(ps_frame_at(log, position)),
+                                                   &expected, pad, memory_order_seq_cst,
+                                                   memory_order_acquire)
+               ? 1
+               : 0;
+}
+
 int ps_log_rotate(const ps_log_t *log, int32_t term_count, int32_t term_id)
 {
     if (term_count == INT32_MAX) {

@@ -186,6 +186,22 @@ void ps_log_clean(const ps_log_t *log, int64_t from, int64_t to);
  * `expected` (0 or a claim word) by compare-and-swap.  1 = done, 0 = the word was something
  * else. */
 int ps_log_pad(const ps_log_t *log, int64_t position, int32_t length, uint64_t expected);
+
+/* Padding that stands for messages that were dropped says so in its reserved value: magic in the
+ * high half, then the number of messages, PS_GAP_UNKNOWN when nobody knows (semantics section 11).
+ * It may come over the wire, so it is no more than a peer's word. */
+#define PS_GAP_MAGIC INT64_C(0x50474150) /* "PAGP" */
+enum { PS_GAP_UNKNOWN = 0x7FFFFFFF };
+static inline int64_t ps_gap_mark(int32_t messages)
+{
+    return (int64_t)((uint64_t)PS_GAP_MAGIC << 32 | (uint32_t)messages);
+}
+static inline int ps_is_gap_mark(int64_t reserved_value)
+{
+    return reserved_value >> 32 == PS_GAP_MAGIC;
+}
+/* ps_log_pad with this reserved value.  The range must be nobody's claim. */
+int ps_log_pad_marked(const ps_log_t *log, int64_t position, int32_t length, int64_t mark);
 /* Unblocks at position (aeron-interop.md 2.8): negative length -> PAD of it; zero -> PAD over the
  * hole up to the next frame or, below the tail, the end of term; predecessor active -> rotates.
  * Returns bytes padded (>= 0; 0 = nothing to do).  *claimer: client slot of a claim word, -1 for a

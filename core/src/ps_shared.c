@@ -378,6 +378,26 @@ void ps_slot_describe_client(ps_shared_t *shared, int32_t index, int64_t pid, in
     snprintf(slot->name, sizeof slot->name, "%s", name != NULL ? name : "");
 }
 
+int ps_slot_read_image(const ps_shared_t *shared, int32_t image_slot, ps_image_view_t *out)
+{
+    if (image_slot < 0 || image_slot >= shared->n_images) {
+        return ps_fail(PS_E_INVALID, "image slot %d of %d", image_slot, shared->n_images);
+    }
+    const ps_image_slot_t *slot = &shared->images[image_slot];
+    *out = (ps_image_view_t){
+        .id = atomic_load_explicit(&slot->id, memory_order_acquire),
+        .session_id = slot->session_id,
+        .stream_id = slot->stream_id,
+        .gaps = atomic_load_explicit(&slot->gaps, memory_order_relaxed),
+        .fill_ppm = atomic_load_explicit(&slot->fill_ppm, memory_order_relaxed),
+        .lost_bytes = atomic_load_explicit(&slot->lost_bytes, memory_order_relaxed),
+        .rtt_ns = atomic_load_explicit(&slot->rtt_ns, memory_order_relaxed),
+        .window_bytes = atomic_load_explicit(&slot->window_bytes, memory_order_relaxed),
+        .congestion_window = atomic_load_explicit(&slot->congestion_window, memory_order_relaxed),
+    };
+    return PS_OK;
+}
+
 int ps_slot_read_pressure(const ps_shared_t *shared, int32_t publication_slot,
                           ps_pressure_view_t *out)
 {
@@ -393,6 +413,11 @@ int ps_slot_read_pressure(const ps_shared_t *shared, int32_t publication_slot,
     out->culprit = atomic_load_explicit(&slot->cause_culprit, memory_order_relaxed);
     for (int32_t i = 0; i < PS_CAUSE_COUNT; i++) {
         out->blocked_ns[i] = atomic_load_explicit(&slot->blocked_ns[i], memory_order_relaxed);
+    }
+    for (int32_t i = 0; i <= PS_CULPRITS; i++) {
+        out->culprit_ids[i] = atomic_load_explicit(&slot->culprits[i].id, memory_order_relaxed);
+        out->culprit_ns[i] =
+            atomic_load_explicit(&slot->culprits[i].blocked_ns, memory_order_relaxed);
     }
     out->published_ordinal = atomic_load_explicit(&slot->published_ordinal, memory_order_relaxed);
     out->sent_ordinal = atomic_load_explicit(&slot->sent_ordinal, memory_order_relaxed);

@@ -28,6 +28,7 @@ COMMANDS: Final = {
     "ping": "ping",
     "pong": "pong",
     "stat": "stat",
+    "loss": "loss",
     "sim": "sim",
     "bench": "bench",
 }

@@ -1,0 +1,151 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``penstock loss``: where data was lost, and how its repair stands."""
+
+from __future__ import annotations
+
+import struct
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Final
+
+import click
+
+from penstock.cli._common import directory_option, json_option, print_json
+from penstock.client._directory import daemon_directory
+from penstock.client._inspect import open_counters
+from penstock.core.admin import Shared
+from penstock.core.driver_types import SlotKind
+
+_RECORD: Final = struct.Struct("<qqqqii")    # count, bytes, first ms, last ms, session, stream
+_ALIGNMENT: Final = 64
+_NAKS_SENT_TYPE: Final = 20
+_STREAM_KEY: Final = struct.Struct("<qii")   # image, session, stream
+
+
+@click.command("loss")
+@json_option
+@directory_option
+def command(as_json: bool, directory: str | None) -> None:
+    """Show where data was lost, and how its repair stands.
+
+    The streams that arrive now come from the counters; the history comes from the daemon's loss
+    report, which a restart on the same directory keeps.  Every loss is counted once, when its gap
+    opens; on a reliable stream it was repaired unless gaps are open.
+    """
+    path = daemon_directory(directory)
+    found = {"live": live(path), "history": history(path)}
+    if as_json:
+        print_json(found, indent=2)
+        return
+    from rich.console import Console
+
+    console = Console()
+    if not console.is_terminal:
+        console = Console(width=200)
+    if not found["live"] and not found["history"]:
+        console.print("no stream arrives here, and none ever lost anything")
+        return
+    for table in _tables(found):
+        console.print(table)
+
+
+def live(directory: Path) -> list[dict[str, Any]]:
+    """One row for each stream that arrives now."""
+    with open_counters(directory) as cnc:
+        naks = {
+            _STREAM_KEY.unpack_from(counter.key)[0]: counter.value
+            for counter in cnc.counters()
+            if counter.type_id == _NAKS_SENT_TYPE and len(counter.key) >= _STREAM_KEY.size
+        }
+    shared = Shared.open(str(directory))
+    try:
+        views = [shared.read_image(i) for i in range(shared.slot_count(SlotKind.IMAGE))]
+    finally:
+        shared.close()
+    return [
+        {
+            "image_id": view.id,
+            "session_id": view.session_id,
+            "stream_id": view.stream_id,
+            "lost_bytes": view.lost_bytes,
+            "gaps_open": view.gaps,
+            "naks_sent": naks.get(view.id, 0),
+            "round_trip_ns": view.rtt_ns,
+            "congestion_window": view.congestion_window,
+        }
+        for view in views
+        if view.id != 0
+    ]
+
+
+def history(directory: Path) -> list[dict[str, Any]]:
+    """The loss report: one row for each stream that ever lost anything."""
+    file = directory / "loss-report.dat"
+    return read_report(file.read_bytes()) if file.exists() else []
+
+
+def read_report(data: bytes) -> list[dict[str, Any]]:
+    """Rows of a loss report in Aeron's layout; ends at what is no record."""
+    rows = []
+    at = 0
+    while at + _RECORD.size + 4 <= len(data):
+        count, lost, first_ms, last_ms, session_id, stream_id = _RECORD.unpack_from(data, at)
+        channel, end = _text(data, at + _RECORD.size)
+        source, end = _text(data, end + -end % 4)
+        if count <= 0 or end > len(data):
+            break
+        rows.append(
+            {
+                "session_id": session_id,
+                "stream_id": stream_id,
+                "observations": count,
+                "bytes": lost,
+                "first": _time(first_ms),
+                "last": _time(last_ms),
+                "channel": channel,
+                "source": source,
+            }
+        )
+        at = end + -end % _ALIGNMENT
+    return rows
+
+
+def _text(data: bytes, at: int) -> tuple[str, int]:
+    """The text at ``at`` and where it ends; beyond the data when it is no text."""
+    if at + 4 > len(data):
+        return "", len(data) + 1
+    (length,) = struct.unpack_from("<i", data, at)
+    end = at + 4 + length
+    if length < 0 or end > len(data):
+        return "", len(data) + 1
+    return data[at + 4 : end].decode("ascii", "replace"), end
+
+
+def _time(epoch_ms: int) -> str:
+    try:
+        moment = datetime.fromtimestamp(epoch_ms / 1000, UTC)
+    except (OverflowError, ValueError, OSError):
+        return "?"
+    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def _tables(found: dict[str, list[dict[str, Any]]]) -> list[Any]:
+    from rich.table import Table
+
+    now = Table("stream", "session", "lost bytes", "gaps open", "NAKs sent", "round trip",
+                "congestion window", title="Streams that arrive now")
+    for row in found["live"]:
+        now.add_row(
+            str(row["stream_id"]), str(row["session_id"]), f"{row['lost_bytes']:,}",
+            str(row["gaps_open"]), f"{row['naks_sent']:,}",
+            f"{row['round_trip_ns'] / 1e6:.3f} ms" if row["round_trip_ns"] else "-",
+            f"{row['congestion_window']:,}" if row["congestion_window"] else "-",
+        )
+    past = Table("stream", "session", "times", "bytes", "first", "last", "from", "channel",
+                 title="Loss report")
+    for row in found["history"]:
+        past.add_row(
+            str(row["stream_id"]), str(row["session_id"]), f"{row['observations']:,}",
+            f"{row['bytes']:,}", row["first"], row["last"], row["source"], row["channel"],
+        )
+    return [table for table in (now, past) if table.row_count]
