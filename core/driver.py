@@ -25,6 +25,7 @@ from penstock.core.driver_types import (
     ObjectKind,
     PublicationParams,
     PublicationStatus,
+    ReceiverView,
     RecvDestinationParams,
     RecvEndpointParams,
     SendEndpointParams,
@@ -32,6 +33,7 @@ from penstock.core.driver_types import (
 )
 
 _HANDLES = frozenset({"endpoint_id"})
+_RECEIVERS_MAX = 1024
 
 
 class Net:
@@ -267,6 +269,30 @@ class Driver:
             rate_bytes_per_s=out.rate_bytes_per_s,
             pressure_signals=out.pressure_signals,
         )
+
+    def publication_receivers(self, publication_id: int) -> tuple[ReceiverView, ...]:
+        """Live receivers, and what each said last."""
+        out = ffi.new("ps_receiver_view_t[]", _RECEIVERS_MAX)
+        count = lib.ps_publication_receivers(
+            self._publications[publication_id], out, _RECEIVERS_MAX
+        )
+        return tuple(
+            ReceiverView(
+                receiver_id=view.receiver_id, heard_ns=view.heard_ns, position=view.position,
+                window=view.window, group_tag=view.group_tag if view.has_group_tag else None,
+                capabilities=view.capabilities, reason=view.reason,
+                reason_client=view.reason_client, backlog_bytes=view.backlog_bytes,
+                fill_ppm=view.fill_ppm, address=read_address(view.address),
+            )
+            for view in out[0:count]
+        )
+
+    def set_publication_limit(self, publication_id: int, limit: int, until_ns: int) -> None:
+        """The limit of a custom strategy; counts until until_ns of the driver's clock."""
+        code = lib.ps_publication_set_limit(
+            self._driver, self._publications[publication_id], limit, until_ns
+        )
+        check(code, "set a limit")
 
     def remove_publication(self, publication_id: int) -> None:
         publication = self._publications[publication_id]

@@ -298,6 +298,29 @@ int ps_publication_unblock(ps_driver_t *driver, ps_publication_t *publication, i
 /* Storage is there below position (INT64_MAX: all three terms). */
 int ps_publication_reserved(ps_driver_t *driver, ps_publication_t *publication, int64_t position);
 void ps_publication_get_status(const ps_publication_t *publication, ps_publication_status_t *out);
+
+/* What a live receiver said last. */
+typedef struct ps_receiver_view {
+    int64_t receiver_id;
+    int64_t heard_ns;                 /* driver's clock */
+    int64_t position;                 /* consumed */
+    int64_t group_tag;
+    int64_t reason_client;            /* its own reason to hold: of its trailer */
+    int64_t backlog_bytes;
+    int32_t window;
+    uint32_t reason;                  /* ps_cause, 0 none */
+    uint32_t capabilities;            /* 0: a plain Aeron peer */
+    uint32_t fill_ppm;
+    int32_t has_group_tag;
+    int32_t followed;                 /* reserved, 0 */
+    ps_addr_t address;
+} ps_receiver_view_t;
+/* Fills out with the live receivers, at most capacity; returns how many.  Any one thread. */
+int32_t ps_publication_receivers(const ps_publication_t *publication, ps_receiver_view_t *out,
+                                 int32_t capacity);
+/* PS_FC_CUSTOM: the limit that a strategy computed; counts until until_ns (driver's clock). */
+int ps_publication_set_limit(ps_driver_t *driver, ps_publication_t *publication, int64_t limit,
+                             int64_t until_ns);
 /* Lets the sender forget it; PS_EV_RELEASED follows. */
 int ps_publication_remove(ps_driver_t *driver, ps_publication_t *publication);
 void ps_publication_destroy(ps_driver_t *driver, ps_publication_t *publication);

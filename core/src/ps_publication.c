@@ -163,7 +163,8 @@ static int set_up_network(ps_publication_t *pub)
     pub->retransmit.linger_ns = defaults->retransmit_linger_ns;
     pub->retransmit.actions =
         calloc((size_t)pub->retransmit.capacity, sizeof(*pub->retransmit.actions));
-    if (pub->receivers == NULL || pub->retransmit.actions == NULL) {
+    pub->board = ps_board_make(pub->receiver_capacity);
+    if (pub->board == NULL || pub->receivers == NULL || pub->retransmit.actions == NULL) {
         return ps_fail(PS_E_NO_MEMORY, "no memory for a publication's receivers");
     }
     if (!params->group) {
@@ -235,6 +236,7 @@ void ps_publication_free(ps_publication_t *pub)
     ps_log_unmap(&pub->log);
     ps_fc_free(&pub->fc);
     free(pub->receivers);
+    free(pub->board);
     free(pub->retransmit.actions);
     free(pub);
 }
@@ -319,6 +321,14 @@ int ps_publication_unblock(ps_driver_t *driver, ps_publication_t *publication, i
 int ps_publication_reserved(ps_driver_t *driver, ps_publication_t *publication, int64_t position)
 {
     return tell(driver, publication, PS_SC_RESERVED, 0, position);
+}
+
+int ps_publication_set_limit(ps_driver_t *driver, ps_publication_t *publication, int64_t limit,
+                             int64_t until_ns)
+{
+    const ps_command_t command = { .type = PS_SC_SET_LIMIT, .object = publication, .a = limit,
+                                   .b = until_ns };
+    return ps_driver_command(driver, PS_AGENT_SENDER, &command);
 }
 
 int ps_publication_remove(ps_driver_t *driver, ps_publication_t *publication)

@@ -32,6 +32,8 @@ enum ps_pub_pending { PS_PEND_CONNECTED = 1, PS_PEND_DRAINED = 2, PS_PEND_EOS_AC
                       PS_PEND_TERM = 8, PS_PEND_UNBLOCKED = 16, PS_PEND_CORRUPT = 32,
                       PS_PEND_TETHER = 64 };
 
+typedef struct ps_board_entry ps_board_entry_t; /* ps_publication_board.c */
+
 typedef struct ps_pub_receiver {
     int64_t id;
     int64_t heard_ns;
@@ -39,6 +41,7 @@ typedef struct ps_pub_receiver {
     uint32_t capabilities;        /* of its trailer; 0 a plain Aeron peer */
     uint32_t reason;              /* ps_cause it states for itself */
     int64_t reason_client;
+    ps_receiver_view_t view;      /* as shown on the board */
 } ps_pub_receiver_t;
 
 typedef struct ps_pub_subscriber {
@@ -136,6 +139,7 @@ struct ps_publication {
     int64_t paced_until_ns;            /* a bucket is empty until then; INT64_MAX none */
     bool paced;                        /* the congestion bucket ended the last turn */
     ps_pub_receiver_t *receivers;
+    ps_board_entry_t *board;           /* [receiver_capacity], for the conductor */
     int32_t receiver_count, receiver_capacity;
     int32_t receivers_shown;           /* fc-receivers */
     ps_pub_subscriber_t subscribers[PS_PUB_SUBSCRIBERS];
@@ -244,7 +248,7 @@ bool ps_publication_is_blocked(const ps_publication_t *pub, int64_t *position);
 /* ---- ps_publication_control.c ---------------------------------------------------------------- */
 
 void ps_publication_on_sm(ps_publication_t *pub, const ps_sm_t *sm, int64_t position,
-                          int64_t now_ns);
+                          const ps_addr_t *from, int64_t now_ns);
 void ps_publication_on_nak(ps_publication_t *pub, const ps_nak_t *nak, int64_t now_ns);
 void ps_publication_on_nak_list(ps_publication_t *pub, const ps_nak_list_t *list, int64_t now_ns);
 void ps_publication_on_error(ps_publication_t *pub, const ps_err_t *err, int64_t now_ns);
@@ -257,6 +261,11 @@ void ps_publication_set_custom_limit(ps_publication_t *pub, int64_t limit, int64
 bool ps_publication_is_congested(const ps_publication_t *pub, int64_t receiver_id);
 /* Forgets receivers not heard for the connection timeout.  Returns when to look again. */
 int64_t ps_publication_expire_receivers(ps_publication_t *pub, int64_t now_ns);
+
+/* ---- ps_publication_board.c ------------------------------------------------------------------ */
+
+ps_board_entry_t *ps_board_make(int32_t capacity);
+void ps_board_write(ps_board_entry_t *board, int32_t index, const ps_receiver_view_t *view);
 
 /* ---- ps_publication_rate.c ------------------------------------------------------------------- */
 

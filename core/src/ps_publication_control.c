@@ -19,15 +19,33 @@ static ps_pub_receiver_t *find_receiver(ps_publication_t *pub, int64_t receiver_
     return NULL;
 }
 
+static void show_receiver(ps_publication_t *pub, ps_pub_receiver_t *receiver, const ps_sm_t *sm,
+                          int64_t position, const ps_addr_t *from)
+{
+    const bool speaks = sm->trailer.capabilities != 0;
+    receiver->view = (ps_receiver_view_t){
+        .receiver_id = receiver->id, .heard_ns = receiver->heard_ns, .position = position,
+        .window = sm->window, .has_group_tag = sm->has_group_tag, .group_tag = sm->group_tag,
+        .capabilities = sm->trailer.capabilities, .reason = receiver->reason,
+        .reason_client = receiver->reason_client,
+        .backlog_bytes = speaks ? sm->trailer.reason_backlog_bytes : 0,
+        .fill_ppm = speaks ? sm->trailer.fill_ppm : 0, .address = *from };
+    ps_board_write(pub->board, (int32_t)(receiver - pub->receivers), &receiver->view);
+}
+
 static void forget_receiver(ps_publication_t *pub, ps_pub_receiver_t *receiver)
 {
-    *receiver = pub->receivers[--pub->receiver_count];
+    static const ps_receiver_view_t nobody;
+    ps_pub_receiver_t *last = &pub->receivers[--pub->receiver_count];
+    *receiver = *last;
+    ps_board_write(pub->board, (int32_t)(receiver - pub->receivers), &receiver->view);
+    ps_board_write(pub->board, (int32_t)(last - pub->receivers), &nobody);
     pub->has_receivers = pub->receiver_count > 0;
 }
 
 /* A group may have more members than the table: those beyond it steer the flow, uncounted. */
 static void refresh_receiver(ps_publication_t *pub, const ps_sm_t *sm, int64_t position,
-                             int64_t now_ns)
+                             const ps_addr_t *from, int64_t now_ns)
 {
     ps_pub_receiver_t *receiver = find_receiver(pub, sm->receiver_id);
     if (receiver == NULL) {
@@ -42,6 +60,7 @@ static void refresh_receiver(ps_publication_t *pub, const ps_sm_t *sm, int64_t p
     receiver->capabilities = sm->trailer.capabilities;
     receiver->reason = sm->trailer.capabilities != 0 ? sm->trailer.reason : 0;
     receiver->reason_client = sm->trailer.capabilities != 0 ? sm->trailer.reason_client : 0;
+    show_receiver(pub, receiver, sm, position, from);
     pub->has_receivers = true;
     pub->has_initial_connection = true;
     if (!pub->params.group) {
@@ -113,7 +132,7 @@ void ps_publication_set_custom_limit(ps_publication_t *pub, int64_t limit, int64
 }
 
 void ps_publication_on_sm(ps_publication_t *pub, const ps_sm_t *sm, int64_t position,
-                          int64_t now_ns)
+                          const ps_addr_t *from, int64_t now_ns)
 {
     ps_sender_t *sender = ps_pub_sender(pub);
     if ((sm->flags & PS_SM_SETUP) != 0) {
@@ -130,7 +149,7 @@ void ps_publication_on_sm(ps_publication_t *pub, const ps_sm_t *sm, int64_t posi
         on_receiver_leaving(pub, sm);
     } else {
         const bool first = !pub->has_initial_connection;
-        refresh_receiver(pub, sm, position, now_ns);
+        refresh_receiver(pub, sm, position, from, now_ns);
         if (first) { /* timers of a connected publication begin */
             pub->heartbeat_sent_ns = now_ns;
             *pub->due_ns = now_ns;

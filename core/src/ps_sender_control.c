@@ -39,7 +39,7 @@ static void on_sm(ps_sender_t *sender, ps_send_endpoint_t *endpoint, const uint8
     }
     ps_send_endpoint_heard(endpoint, sm.receiver_id, from, sender->now_ns);
     if (pub != NULL) {
-        ps_publication_on_sm(pub, &sm, position, sender->now_ns);
+        ps_publication_on_sm(pub, &sm, position, from, sender->now_ns);
     }
 }
 

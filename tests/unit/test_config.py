@@ -12,11 +12,12 @@ from hypothesis import strategies as st
 from penstock.config import annotate, load
 from penstock.config._fields import FieldError
 from penstock.config.load import ConfigFileError, Problem
-from penstock.config.models import , StreamRule
+from penstock.config.models import (
     AgentsConfig,
     DaemonConfig,
     ImpairmentConfig,
     PublicationsConfig,
+    StreamRule,
 )
 
 ROOT = Path(__file__).parents[2]

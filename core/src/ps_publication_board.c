@@ -1,0 +1,71 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * ps_publication_board.c: what each receiver said last, where the conductor can read it: for
+ * pressure reports, and as the snapshots that strategies in the control plane decide from.  One
+ * entry a receiver, bounded by the receiver table; a later status message replaces an earlier one.
+ * The sender writes an entry between two increments of its sequence; a reader that sees it odd or
+ * changed takes the entry again.
+ */
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "ps_publication.h"
+
+enum { WORDS = (sizeof(ps_receiver_view_t) + 7) / 8, TRIES = 1000 };
+
+struct ps_board_entry {
+    _Atomic uint32_t sequence;         /* odd: being written */
+    _Atomic uint64_t words[WORDS];
+};
+
+ps_board_entry_t *ps_board_make(int32_t capacity)
+{
+    return calloc((size_t)capacity, sizeof(ps_board_entry_t));
+}
+
+void ps_board_write(ps_board_entry_t *board, int32_t index, const ps_receiver_view_t *view)
+{
+    ps_board_entry_t *entry = &board[index];
+    uint64_t words[WORDS] = { 0 };
+    const uint32_t sequence = atomic_load_explicit(&entry->sequence, memory_order_relaxed);
+    memcpy(words, view, sizeof(*view));
+    /* release before and after: the words lie between the two values of the sequence */
+    atomic_store_explicit(&entry->sequence, sequence + 1, memory_order_relaxed);
+    atomic_thread_fence(memory_order_release);
+    for (size_t i = 0; i < WORDS; i++) {
+        atomic_store_explicit(&entry->words[i], words[i], memory_order_relaxed);
+    }
+    atomic_store_explicit(&entry->sequence, sequence + 2, memory_order_release);
+}
+
+static bool read_entry(ps_board_entry_t *entry, ps_receiver_view_t *out)
+{
+    uint64_t words[WORDS];
+    for (int32_t i = 0; i < TRIES; i++) {
+        const uint32_t before = atomic_load_explicit(&entry->sequence, memory_order_acquire);
+        for (size_t w = 0; w < WORDS; w++) {
+            words[w] = atomic_load_explicit(&entry->words[w], memory_order_relaxed);
+        }
+        atomic_thread_fence(memory_order_acquire);
+        if ((before & 1) == 0 &&
+            atomic_load_explicit(&entry->sequence, memory_order_relaxed) == before) {
+            memcpy(out, words, sizeof(*out));
+            return out->receiver_id != 0 || out->heard_ns != 0;
+        }
+    }
+    return false;
+}
+
+int32_t ps_publication_receivers(const ps_publication_t *publication, ps_receiver_view_t *out,
+                                 int32_t capacity)
+{
+    int32_t count = 0;
+    if (publication->board == NULL) {
+        return 0;
+    }
+    for (int32_t i = 0; i < publication->receiver_capacity && count < capacity; i++) {
+        count += read_entry(&publication->board[i], &out[count]);
+    }
+    return count;
+}
