@@ -11,7 +11,7 @@ import time
 from collections.abc import Sequence
 from typing import Any, Final
 
-from penstock._bench.processes import BenchError, Process
+from penstock._bench.processes import Process
 from penstock.core.bench import expected_hash
 
 READY_S: Final = 40.0
@@ -43,12 +43,8 @@ def throughput(
     size: int,
     seconds: float,
     warmup_s: float,
-    lossy: bool = False,
 ) -> dict[str, Any]:
-    """One throughput measurement; both clients have been started.
-
-    :param lossy: the transport may drop: what came is counted, the hash is not compared.
-    """
+    """One throughput measurement; both clients have been started."""
     subscriber.expect("ready", READY_S)
     publisher.expect("ready", READY_S)
     bill = _Bill([*others, publisher, subscriber])
@@ -66,7 +62,7 @@ def throughput(
         **_rates(first, second, bill, size, len(others)),
         "sent": sent["messages"],
         "received": received["messages"],
-        **_verdict(sent["messages"], received, lossy),
+        **_verdict(sent["messages"], received),
     }
 
 
@@ -89,9 +85,7 @@ def _rates(
     }
 
 
-def _verdict(sent: int, received: dict[str, Any], lossy: bool) -> dict[str, Any]:
-    if lossy:
-        return {"lost_share": 1 - received["messages"] / sent if sent else 0.0}
+def _verdict(sent: int, received: dict[str, Any]) -> dict[str, Any]:
     good = (
         received["messages"] == sent
         and received["hash"] == f"{expected_hash(sent):016x}"
@@ -171,9 +165,3 @@ def many_streams(
         f"{expected_hash(count):016x}" == value for count, value in received["hashes"]
     )
     return {**_rates(first, second, bill, size, len(others)), "hash_ok": good}
-
-
-def require(condition: bool, what: str) -> None:
-    """:raises BenchError: with the text, when the condition does not hold."""
-    if not condition:
-        raise BenchError(what)

@@ -110,9 +110,9 @@ def test_a_changed_message_changes_the_verdict() -> None:
     totals = collector.load.totals()
     said = {"messages": 100, "hash": f"{totals.hash:016x}", "out_of_order": totals.out_of_order}
     assert totals.hash == expected_hash(100)
-    assert measure._verdict(100, said, False)["hash_ok"] is True
-    assert measure._verdict(101, said, False)["hash_ok"] is False
-    assert measure._verdict(100, {**said, "hash": "0"}, False)["hash_ok"] is False
+    assert measure._verdict(100, said)["hash_ok"] is True
+    assert measure._verdict(101, said)["hash_ok"] is False
+    assert measure._verdict(100, {**said, "hash": "0"})["hash_ok"] is False
 
 
 def test_a_client_that_fails_says_why() -> None:
