@@ -119,6 +119,7 @@ class Subscriber:
         self.script = script
         self.available: list[tuple[int, int]] = []  # (time, session) of images
         self.unavailable: list[tuple[int, int]] = []
+        self.joined: dict[int, int] = {}    # position at which it joined a session last
         self._host = host
         self._native = native
         self._apps: list[int] = []
@@ -146,11 +147,17 @@ class Subscriber:
         """The same of all that it was, one after the other."""
         return [self._native.reader(app, ledger) for app in self._apps]
 
+    def is_at_end(self, session_id: int, ledger: int) -> bool:
+        """Whether it joined the session and has come to the end of what was sent."""
+        position = max(self.joined.get(session_id, -1), self.reader(ledger).position)
+        return session_id in self.joined and position >= self._native.ledger_position(ledger)
+
     def digest(self) -> bytes:
         """Over everything received, and when."""
         return b"".join(self._native.digest(app).to_bytes(8, "little") for app in self._apps)
 
     def open(self) -> None:
+        self.joined.clear()
         self._client = self._host.connect("subscriber")
         self._subscription = self._client.add_subscription(
             self.script.channel,
@@ -189,6 +196,7 @@ class Subscriber:
 
     def _on_available(self, image: Image) -> None:
         self.available.append((self._host.now_ns, image.session_id))
+        self.joined[image.session_id] = image.join_position
         self._native.expect_gap(self._apps[-1], image.session_id, self.script.stream_id)
 
     def _on_unavailable(self, image: Image) -> None:

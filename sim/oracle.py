@@ -20,6 +20,8 @@ PPM: Final = 1_000_000
 _PS_SYS_ERRORS: Final = 15
 #: Whatever the scenario: so many NAKs for each datagram that the network lost or displaced.
 _NAKS_PER_LOSS: Final = 60
+#: An image whose gap cannot be repaired any more (``max``) asks until its liveness ends, 10 s.
+_NAKS_PER_IMAGE: Final = 1500
 
 
 def pairs(world: World) -> Iterator[tuple[Publisher, Subscriber]]:
@@ -35,7 +37,7 @@ def _is_behind(world: World, publisher: Publisher, subscriber: Subscriber) -> bo
         return False
     ledger = publisher.ledgers[-1]
     sent = world.native.ledger_messages(ledger)
-    return sent > 0 and subscriber.reader(ledger).next < sent
+    return sent > 0 and not subscriber.is_at_end(publisher.session_id, ledger)
 
 
 def caught_up(world: World) -> bool:
@@ -72,8 +74,12 @@ def _missing(world: World, publisher: Publisher, subscriber: Subscriber) -> Iter
         sent = world.native.ledger_messages(ledger)
         got = subscriber.reader(ledger)
         is_last = ledger == publisher.ledgers[-1] and publisher.is_open
-        if is_last and sent > 0 and got.next < sent:
-            yield f"subscriber {number} has {got.next} of {sent} messages of session {ledger}"
+        if is_last and _is_behind(world, publisher, subscriber):
+            joined = publisher.session_id in subscriber.joined
+            yield (
+                f"subscriber {number} {'has' if joined else 'never joined, has'} {got.next} of "
+                f"{sent} messages of session {ledger}"
+            )
         elif not subscriber.script.may_miss and got.missed > 0:
             yield f"subscriber {number} missed {got.missed} messages of session {ledger}"
         elif not (subscriber.script.may_join_late or subscriber.script.may_miss) and got.first > 0:
@@ -95,7 +101,9 @@ def _wire(world: World) -> Iterator[str]:
         + network.reordered + network.duplicated
     )
     jitters = world.scenario.link.jitter_ns > 0 or world.scenario.links
-    allowed = 20 + _NAKS_PER_LOSS * harm + (network.delivered if jitters else 0)
+    hopeless = sum(len(subscriber.unavailable) for subscriber in world.subscribers)
+    allowed = 20 + _NAKS_PER_IMAGE * hopeless + _NAKS_PER_LOSS * harm
+    allowed += network.delivered if jitters else 0  # late looks like lost
     if wire.naks > allowed:
         yield f"{wire.naks} NAKs for {harm} datagrams harmed"
     for host in world.hosts:

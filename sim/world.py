@@ -104,13 +104,17 @@ class World:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        for app in (*self.publishers, *self.subscribers):
+        for app in self.apps:
             app.close()
         for host in self.hosts:
             host.close()
         self.native.close()
         self.network.close()
         shutil.rmtree(self._parent, ignore_errors=True)
+
+    @property
+    def apps(self) -> list[Publisher | Subscriber]:
+        return [*self.publishers, *self.subscribers]
 
     # ---- the script ------------------------------------------------------------------------------
 
@@ -185,7 +189,7 @@ class World:
     def crash(self, host: Host) -> None:
         """The machine goes down, with all that runs on it."""
         host.close()
-        for app in (*self.publishers, *self.subscribers):
+        for app in self.apps:
             if app.host is host:
                 app.close()
 
@@ -221,6 +225,7 @@ class World:
                 continue
             while self._agenda and self._agenda[0][0] <= now_ns:
                 heapq.heappop(self._agenda)[2]()
+                self._hear()
             if now_ns >= time_ns:
                 return
 
@@ -233,6 +238,9 @@ class World:
         for host in self.hosts:
             if self.native.wants_control(host.index, self.now_ns):
                 host.control()
+        self._hear()
+
+    def _hear(self) -> None:
         for subscriber in self.subscribers:
             subscriber.refresh()
 
@@ -258,7 +266,7 @@ class World:
     def _put_away(self, complaints: list[str]) -> None:
         """Applications leave; daemons must not keep anything of theirs."""
         self._settled_link()
-        for app in (*self.publishers, *self.subscribers):
+        for app in self.apps:
             app.close()
         end_ns = self.now_ns + _TIDY_NS
         while not complaints and self._left_behind():

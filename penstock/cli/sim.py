@@ -1,0 +1,145 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``penstock sim``: runs scenarios in the simulator."""
+
+from __future__ import annotations
+
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import attrs
+import click
+
+from penstock.cli._common import json_option, print_json
+
+if TYPE_CHECKING:
+    from penstock.sim.runner import Result
+    from penstock.sim.scenario import Scenario
+
+
+@click.group("sim")
+def command() -> None:
+    """The network simulator: the production core in virtual time, from a seed."""
+
+
+def _scenario(name: str) -> Scenario:
+    from penstock.sim import files, library
+
+    path = Path(name)
+    return files.load(path if path.suffix or path.exists() else library.path_of(name))
+
+
+@command.command("list")
+def list_scenarios() -> None:
+    """Names what scenarios come with penstock."""
+    from penstock.sim import files, library
+
+    for name in library.names():
+        click.echo(f"{name:24} {files.load(library.path_of(name)).about}")
+
+
+@command.command("run")
+@click.argument("file")
+@click.option("--seed", type=int, default=1, show_default=True)
+@click.option("--plot", type=click.Path(dir_okay=False, path_type=Path),
+              help="Draw the run into this file (png, svg, pdf).")
+@click.option("--trace", type=click.Path(dir_okay=False, path_type=Path),
+              help="Write events and samples into this file, as JSON lines.")
+@json_option
+def run_scenario(
+    file: str, seed: int, plot: Path | None, trace: Path | None, as_json: bool
+) -> None:
+    """Run the scenario in FILE (or one that comes with penstock, by name).
+
+    Exit status 1 when something did not hold."""
+    from penstock.sim.trace import lines
+    from penstock.sim.world import World
+
+    scenario = _scenario(file)
+    with World(scenario, seed, record=plot is not None or trace is not None) as world:
+        report = world.run()
+        if trace is not None:
+            trace.write_text("".join(f"{line}\n" for line in lines(world)), encoding="utf-8")
+        if plot is not None:
+            from penstock.sim.plots import plot as draw
+
+            draw(world, plot)
+    if as_json:
+        print_json(attrs.asdict(report), indent=2)
+    else:
+        _describe(attrs.asdict(report))
+    if report.violations:
+        sys.exit(1)
+
+
+@command.command("fuzz")
+@click.option("--seeds", type=click.IntRange(1), default=100, show_default=True,
+              help="How many.")
+@click.option("--start", type=int, default=1, show_default=True, help="The first.")
+@click.option("--histogram", is_flag=True, help="How many scenarios had what in them.")
+@click.option("--shrunk", type=click.Path(dir_okay=False, path_type=Path),
+              default=Path("shrunk.toml"), show_default=True,
+              help="Where a failing scenario goes, made smaller.")
+@click.option("--keep-going", is_flag=True, help="Run all seeds even when one fails.")
+@json_option
+def fuzz(
+    seeds: int, start: int, histogram: bool, shrunk: Path, keep_going: bool, as_json: bool
+) -> None:
+    """Run generated scenarios.  The first that fails is made smaller and written down.
+
+    Exit status 1 when one failed, with the command that reproduces it."""
+    from penstock.sim.runner import summarise, sweep
+
+    results: list[Result] = []
+    began_s = time.monotonic()
+    for result in sweep(start, seeds):
+        results.append(result)
+        if result.violations:
+            _report_failure(result, shrunk, as_json)
+            if not keep_going:
+                break
+        if sys.stderr.isatty():
+            took_s = time.monotonic() - began_s
+            click.echo(f"\r{len(results)} of {seeds} seeds, {took_s:.0f} s ", nl=False, err=True)
+    summary = attrs.asdict(summarise(results))
+    if as_json:
+        first = next((result for result in results if result.violations), None)
+        print_json({**summary, "first": None if first is None else attrs.asdict(first)}, indent=2)
+    else:
+        _describe({k: v for k, v in summary.items() if k != "histogram"})
+        if histogram:
+            _bars(summary["histogram"], summary["seeds"])
+    if summary["failed"]:
+        sys.exit(1)
+
+
+def _report_failure(result: Result, shrunk: Path, as_json: bool) -> None:
+    from penstock.sim.files import dump
+    from penstock.sim.fuzz import generate
+    from penstock.sim.runner import shrink
+
+    click.echo(f"seed {result.seed}: {'; '.join(result.violations)}", err=True)
+    click.echo(f"again: penstock sim fuzz --seeds 1 --start {result.seed}", err=True)
+    if not shrunk.exists() or as_json:
+        small = shrink(generate(result.seed), result.seed)
+        shrunk.write_text(dump(small), encoding="utf-8")
+        click.echo(f"smaller: penstock sim run {shrunk} --seed {result.seed}", err=True)
+
+
+def _describe(values: dict[str, Any]) -> None:
+    for name, value in values.items():
+        if isinstance(value, dict):
+            text = ", ".join(f"{key} {inner:,}" for key, inner in value.items() if inner)
+        elif isinstance(value, list | tuple):
+            text = "; ".join(map(str, value)) or "none"
+        elif isinstance(value, float):
+            text = f"{value:,.1f}"
+        else:
+            text = f"{value:,}" if isinstance(value, int) else str(value)
+        click.echo(f"{name:12} {text}")
+
+
+def _bars(histogram: dict[str, int], seeds: int) -> None:
+    for name, count in sorted(histogram.items(), key=lambda item: -item[1]):
+        click.echo(f"{name:20} {count:6} {'#' * round(40 * count / max(1, seeds))}")

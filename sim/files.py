@@ -1,0 +1,473 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Scenarios as TOML: reading with the file, key and reason of whatever is wrong, and writing.
+
+Hosts have names; ``{name}`` in a channel is that host's address.  A ``[[group]]`` gives its members
+a subscription each and its address to publishers that name it.  Seconds, milliseconds, shares of
+one and Mbit/s are numbers with a fraction, held exactly (decimal) until they are whole nanoseconds,
+parts per million and bytes.
+"""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Mapping
+from decimal import Decimal
+from pathlib import Path
+from typing import Any, Final, NoReturn
+
+import attrs
+
+from penstock.core.errors import ConfigurationError
+from penstock.core.sim import Link
+from penstock.sim.scenario import (
+    Budget,
+    Drop,
+    HostScript,
+    LinkRule,
+    PublisherScript,
+    Scenario,
+    SubscriberScript,
+    host_ip,
+)
+
+_MAX_HOSTS: Final = 64
+_BYTES: Final = re.compile(r"^(\d+)([kmg]?)$")
+_SCALES: Final = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
+_FACTORS: Final = {
+    "seconds": Decimal(10**9),
+    "ms": Decimal(10**6),
+    "us": Decimal(10**3),
+    "share": Decimal(10**6),
+    "mbit": Decimal(125_000),
+    "count": Decimal(1),
+}
+
+#: Key in TOML: (field, kind).  Kinds with a factor above are numbers of at least 0.
+Keys = Mapping[str, tuple[str, str]]
+
+_LINK: Final[Keys] = {
+    "delay_ms": ("delay_ns", "ms"),
+    "jitter_ms": ("jitter_ns", "ms"),
+    "bandwidth_mbit": ("bandwidth_bytes_per_s", "mbit"),
+    "queue": ("queue_bytes", "bytes"),
+    "loss": ("loss_ppm", "share"),
+    "burst_enter": ("burst_enter_ppm", "share"),
+    "burst_leave": ("burst_leave_ppm", "share"),
+    "burst_loss": ("burst_loss_ppm", "share"),
+    "duplicate": ("duplicate_ppm", "share"),
+    "reorder": ("reorder_ppm", "share"),
+    "reorder_ms": ("reorder_ns", "ms"),
+    "corrupt": ("corrupt_ppm", "share"),
+    "no_checksum": ("no_checksum", "bool"),
+}
+_RULE: Final[Keys] = {
+    "from": ("sender", "host"),
+    "to": ("receiver", "host"),
+    "both": ("both", "bool"),
+    "start_s": ("from_ns", "seconds"),
+    "until_s": ("until_ns", "seconds"),
+}
+_DROP: Final[Keys] = {
+    "from": ("sender", "host"), "to": ("receiver", "host"), "numbers": ("numbers", "counts"),
+}
+_HOST: Final[Keys] = {
+    "cycle_us": ("cycle_ns", "us"),
+    "window": ("window_bytes", "bytes"),
+    "rcvbuf": ("rcvbuf_bytes", "bytes"),
+    "max_gaps": ("max_gaps", "count"),
+    "group_tag": ("group_tag", "count"),
+    "crash_s": ("crash_ns", "seconds"),
+    "restart_s": ("restart_ns", "seconds"),
+}
+_PUBLISHER: Final[Keys] = {
+    "host": ("host", "host"),
+    "channel": ("channel", "text"),
+    "stream": ("stream_id", "count"),
+    "count": ("count", "count"),
+    "size_low": ("size_low", "count"),
+    "size_high": ("size_high", "count"),
+    "open_s": ("open_ns", "seconds"),
+    "start_s": ("start_ns", "seconds"),
+    "interval_us": ("interval_ns", "us"),
+    "exclusive": ("exclusive", "bool"),
+    "pauses_s": ("pauses", "spans"),
+    "crash_s": ("crash_ns", "seconds"),
+}
+_SUBSCRIBER: Final[Keys] = {
+    "host": ("host", "host"),
+    "channel": ("channel", "text"),
+    "stream": ("stream_id", "count"),
+    "start_s": ("start_ns", "seconds"),
+    "may_join_late": ("may_join_late", "bool"),
+    "may_miss": ("may_miss", "bool"),
+    "poll_limit": ("poll_limit", "count"),
+    "interval_us": ("interval_ns", "us"),
+    "pauses_s": ("pauses", "spans"),
+    "crash_s": ("crash_ns", "seconds"),
+    "restart_s": ("restart_ns", "seconds"),
+}
+_BUDGET: Final[Keys] = {
+    "end_after_s": ("end_after_ns", "seconds"),
+    "end_before_s": ("end_before_ns", "seconds"),
+    "naks": ("naks", "count"),
+    "naks_per_loss": ("naks_per_loss_ppm", "share"),
+    "resent": ("resent_ppm", "share"),
+    "status_messages": ("status_messages_ppm", "share"),
+    "ext": ("ext", "count"),
+    "missed_least": ("missed_least", "count"),
+    "missed_most": ("missed_most", "count"),
+    "gaps_least": ("gaps_least", "count"),
+    "blocked_s": ("blocked_ns", "seconds"),
+    "goodput_least": ("goodput_least", "count"),
+}
+_SCENARIO: Final[Keys] = {
+    "name": ("name", "text"),
+    "about": ("about", "text"),
+    "limit_s": ("limit_ns", "seconds"),
+    "hostile": ("hostile", "bool"),
+    "classes": ("classes", "texts"),
+}
+_SHARES: Final = frozenset(_LINK) & {key for key, (_, kind) in _LINK.items() if kind == "share"}
+
+
+class _Reader:
+    """One file: its name for complaints, its hosts by name."""
+
+    def __init__(self, source: str) -> None:
+        self.source = source
+        self.hosts: dict[str, int] = {}
+
+    def fail(self, key: str, reason: str) -> NoReturn:
+        raise ConfigurationError(f"{self.source}: {key}: {reason}")
+
+    def host(self, key: str, value: Any) -> int:
+        if value not in self.hosts:
+            known = ", ".join(self.hosts)
+            self.fail(key, f"there is no host {value!r}; hosts are {known}")
+        return self.hosts[value]
+
+    def number(self, key: str, value: Any, factor: Decimal) -> int:
+        if isinstance(value, bool) or not isinstance(value, int | Decimal):
+            self.fail(key, f"{value!r} is not a number")
+        if value < 0:
+            self.fail(key, f"{value} is negative")
+        exact = Decimal(value) * factor
+        if exact != exact.to_integral_value():
+            self.fail(key, f"{value} is too fine: {factor} of it must be a whole number")
+        return int(exact)
+
+    def bytes(self, key: str, value: Any) -> int:
+        if isinstance(value, int) and not isinstance(value, bool):
+            return self.number(key, value, Decimal(1))
+        match = _BYTES.match(value) if isinstance(value, str) else None
+        if match is None:
+            self.fail(key, f"{value!r} is not a length: give one such as 1408, 64k or 16m")
+        return int(match[1]) * _SCALES[match[2]]
+
+    def value(self, key: str, kind: str, value: Any) -> Any:
+        if kind in _FACTORS:
+            return self.number(key, value, _FACTORS[kind])
+        if kind == "host":
+            return -1 if value == "*" else self.host(key, value)
+        if kind == "bytes":
+            return self.bytes(key, value)
+        if kind == "spans":
+            return self.spans(key, value)
+        if kind in ("counts", "texts"):
+            if not isinstance(value, list):
+                self.fail(key, f"{value!r} is not a list")
+            inner = "count" if kind == "counts" else "text"
+            return tuple(self.value(key, inner, item) for item in value)
+        wanted: type = bool if kind == "bool" else str
+        if not isinstance(value, wanted):
+            self.fail(key, f"{value!r} is not {'true or false' if wanted is bool else 'a text'}")
+        return value
+
+    def spans(self, key: str, value: Any) -> tuple[tuple[int, int], ...]:
+        if not isinstance(value, list):
+            self.fail(key, f"{value!r} is not a list of [from, until]")
+        found = []
+        for span in value:
+            if not isinstance(span, list) or len(span) != 2:
+                self.fail(key, f"{span!r} is not [from, until] in seconds")
+            low, high = (self.number(key, item, _FACTORS["seconds"]) for item in span)
+            if high <= low:
+                self.fail(key, f"{low} ns to {high} ns is no time at all")
+            found.append((low, high))
+        return tuple(found)
+
+    def table(self, where: str, table: Any, keys: Keys) -> dict[str, Any]:
+        """Fields by name, for the keys of one table."""
+        if not isinstance(table, dict):
+            self.fail(where, "is not a table")
+        fields = {}
+        for key, value in table.items():
+            if key not in keys:
+                self.fail(f"{where}.{key}", f"unknown key; known are {', '.join(keys)}")
+            field, kind = keys[key]
+            fields[field] = self.value(f"{where}.{key}", kind, value)
+            if key in _SHARES and fields[field] > 10**6:
+                self.fail(f"{where}.{key}", f"{value} is more than 1")
+        return fields
+
+    def require(self, where: str, fields: Mapping[str, Any], keys: Keys, *needed: str) -> None:
+        for key in needed:
+            if keys[key][0] not in fields:
+                self.fail(f"{where}.{key}", "is missing")
+
+    def channel(self, where: str, text: str) -> str:
+        def address(match: re.Match[str]) -> str:
+            return host_ip(self.host(f"{where}.channel", match[1]))
+
+        return re.sub(r"\{([^}]*)\}", address, text)
+
+
+def _tables(reader: _Reader, document: dict[str, Any], key: str) -> list[tuple[str, Any]]:
+    tables = document.pop(key, [])
+    if not isinstance(tables, list):
+        reader.fail(key, f"write [[{key}]]: there may be several")
+    return [(f"{key}[{number}]", table) for number, table in enumerate(tables)]
+
+
+def _read_hosts(reader: _Reader, document: dict[str, Any]) -> tuple[HostScript, ...]:
+    scripts = []
+    for where, table in _tables(reader, document, "host"):
+        if not isinstance(table, dict) or not isinstance(table.get("name"), str):
+            reader.fail(f"{where}.name", "is missing")
+        name = table["name"]
+        if name in reader.hosts or not name.isidentifier():
+            reader.fail(f"{where}.name", f"{name!r} is taken, or not letters and digits")
+        if len(reader.hosts) == _MAX_HOSTS:
+            reader.fail(where, f"at most {_MAX_HOSTS} hosts")
+        reader.hosts[name] = len(reader.hosts)
+        rest = {key: value for key, value in table.items() if key != "name"}
+        script = HostScript(host=reader.hosts[name], **reader.table(where, rest, _HOST))
+        if script.cycle_ns < 1:
+            reader.fail(f"{where}.cycle_us", "must be positive")
+        if script.restart_ns is not None and (
+            script.crash_ns is None or script.restart_ns <= script.crash_ns
+        ):
+            reader.fail(f"{where}.restart_s", "is not after crash_s")
+        scripts.append(script)
+    if not scripts:
+        reader.fail("host", "a scenario needs at least one [[host]]")
+    return tuple(scripts)
+
+
+def _read_links(
+    reader: _Reader, document: dict[str, Any]
+) -> tuple[Link, tuple[LinkRule, ...], tuple[Drop, ...]]:
+    link = Link(**reader.table("network", document.pop("network", {}), _LINK))
+    rules = []
+    for where, table in _tables(reader, document, "link"):
+        fields = reader.table(where, table, {**_LINK, **_RULE})
+        mine = {field for field, _ in _RULE.values()}
+        changed = {name: value for name, value in fields.items() if name not in mine}
+        rule = LinkRule(
+            link=attrs.evolve(link, **changed),
+            **{name: value for name, value in fields.items() if name in mine},
+        )
+        if rule.until_ns is not None and rule.until_ns <= rule.from_ns:
+            reader.fail(f"{where}.until_s", "is not after start_s")
+        rules.append(rule)
+    drops = []
+    for where, table in _tables(reader, document, "drop"):
+        fields = reader.table(where, table, _DROP)
+        reader.require(where, fields, _DROP, "from", "to", "numbers")
+        if -1 in (fields["sender"], fields["receiver"]):
+            reader.fail(where, "needs two hosts, not *")
+        drops.append(Drop(**fields))
+    return link, tuple(rules), tuple(drops)
+
+
+@attrs.frozen(kw_only=True)
+class _Group:
+    channel: str
+    stream_id: int
+    members: tuple[int, ...]
+    where: str
+
+
+def _read_groups(reader: _Reader, document: dict[str, Any]) -> dict[str, _Group]:
+    keys: Keys = {
+        "name": ("name", "text"), "endpoint": ("endpoint", "text"), "members": ("members", "texts"),
+        "stream": ("stream_id", "count"),
+    }
+    groups = {}
+    for where, table in _tables(reader, document, "group"):
+        fields = reader.table(where, table, keys)
+        reader.require(where, fields, keys, "name", "endpoint")
+        members = fields.get("members", ())
+        groups[fields["name"]] = _Group(
+            channel=f"aeron:udp?endpoint={fields['endpoint']}|interface=10.0.0.0/24",
+            stream_id=fields.get("stream_id", 1001),
+            members=tuple(reader.host(f"{where}.members", member) for member in members),
+            where=where,
+        )
+    return groups
+
+
+def _join_group(
+    reader: _Reader, where: str, table: Any, groups: Mapping[str, _Group], options: str
+) -> Any:
+    """A table that names a group gets its channel and stream."""
+    if not isinstance(table, dict) or "group" not in table:
+        return table
+    name = table["group"]
+    if name not in groups:
+        reader.fail(f"{where}.group", f"there is no group {name!r}")
+    rest = {key: value for key, value in table.items() if key not in ("group", options)}
+    channel = groups[name].channel
+    if isinstance(table.get(options), str):
+        channel = f"{channel}|{table[options]}"
+    return {"channel": channel, "stream": groups[name].stream_id, **rest}
+
+
+def _read_publishers(
+    reader: _Reader, document: dict[str, Any], groups: Mapping[str, _Group]
+) -> tuple[PublisherScript, ...]:
+    found = []
+    for where, given in _tables(reader, document, "publisher"):
+        table = _join_group(reader, where, given, groups, "options")
+        fields = reader.table(where, table, _PUBLISHER)
+        reader.require(where, fields, _PUBLISHER, "host", "channel", "count")
+        fields["channel"] = reader.channel(where, fields["channel"])
+        script = PublisherScript(**fields)
+        if script.size_high < script.size_low:
+            reader.fail(f"{where}.size_high", f"{script.size_high} is less than size_low")
+        found.append(script)
+    return tuple(found)
+
+
+def _read_subscribers(
+    reader: _Reader, document: dict[str, Any], groups: Mapping[str, _Group]
+) -> tuple[SubscriberScript, ...]:
+    found = [
+        SubscriberScript(
+            host=member, channel=group.channel, stream_id=group.stream_id, may_join_late=True
+        )
+        for group in groups.values()
+        for member in group.members
+    ]
+    joined = {name for name, group in groups.items() if group.members}
+    for where, given in _tables(reader, document, "subscriber"):
+        if isinstance(given, dict) and "group" in given:
+            joined.add(given["group"])
+        table = _join_group(reader, where, given, groups, "options")
+        fields = reader.table(where, table, _SUBSCRIBER)
+        reader.require(where, fields, _SUBSCRIBER, "host", "channel")
+        fields["channel"] = reader.channel(where, fields["channel"])
+        script = SubscriberScript(**fields)
+        if not 1 <= script.poll_limit <= 256:
+            reader.fail(f"{where}.poll_limit", f"{script.poll_limit} is not in 1 to 256")
+        found.append(script)
+    for name, group in groups.items():
+        if name not in joined:
+            reader.fail(f"{group.where}.members", f"group {name!r} has no members")
+    return tuple(found)
+
+
+def parse(text: str, source: str) -> Scenario:
+    """A scenario from TOML.  ConfigurationError: "file: key: reason"."""
+    reader = _Reader(source)
+    try:
+        document: dict[str, Any] = tomllib.loads(text, parse_float=Decimal)
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigurationError(f"{source}: {error}") from error
+    machines = _read_hosts(reader, document)
+    link, links, drops = _read_links(reader, document)
+    groups = _read_groups(reader, document)
+    publishers = _read_publishers(reader, document, groups)
+    subscribers = _read_subscribers(reader, document, groups)
+    budget = Budget(**reader.table("budget", document.pop("budget", {}), _BUDGET))
+    top = {}
+    for key, value in document.items():
+        if key not in _SCENARIO:
+            known = [*_SCENARIO, "network", "host", "link", "drop", "group", "publisher",
+                     "subscriber", "budget"]
+            reader.fail(key, f"unknown key; known are {', '.join(known)}")
+        top[_SCENARIO[key][0]] = reader.value(key, _SCENARIO[key][1], value)
+    if not publishers or not subscribers:
+        reader.fail("publisher", "a scenario needs publishers and subscribers")
+    return Scenario(
+        **{"name": Path(source).stem, **top},
+        link=link,
+        hosts=len(reader.hosts),
+        host_names=tuple(reader.hosts),
+        machines=machines,
+        links=links,
+        drops=drops,
+        publishers=publishers,
+        subscribers=subscribers,
+        budget=budget,
+    )
+
+
+def load(path: Path) -> Scenario:
+    """Reads a file.  ConfigurationError, OSError."""
+    return parse(path.read_text(encoding="utf-8"), str(path))
+
+
+# ---- writing -------------------------------------------------------------------------------------
+
+
+def _number(value: int, factor: Decimal) -> str:
+    return format((Decimal(value) / factor).normalize(), "f")
+
+
+def _text(value: str) -> str:
+    escaped = value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+    return f'"{escaped}"'
+
+
+def _written(kind: str, value: Any, scenario: Scenario) -> str:
+    if kind in _FACTORS:
+        return _number(value, _FACTORS[kind])
+    if kind == "host":
+        return '"*"' if value == -1 else _text(scenario.host_name(value))
+    if kind == "bool":
+        return "true" if value else "false"
+    if kind == "spans":
+        seconds = _FACTORS["seconds"]
+        spans = [f"[{_number(a, seconds)}, {_number(b, seconds)}]" for a, b in value]
+        return f"[{', '.join(spans)}]"
+    if kind == "counts":
+        return f"[{', '.join(map(str, value))}]"
+    if kind == "texts":
+        return f"[{', '.join(map(_text, value))}]"
+    return _text(value) if kind == "text" else str(value)
+
+
+def _lines(item: Any, keys: Keys, scenario: Scenario) -> list[str]:
+    defaults = {field.name: field.default for field in attrs.fields(type(item))}
+    found = []
+    for key, (field, kind) in keys.items():
+        value = getattr(item, field)
+        if value is not None and value != defaults[field]:
+            found.append(f"{key} = {_written(kind, value, scenario)}")
+    return found
+
+
+def dump(scenario: Scenario) -> str:
+    """The scenario as TOML that :func:`parse` reads back."""
+    lines = _lines(scenario, _SCENARIO, scenario)
+    lines += ["", "[network]", *_lines(scenario.link, _LINK, scenario)]
+    machines = {machine.host: machine for machine in scenario.machines}
+    for host in range(scenario.hosts):
+        lines += ["", "[[host]]", f"name = {_text(scenario.host_name(host))}"]
+        lines += _lines(machines.get(host, HostScript(host=host)), _HOST, scenario)
+    for rule in scenario.links:
+        lines += ["", "[[link]]", *_lines(rule, _RULE, scenario)]
+        for key, (field, kind) in _LINK.items():
+            value = getattr(rule.link, field)
+            if value != getattr(scenario.link, field):
+                lines.append(f"{key} = {_written(kind, value, scenario)}")
+    for drop in scenario.drops:
+        lines += ["", "[[drop]]", *_lines(drop, _DROP, scenario)]
+    for publisher in scenario.publishers:
+        lines += ["", "[[publisher]]", *_lines(publisher, _PUBLISHER, scenario)]
+    for subscriber in scenario.subscribers:
+        lines += ["", "[[subscriber]]", *_lines(subscriber, _SUBSCRIBER, scenario)]
+    lines += ["", "[budget]", *_lines(scenario.budget, _BUDGET, scenario)]
+    return "\n".join(lines) + "\n"

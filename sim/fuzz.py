@@ -1,0 +1,309 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Scenarios out of a seed: topologies, loads and faults; every fault ends, so that everything must
+arrive after all.
+
+Each run has its own weights, so that rare mixes happen (swarm testing); ``classes`` names what a
+scenario has in it.
+"""
+
+from __future__ import annotations
+
+import random
+from typing import Any, Final
+
+import attrs
+
+from penstock.core.sim import Link
+from penstock.sim.scenario import (
+    CYCLE_NS,
+    MS_NS,
+    SECOND_NS,
+    Drop,
+    HostScript,
+    LinkRule,
+    PublisherScript,
+    Scenario,
+    SubscriberScript,
+    host_ip,
+)
+
+_FAULTS_END_NS: Final = 6 * SECOND_NS
+_PPM: Final = 1_000_000
+
+
+class _Maker:
+    """Draws one scenario."""
+
+    def __init__(self, seed: int) -> None:
+        self.rng = random.Random(f"scenario {seed}")
+        self.classes: set[str] = set()
+        self.link = Link()
+        self.rules: list[LinkRule] = []
+        self.drops: list[Drop] = []
+        self.machines: dict[int, HostScript] = {}
+        self.publishers: list[PublisherScript] = []
+        self.subscribers: list[SubscriberScript] = []
+        self.hosts = self.rng.choice([2, 2, 2, 3, 3, 4, 5])
+        self.weight = self.rng.choice([0.1, 0.3, 0.6])
+
+    def chance(self, name: str) -> bool:
+        """Whether the scenario has this in it; then it is so classified."""
+        if self.rng.random() < self.weight:
+            self.classes.add(name)
+            return True
+        return False
+
+    # ---- links ----
+
+    def make_link(self) -> None:
+        rng = self.rng
+        fields: dict[str, Any] = {
+            "delay_ns": rng.choice([10_000, 100_000, MS_NS, 5 * MS_NS, 50 * MS_NS])
+        }
+        if self.chance("loss"):
+            fields["loss_ppm"] = rng.choice([100, 1_000, 10_000, 50_000, 150_000])
+        if self.chance("bursts"):
+            fields["burst_enter_ppm"] = rng.choice([100, 1_000, 5_000])
+            # A burst is counted in datagrams: a long one would outlast liveness on a quiet link.
+            fields["burst_leave_ppm"] = rng.choice([200_000, 500_000])
+            fields["burst_loss_ppm"] = rng.choice([300_000, _PPM])
+        if self.chance("jitter"):
+            fields["jitter_ns"] = rng.choice([10_000, MS_NS, 5 * MS_NS])
+        if self.chance("reordering"):
+            fields["reorder_ppm"] = rng.choice([1_000, 50_000])
+            fields["reorder_ns"] = rng.choice([100_000, 3 * MS_NS])
+        if self.chance("duplication"):
+            fields["duplicate_ppm"] = rng.choice([1_000, 100_000])
+        if self.chance("corruption"):
+            fields["corrupt_ppm"] = rng.choice([1_000, 20_000])
+        if self.chance("narrow"):
+            fields["bandwidth_bytes_per_s"] = rng.choice([1_250_000, 12_500_000])
+            fields["queue_bytes"] = rng.choice([0, 20_000, 200_000])
+        self.link = Link(**fields)
+
+    def make_faults(self) -> None:
+        rng = self.rng
+        if self.chance("asymmetric"):
+            slow = attrs.evolve(
+                self.link, delay_ns=self.link.delay_ns * 4 + MS_NS, loss_ppm=rng.choice([0, 30_000])
+            )
+            self.rules.append(LinkRule(sender=rng.randrange(1, self.hosts), receiver=0, link=slow))
+        for _ in range(rng.randrange(3)):
+            if self.chance("partition"):
+                start = rng.randrange(_FAULTS_END_NS - SECOND_NS)
+                self.rules.append(
+                    LinkRule(
+                        sender=0,
+                        receiver=rng.randrange(1, self.hosts),
+                        both=rng.random() < 0.5,
+                        link=attrs.evolve(self.link, loss_ppm=_PPM),
+                        from_ns=start,
+                        until_ns=start + rng.choice([20, 300, 1500]) * MS_NS,
+                    )
+                )
+        if self.chance("scripted loss"):
+            numbers = tuple(sorted({rng.randrange(60) for _ in range(rng.randrange(1, 20))}))
+            forth = rng.random() < 0.7
+            other = rng.randrange(1, self.hosts)
+            self.drops.append(
+                Drop(
+                    sender=0 if forth else other, receiver=other if forth else 0, numbers=numbers
+                )
+            )
+
+    def make_machines(self) -> None:
+        rng = self.rng
+        for host in range(self.hosts):
+            script = HostScript(host=host)
+            if self.chance("slow machine"):
+                script = attrs.evolve(script, cycle_ns=rng.choice([20_000, MS_NS, 5 * MS_NS]))
+            if self.chance("small window"):
+                script = attrs.evolve(script, window_bytes=rng.choice([4096, 16384, 65536]))
+            if self.chance("small buffer"):
+                script = attrs.evolve(script, rcvbuf_bytes=rng.choice([8192, 32768]))
+            if self.chance("one gap"):
+                script = attrs.evolve(script, max_gaps=rng.choice([1, 2, 8]))
+            if script != HostScript(host=host):
+                self.machines[host] = script
+
+    # ---- streams ----
+
+    def make_stream(self, number: int) -> None:
+        rng = self.rng
+        kinds = ["unicast", "unicast", "multicast", "mdc", "ipc"]
+        kind = rng.choice(kinds)
+        self.classes.add(kind)
+        port = 40456 + 10 * number
+        term = rng.choice(["64k", "64k", "128k", "1m"])
+        receivers = [rng.randrange(1, self.hosts)]
+        if kind == "ipc":
+            receivers = [0]
+            out = inward = "aeron:ipc"
+        elif kind == "unicast":
+            out = inward = f"aeron:udp?endpoint={host_ip(receivers[0])}:{port}"
+        elif kind == "multicast":
+            receivers = list(range(1, self.hosts))
+            group = f"239.20.0.{2 * number + 1}:{port}"
+            out = inward = f"aeron:udp?endpoint={group}|interface=10.0.0.0/24"
+        else:
+            receivers = list(range(1, self.hosts))
+            control = f"control={host_ip(0)}:{port}|control-mode=dynamic"
+            out, inward = f"aeron:udp?{control}", f"aeron:udp?endpoint={{}}:{port + 1}|{control}"
+        out = _with(out, f"term-length={term}")
+        if kind != "ipc" and self.chance("small mtu"):
+            out = _with(out, f"mtu={rng.choice([256, 576])}")
+        self._publish(number, out)
+        for host in receivers:
+            self._subscribe(number, inward.format(host_ip(host)), host, kind)
+
+    def _publish(self, number: int, channel: str) -> None:
+        rng = self.rng
+        low, high = rng.choice([(0, 40), (1, 1000), (1344, 1344), (100, 5000), (8000, 8000)])
+        paced = rng.random() < 0.5
+        pauses: tuple[tuple[int, int], ...] = ()
+        if self.chance("paused publisher"):
+            start = rng.randrange(3 * SECOND_NS)
+            pauses = ((start, start + rng.choice([200, 2000]) * MS_NS),)
+        self.publishers.append(
+            PublisherScript(
+                host=0,
+                channel=channel,
+                stream_id=1000 + number,
+                count=rng.choice([1, 20, 300, 300, 1500]),
+                size_low=low,
+                size_high=high,
+                open_ns=rng.choice([0, 0, rng.randrange(SECOND_NS)]),
+                start_ns=rng.choice([0, SECOND_NS]),
+                interval_ns=rng.choice([10_000, 200_000, 5 * MS_NS]) if paced else 0,
+                exclusive=rng.random() < 0.5,
+                pauses=pauses,
+            )
+        )
+
+    def _subscribe(self, number: int, channel: str, host: int, kind: str) -> None:
+        rng = self.rng
+        pauses: tuple[tuple[int, int], ...] = ()
+        interval_ns = 0
+        poll_limit = 64
+        if self.chance("paused subscriber"):
+            start = rng.randrange(3 * SECOND_NS)
+            pauses = ((start, start + rng.choice([100, 1000, 3000]) * MS_NS),)
+        if self.chance("slow subscriber"):
+            poll_limit = rng.choice([1, 10])
+            interval_ns = rng.choice([100_000, MS_NS])
+        script = SubscriberScript(
+            host=host,
+            channel=channel,
+            stream_id=1000 + number,
+            start_ns=rng.choice([0, 0, rng.randrange(SECOND_NS)]),
+            may_join_late=kind in ("multicast", "mdc"),
+            may_miss=kind in ("multicast", "mdc"),
+            poll_limit=poll_limit,
+            interval_ns=interval_ns,
+            pauses=pauses,
+        )
+        if self.chance("subscriber dies"):
+            crash = rng.randrange(SECOND_NS, 4 * SECOND_NS)
+            script = attrs.evolve(
+                script, crash_ns=crash, restart_ns=crash + rng.choice([100, 3000]) * MS_NS,
+                may_join_late=True, may_miss=True,
+            )
+        self.subscribers.append(script)
+
+    def make(self, seed: int) -> Scenario:
+        self.make_link()
+        for number in range(self.rng.choice([1, 1, 1, 2, 3])):
+            self.make_stream(number)
+        self.make_faults()
+        self.make_machines()
+        if self.chance("host dies"):
+            host = self.rng.randrange(1, self.hosts)
+            script = self.machines.get(host, HostScript(host=host))
+            crash = self.rng.randrange(SECOND_NS, 4 * SECOND_NS)
+            self.machines[host] = attrs.evolve(
+                script, crash_ns=crash, restart_ns=crash + self.rng.choice([10, 2000]) * MS_NS
+            )
+            self.subscribers = [
+                attrs.evolve(s, may_join_late=True, may_miss=True) if s.host == host else s
+                for s in self.subscribers
+            ]
+        if self.rng.random() < 0.5:
+            self.classes.add("one stream" if len(self.publishers) == 1 else "several streams")
+        return Scenario(
+            name=f"fuzz-{seed}",
+            link=self.link,
+            hosts=self.hosts,
+            machines=tuple(self.machines[host] for host in sorted(self.machines)),
+            links=tuple(self.rules),
+            drops=tuple(self.drops),
+            publishers=tuple(self.publishers),
+            subscribers=tuple(self.subscribers),
+            limit_ns=600 * SECOND_NS,
+            classes=tuple(sorted(self.classes)),
+        )
+
+
+def _with(channel: str, option: str) -> str:
+    return f"{channel}{'|' if '?' in channel else '?'}{option}"
+
+
+def generate(seed: int) -> Scenario:
+    """The scenario of a seed."""
+    return _Maker(seed).make(seed)
+
+
+# ---- making a failing scenario smaller -----------------------------------------------------------
+
+
+def simpler(scenario: Scenario) -> list[Scenario]:
+    """Scenarios that are a step simpler, boldest first."""
+    found = []
+    for name in ("publishers", "subscribers", "links", "drops", "machines"):
+        items = getattr(scenario, name)
+        for index in range(len(items)):
+            if len(items) > 1 or name not in ("publishers", "subscribers"):
+                rest = items[:index] + items[index + 1 :]
+                found.append(attrs.evolve(scenario, **{name: rest}))
+    plain = Link()
+    for field in attrs.fields(Link):
+        if getattr(scenario.link, field.name) != getattr(plain, field.name):
+            link = attrs.evolve(scenario.link, **{field.name: getattr(plain, field.name)})
+            found.append(attrs.evolve(scenario, link=link))
+    for index, publisher in enumerate(scenario.publishers):
+        calmer = []
+        if publisher.count > 1:
+            calmer.append(attrs.evolve(publisher, count=publisher.count // 2))
+            calmer.append(attrs.evolve(publisher, count=publisher.count - 1))
+        if publisher.pauses:
+            calmer.append(attrs.evolve(publisher, pauses=()))
+        for one in calmer:
+            others = list(scenario.publishers)
+            others[index] = one
+            found.append(attrs.evolve(scenario, publishers=tuple(others)))
+    for index, subscriber in enumerate(scenario.subscribers):
+        calm = attrs.evolve(
+            subscriber, pauses=(), interval_ns=0, poll_limit=64, crash_ns=None, restart_ns=None
+        )
+        if calm != subscriber:
+            listed = list(scenario.subscribers)
+            listed[index] = calm
+            found.append(attrs.evolve(scenario, subscribers=tuple(listed)))
+    for index, machine in enumerate(scenario.machines):
+        plainer = (
+            attrs.evolve(machine, cycle_ns=CYCLE_NS),
+            attrs.evolve(machine, window_bytes=None),
+            attrs.evolve(machine, rcvbuf_bytes=None),
+            attrs.evolve(machine, max_gaps=None),
+        )
+        for plain_machine in plainer:
+            if plain_machine != machine:
+                machines = list(scenario.machines)
+                machines[index] = plain_machine
+                found.append(attrs.evolve(scenario, machines=tuple(machines)))
+    return [candidate for candidate in found if _is_whole(candidate)]
+
+
+def _is_whole(scenario: Scenario) -> bool:
+    """Every publisher has a subscriber, and the other way round."""
+    published = {publisher.stream_id for publisher in scenario.publishers}
+    return published == {subscriber.stream_id for subscriber in scenario.subscribers}

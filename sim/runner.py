@@ -1,0 +1,110 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Runs of many seeds, each contained; and the shrinking of what fails."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+
+import attrs
+
+from penstock.sim.fuzz import generate, simpler
+from penstock.sim.scenario import Scenario
+from penstock.sim.world import run
+
+
+@attrs.frozen(kw_only=True)
+class Result:
+    """One seed's run."""
+
+    seed: int
+    classes: tuple[str, ...]
+    violations: tuple[str, ...]
+    trace: str
+    datagrams: int
+    virtual_ns: int
+    took_s: float
+
+
+@attrs.frozen(kw_only=True)
+class Summary:
+    """Of a range of seeds."""
+
+    seeds: int
+    failed: tuple[int, ...]
+    datagrams: int
+    virtual_s: float
+    took_s: float
+    histogram: dict[str, int]
+
+
+def attempt(scenario: Scenario, seed: int) -> Result:
+    """One run; whatever it raises is a violation."""
+    started_s = time.perf_counter()
+    try:
+        report = run(scenario, seed)
+        violations, trace = report.violations, report.trace
+        datagrams, virtual_ns = report.network.sent, report.ended_ns
+    except Exception as error:  # the finding is the exception, whichever it is
+        violations, trace = (f"{type(error).__name__}: {error}",), ""
+        datagrams, virtual_ns = 0, 0
+    return Result(
+        seed=seed,
+        classes=scenario.classes,
+        violations=violations,
+        trace=trace,
+        datagrams=datagrams,
+        virtual_ns=virtual_ns,
+        took_s=time.perf_counter() - started_s,
+    )
+
+
+def sweep(start: int, seeds: int) -> Iterator[Result]:
+    """The seeds from ``start`` on."""
+    for seed in range(start, start + seeds):
+        yield attempt(generate(seed), seed)
+
+
+def summarise(results: list[Result]) -> Summary:
+    counts = Counter(name for result in results for name in result.classes)
+    return Summary(
+        seeds=len(results),
+        failed=tuple(result.seed for result in results if result.violations),
+        datagrams=sum(result.datagrams for result in results),
+        virtual_s=sum(result.virtual_ns for result in results) / 1e9,
+        took_s=sum(result.took_s for result in results),
+        histogram=dict(sorted(counts.items())),
+    )
+
+
+def kind_of(violations: tuple[str, ...]) -> str:
+    """What went wrong, without the numbers."""
+    text = "; ".join(violations)
+    return "".join(letter for letter in text if not letter.isdigit() and letter != "-")
+
+
+def shrink(
+    scenario: Scenario,
+    seed: int,
+    *,
+    fails: Callable[[Scenario], str] | None = None,
+    tries: int = 200,
+) -> Scenario:
+    """A simpler scenario that fails in the same way.  ``fails`` names the way, "" when it does
+    not."""
+    name = fails if fails is not None else lambda s: kind_of(attempt(s, seed).violations)
+    wanted = name(scenario)
+    if not wanted:
+        return scenario
+    best = scenario
+    while True:
+        for candidate in simpler(best):
+            tries -= 1
+            if tries < 0:
+                return best
+            if name(candidate) == wanted:
+                best = candidate
+                break
+        else:
+            return best

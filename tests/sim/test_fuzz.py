@@ -1,0 +1,114 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Generated scenarios under every oracle; and that the oracles, the shrinker and the command line
+say so when something is wrong."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import attrs
+import pytest
+from click.testing import CliRunner
+
+from penstock.cli.sim import command
+from penstock.core.sim import Link
+from penstock.sim import files
+from penstock.sim.fuzz import generate
+from penstock.sim.runner import attempt, shrink, sweep
+from penstock.sim.scenario import MS_NS, SECOND_NS, Scenario, two_hosts
+from penstock.sim.world import run
+
+SEEDS = int(os.environ.get("PENSTOCK_FUZZ_SEEDS", "300"))
+START = int(os.environ.get("PENSTOCK_FUZZ_START", "1"))
+_CHUNK = 50
+
+
+@pytest.mark.parametrize("start", range(START, START + SEEDS, _CHUNK))
+def test_generated_scenarios_hold(start: int) -> None:
+    count = min(_CHUNK, START + SEEDS - start)
+    failed = [result for result in sweep(start, count) if result.violations]
+    commands = [
+        f"penstock sim fuzz --seeds 1 --start {result.seed}: {result.violations}"
+        for result in failed
+    ]
+    assert not commands, "\n".join(commands)
+
+
+@pytest.mark.parametrize("seed", [2, 5, 11])
+def test_a_generated_scenario_is_the_same_every_time(seed: int) -> None:
+    assert generate(seed) == generate(seed)
+    assert attempt(generate(seed), seed).trace == attempt(generate(seed), seed).trace
+
+
+def test_a_generated_scenario_survives_being_written() -> None:
+    for seed in range(1, 100):
+        scenario = generate(seed)
+        again = files.parse(files.dump(scenario), "x.toml")
+        assert again.publishers == scenario.publishers
+        assert again.subscribers == scenario.subscribers
+        assert again.links == scenario.links
+        assert again.drops == scenario.drops
+        assert again.link == scenario.link
+
+
+# ---- oracles that must be able to fail -----------------------------------------------------------
+
+
+def test_changed_content_is_found() -> None:
+    """Bits that flip past the checksum: no crash, no hang, and the content oracle sees it."""
+    link = Link(delay_ns=MS_NS, corrupt_ppm=100_000, no_checksum=True)
+    scenario = attrs.evolve(two_hosts(count=500), link=link, limit_ns=20 * SECOND_NS)
+    report = run(scenario, seed=1)
+    assert any("were not sent" in violation for violation in report.violations)
+
+
+@pytest.mark.parametrize("seed", range(1, 11))
+def test_hostile_bits_do_no_harm_to_the_process(seed: int) -> None:
+    link = Link(delay_ns=MS_NS, corrupt_ppm=50_000, no_checksum=True)
+    scenario = attrs.evolve(
+        two_hosts(count=300), link=link, limit_ns=5 * SECOND_NS, hostile=True
+    )
+    report = run(scenario, seed)
+    assert report.network.corrupted > 0
+
+
+def test_a_failing_scenario_is_made_smaller() -> None:
+    def fails(scenario: Scenario) -> str:
+        return "too many" if scenario.publishers[0].count > 100 else ""
+
+    small = shrink(two_hosts(count=5000), 1, fails=fails)
+    assert small.publishers[0].count == 101
+    assert small.link == Link()
+
+
+# ---- command line --------------------------------------------------------------------------------
+
+
+def test_the_command_runs_seeds_and_counts_classes() -> None:
+    result = CliRunner().invoke(command, ["fuzz", "--seeds", "5", "--start", "3", "--json"])
+    assert result.exit_code == 0, result.output
+    summary = json.loads(result.stdout)
+    assert summary["seeds"] == 5
+    assert summary["failed"] == []
+    assert sum(summary["histogram"].values()) > 5
+
+
+def test_the_command_runs_a_file_and_says_when_it_fails(tmp_path: Path) -> None:
+    scenario = attrs.evolve(two_hosts(count=50), limit_ns=10 * SECOND_NS)
+    good = tmp_path / "good.toml"
+    good.write_text(files.dump(scenario), encoding="utf-8")
+    bad = tmp_path / "bad.toml"
+    dead = attrs.evolve(scenario, link=Link(loss_ppm=1_000_000))
+    bad.write_text(files.dump(dead), encoding="utf-8")
+    trace = tmp_path / "trace.jsonl"
+    passed = CliRunner().invoke(command, ["run", str(good), "--json", "--trace", str(trace)])
+    assert passed.exit_code == 0, passed.output
+    assert json.loads(passed.stdout)["violations"] == []
+    events = [json.loads(line) for line in trace.read_text(encoding="utf-8").splitlines()]
+    assert {"publication_connected", "sample"} <= {event["event"] for event in events}
+    assert [event["t"] for event in events] == sorted(event["t"] for event in events)
+    failed = CliRunner().invoke(command, ["run", str(bad), "--json"])
+    assert failed.exit_code == 1
+    assert json.loads(failed.stdout)["violations"]
