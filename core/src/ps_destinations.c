@@ -31,9 +31,11 @@ bool ps_destinations_on_sm(ps_destinations_t *list, int64_t receiver_id, const p
 {
     for (int32_t i = 0; i < list->count; i++) {
         ps_destination_t *item = &list->items[i];
-        const bool same = item->bound
-            ? item->receiver_id == receiver_id && item->address.port == from->port
-            : ps_addr_equal(&item->address, from);
+        /* Another receiver at the same address is the last one's successor: there is one socket,
+         * and sending to it twice until the old one is forgotten would double the load. */
+        const bool same = ps_addr_equal(&item->address, from)
+            || (item->bound && item->receiver_id == receiver_id
+                && item->address.port == from->port);
         if (same) {
             item->bound = true;
             item->receiver_id = receiver_id;
