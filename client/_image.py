@@ -5,7 +5,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from penstock.client._reader import Reader
+from penstock.client._message import MessageBatch
+from penstock.client._reader import DEFAULT_BATCH, Reader
 from penstock.client._restart import Gap
 from penstock.config import control
 from penstock.core import client as core
@@ -142,8 +143,15 @@ class Image(Reader):
     def _prepare(self) -> None:
         self._check_not_polling()
         self._subscription._refresh()
+        self._subscription._drop_batch()  # it may hold a message joined in this image's memory
         self._drop_batch()
         self._open()
+
+    def poll_batch(self, limit: int = DEFAULT_BATCH) -> MessageBatch:
+        batch = super().poll_batch(limit)
+        if len(batch):
+            self._subscription._batch = batch  # a poll of either ends it
+        return batch
 
     def _rewind(self, messages: core.Messages, count: int, first: int) -> None:
         row = core.MESSAGE.unpack_from(messages.raw, first * core.MESSAGE.size)
