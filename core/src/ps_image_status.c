@@ -190,7 +190,8 @@ static void fill_trailer(const ps_image_t *image, ps_trailer_t *trailer)
     int32_t fill = atomic_load_explicit(&image->slot->fill_ppm, memory_order_relaxed);
 
     *trailer = (ps_trailer_t){
-        .capabilities = PS_CAP_PENSTOCK | PS_CAP_ORDINALS | PS_CAP_PRESSURE, .daemon_id = params->daemon_id,
+        .capabilities = PS_CAP_PENSTOCK | PS_CAP_ORDINALS | PS_CAP_PRESSURE,
+        .daemon_id = params->daemon_id,
         .daemon_epoch = params->daemon_epoch, .ordinal = -1, .credit_limit = -1,
         .released_ordinal = released_ordinal(image), .fill_ppm = (uint32_t)fill
     };

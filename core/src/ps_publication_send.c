@@ -422,7 +422,8 @@ bool ps_publication_send_setup(ps_publication_t *pub, int64_t now_ns)
         .flags = pub->params.group ? PS_SETUP_GROUP : 0,
     };
     const ps_trailer_t trailer = {
-        .capabilities = (pub->nak ? PS_CAP_PRESSURE : 0u) | PS_CAP_PENSTOCK | PS_CAP_ORDINALS | PS_CAP_NAK_LIST,
+        .capabilities = (pub->nak ? PS_CAP_PRESSURE : 0u) | PS_CAP_PENSTOCK | PS_CAP_ORDINALS |
+                        PS_CAP_NAK_LIST,
         .daemon_id = params->daemon_id,
         .daemon_epoch = params->daemon_epoch,
         .ordinal = pub->sent_ordinal,
