@@ -1,0 +1,189 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * test_adopt_sender.c: publications that a dead driver left.  Producers go on all the while; what
+ * they write must fall on zeroed memory, and what was accepted must leave without a hole.
+ */
+#include "sender_rig.h"
+
+enum { FAR = 7 * RIG_TERM, WINDOW = 16 * 1024 };
+
+static uint32_t walk_state;
+
+static uint32_t walk_random(uint32_t below)
+{
+    walk_state = walk_state * 1664525u + 1013904223u;
+    return (walk_state >> 8) % below;
+}
+
+static ps_publication_params_t adopted_publication(const rig_t *rig)
+{
+    return (ps_publication_params_t){
+        .id = 1, .log_path = rig->log_path, .endpoint = rig->endpoint,
+        .slot = (int32_t)(rig->slot - rig->shared->publications),
+        .publisher_limit_counter_id = rig->limit, .publisher_position_counter_id = rig->position,
+        .sender_position_counter_id = rig->sender_position,
+        .sender_limit_counter_id = rig->sender_limit,
+        .back_pressure_counter_id = rig->back_pressure, .naks_counter_id = rig->naks,
+        .receivers_counter_id = rig->receivers, .flow_control = PS_FC_UNICAST,
+        .window_bytes = RIG_TERM / 2, .max_resend = 16, .reserved_position = INT64_MAX,
+        .untethered_window_limit_timeout_ns = 5 * S, .untethered_linger_timeout_ns = 5 * S,
+        .untethered_resting_timeout_ns = 10 * S, .signal_eos = 1, .adopted = 1
+    };
+}
+
+static void succeed(rig_t *rig)
+{
+    ps_driver_params_t params;
+    ps_send_endpoint_params_t endpoint = {
+        .id = 1, .status_counter_id = rig->status, .destinations_counter_id = rig->destinations
+    };
+    ps_driver_destroy(rig->driver);
+    ps_driver_params_default(&params);
+    params.net = memnet_net(rig->net);
+    params.cnc = rig->cnc;
+    params.shared = rig->shared;
+    params.threading = PS_INVOKER;
+    params.seed = 2;
+    params.receiver_id_base = 2;
+    CHECK_EQ(ps_driver_create(&params, &rig->driver), PS_OK);
+    CHECK_EQ(ps_driver_start(rig->driver), PS_OK);
+    endpoint.data.bind = rig->local;
+    endpoint.data.connect = rig->peer;
+    CHECK_EQ(ps_send_endpoint_open(rig->driver, &endpoint, &rig->endpoint), PS_OK);
+}
+
+/* Offers as publishers do: up to the limit, each frame on zeroed memory. */
+static void offer_some(rig_t *rig)
+{
+    static const uint8_t payload[1300];
+    for (int32_t i = (int32_t)walk_random(40);
+         i > 0 && rig_tail(rig) < rig_counter(rig, rig->limit); i--) {
+        const int32_t length = 1 + (int32_t)walk_random(sizeof payload);
+        const int64_t at = rig_tail(rig);
+        const int64_t end = at + ps_align32(length + PS_HEADER_BYTES);
+        for (int64_t p = at; p < end && (p >> rig->log.shift) == (at >> rig->log.shift); p += 32) {
+            static const uint8_t nothing[32];
+            CHECK(memcmp(ps_log_at(&rig->log, p), nothing, sizeof nothing) == 0);
+        }
+        rig_offer(rig, payload, length, PS_FLAG_UNFRAGMENTED);
+    }
+}
+
+/* Takes what was sent; the stream is covered without a hole up to the result. */
+static int64_t take_all(rig_t *rig, int64_t covered)
+{
+    memnet_dgram_t *got = &rig->got;
+    while (memnet_take(rig->net, got)) {
+        int64_t at;
+        int32_t length, offset, term;
+        uint16_t type;
+        memcpy(&type, got->data + 6, sizeof type);
+        memcpy(&length, got->data, sizeof length);
+        if (type == PS_TYPE_SETUP || length == 0) {
+            continue;
+        }
+        memcpy(&offset, got->data + 8, sizeof offset);
+        memcpy(&term, got->data + 20, sizeof term);
+        at = ps_position(term, offset, rig->log.shift, GOLDEN_TERM);
+        CHECK(at <= covered);
+        const int64_t span = type == PS_TYPE_PAD ? ps_align32(length) : (int64_t)got->length;
+        covered = at + span > covered ? at + span : covered;
+        if (type == PS_TYPE_DATA) { /* a PAD may close the datagram, without its body */
+            for (int64_t p = at; p < at + (int64_t)got->length;) {
+                const ps_frame_t *frame = ps_frame_at(&rig->log, p);
+                p += ps_align32(ps_frame_length_acquire(frame));
+                covered = p > covered ? p : covered;
+            }
+        }
+    }
+    return covered;
+}
+
+static void walk(uint32_t seed)
+{
+    int32_t deaths = 0;
+    int64_t covered = 0;
+    walk_state = seed;
+    rig_t *rig = rig_open(&(rig_options_t){ .kind = RIG_UNICAST });
+    rig_connect(rig);
+    while (covered < FAR) {
+        offer_some(rig);
+        rig_dirty(rig);
+        rig_step(rig, MS);
+        covered = take_all(rig, covered);
+        if (walk_random(4) == 0) {
+            const int64_t sent = rig_counter(rig, rig->sender_position);
+            const int64_t limit = rig_counter(rig, rig->limit);
+            offer_some(rig);        /* nobody is there */
+            succeed(rig);
+            const ps_publication_params_t params = adopted_publication(rig);
+            CHECK_EQ(ps_publication_add(rig->driver, &params, &rig->pub), PS_OK);
+            CHECK_EQ(rig_counter(rig, rig->limit), limit);
+            CHECK_EQ(rig_counter(rig, rig->sender_position), sent);
+            rig_step(rig, MS);
+            CHECK_EQ(rig->log.meta->is_connected, 1); /* publishers notice nothing */
+            deaths++;
+        }
+        rig_sm(rig, GOLDEN_RECEIVER, &rig->peer, covered, WINDOW, 0);
+        rig_step(rig, MS);
+        covered = take_all(rig, covered);
+    }
+    for (int32_t i = 0; i < 64 && covered < rig_tail(rig); i++) {
+        rig_sm(rig, GOLDEN_RECEIVER, &rig->peer, covered, WINDOW, 0);
+        rig_step(rig, MS);
+        covered = take_all(rig, covered);
+    }
+    CHECK_EQ(covered, rig_tail(rig));
+    CHECK(deaths > 3);
+    rig_close(rig);
+}
+
+static void a_publication_survives_deaths_at_any_moment(void)
+{
+    for (uint32_t seed = 1; seed <= 20; seed++) {
+        walk(seed);
+    }
+}
+
+static void nobody_there_is_noticed_after_the_connection_timeout(void)
+{
+    rig_t *rig = rig_open(&(rig_options_t){ .kind = RIG_UNICAST });
+    rig_connect(rig);
+    succeed(rig);
+    const ps_publication_params_t params = adopted_publication(rig);
+    CHECK_EQ(ps_publication_add(rig->driver, &params, &rig->pub), PS_OK);
+    for (int32_t i = 0; i < 49; i++) {
+        rig_step(rig, 100 * MS);
+    }
+    CHECK_EQ(rig->log.meta->is_connected, 1);
+    for (int32_t i = 0; i < 3; i++) {
+        rig_step(rig, 100 * MS);
+    }
+    CHECK_EQ(rig->log.meta->is_connected, 0);
+    rig_close(rig);
+}
+
+static void counters_that_lie_are_refused(void)
+{
+    static const uint8_t payload[100];
+    rig_t *rig = rig_open(&(rig_options_t){ .kind = RIG_UNICAST });
+    rig_connect(rig);
+    rig_offer(rig, payload, sizeof payload, PS_FLAG_UNFRAGMENTED);
+    const int64_t lies[] = { -32, 33, 1 << 30, INT64_MIN };
+    for (size_t i = 0; i < sizeof lies / sizeof lies[0]; i++) {
+        ps_publication_t *pub = NULL;
+        succeed(rig);
+        ps_counter_set(rig->cnc, rig->sender_position, lies[i]);
+        const ps_publication_params_t params = adopted_publication(rig);
+        CHECK_EQ(ps_publication_add(rig->driver, &params, &pub), PS_E_CORRUPT);
+    }
+    rig_close(rig);
+}
+
+int main(void)
+{
+    a_publication_survives_deaths_at_any_moment();
+    nobody_there_is_noticed_after_the_connection_timeout();
+    counters_that_lie_are_refused();
+    return 0;
+}
