@@ -194,12 +194,124 @@ static void five_and_ten_per_cent_at_250_ms(void)
     loss_at(100000);
 }
 
+/* A receiver that a plain sender does not understand still bounds what is under way. */
+static void an_aeron_sender_is_bounded_too(void)
+{
+    ccsim_options_t options = response_path(100 * MS);
+    options.plain = 1;
+    ccsim_t *sim = ccsim_open(&options);
+    const measured_t got = measure(sim, &options, 0, 400 * options.rtt_ns, 1000 * options.rtt_ns);
+    printf("plain sender: %.1f packets a round trip\n", got.packets_a_round);
+    CHECK(got.packets_a_round > 140 && got.packets_a_round < 210);
+    ccsim_close(sim);
+}
+
+/* A stream that offers a tenth of the path loses nothing, fills no queue, and does not grow
+ * its window. */
+static void an_application_limited_stream_does_not_inflate(void)
+{
+    ccsim_options_t options = fat_path();
+    ccsim_flow_state_t early, state;
+    ps_simnet_stats_t path;
+    options.offered_bytes_per_s = options.bandwidth_bytes_per_s / 10;
+    ccsim_t *sim = ccsim_open(&options);
+    ccsim_run(sim, 10 * S); /* what piled up while the window was small is through by then */
+    ccsim_flow(sim, 0, &early);
+    ccsim_run(sim, 30 * S);
+    ccsim_flow(sim, 0, &state);
+    ccsim_path(sim, &path);
+    printf("offered a tenth: window %lld packets after 10 s, %lld after 40 s\n",
+           (long long)early.congestion_window / 320, (long long)state.congestion_window / 320);
+    CHECK_EQ(path.queue_full, 0);
+    CHECK(state.congestion_window <= early.congestion_window + early.congestion_window / 20);
+    CHECK(state.delivered > 39 * options.offered_bytes_per_s);
+    ccsim_close(sim);
+}
+
+/* ---- CSV for tools/plots --------------------------------------------------------------------- */
+
+static int print_windows(const ccsim_options_t *options, int64_t until_ns, int64_t every_ns)
+{
+    int64_t before[CCSIM_FLOWS_MAX] = { 0 };
+    ccsim_t *sim = ccsim_open(options);
+    printf("flow,time_s,window_packets,rtt_ms,mbit_per_s\n");
+    while (ccsim_now(sim) < until_ns) {
+        ccsim_run(sim, every_ns);
+        for (int32_t i = 0; i < options->flows; i++) {
+            ccsim_flow_state_t now;
+            ccsim_flow(sim, i, &now);
+            printf("%d,%.3f,%.1f,%.3f,%.4f\n", i, (double)ccsim_now(sim) / 1e9,
+                   (double)now.congestion_window / options->mtu, (double)now.rtt_ns / 1e6,
+                   (double)(now.delivered - before[i]) * 8e3 / (double)every_ns);
+            before[i] = now.delivered;
+        }
+    }
+    ccsim_close(sim);
+    return 0;
+}
+
+static int print_response(void)
+{
+    const int64_t rtts[] = { 10 * MS, 100 * MS, 250 * MS };
+    const int64_t each[] = { 100, 300, 1000, 3000, 10000 };
+    printf("rtt_ms,loss,measured_packets,rfc_packets\n");
+    for (int32_t r = 0; r < 3; r++) {
+        for (int32_t e = 0; e < 5; e++) {
+            ccsim_options_t options = response_path(rtts[r]);
+            options.drop_each = each[e];
+            ccsim_t *sim = ccsim_open(&options);
+            const measured_t got = measure(sim, &options, 0, 300 * rtts[r], 1000 * rtts[r]);
+            printf("%d,%g,%.2f,%.2f\n", (int)(rtts[r] / MS), 1.0 / (double)each[e],
+                   got.packets_a_round, expected_window((double)rtts[r] / 1e9,
+                                                        1.0 / (double)each[e]));
+            ccsim_close(sim);
+        }
+    }
+    return 0;
+}
+
+static int print_goodput(void)
+{
+    int64_t naks[2];
+    printf("loss_percent,all_gaps,single_gap\n");
+    for (uint32_t percent = 0; percent <= 12; percent += percent < 2 ? 1 : 2) {
+        const ccsim_options_t all = lossy_path(percent * 10000, PS_LOSS_ALL_GAPS);
+        const ccsim_options_t single = lossy_path(percent * 10000, PS_LOSS_SINGLE_GAP);
+        printf("%u,%.0f,%.0f\n", percent, goodput(&all, 40 * S, naks),
+               goodput(&single, 40 * S, naks));
+    }
+    return 0;
+}
+
+static int print_csv(const char *scenario)
+{
+    if (strcmp(scenario, "fat") == 0) {
+        const ccsim_options_t options = fat_path();
+        return print_windows(&options, 120 * S, S / 4);
+    }
+    if (strcmp(scenario, "shared") == 0) {
+        const ccsim_options_t options = shared_path();
+        return print_windows(&options, 60 * S, S / 4);
+    }
+    if (strcmp(scenario, "response") == 0) {
+        return print_response();
+    }
+    if (strcmp(scenario, "goodput") == 0) {
+        return print_goodput();
+    }
+    fprintf(stderr, "%s: expected fat, shared, response or goodput\n", scenario);
+    return 2;
+}
+
 int main(int argc, char **argv)
 {
-    (void)argc;
-    (void)argv;
+    if (argc == 2) {
+        return print_csv(argv[1]);
+    }
     RUN(the_response_function_of_rfc_9438);
     RUN(the_cubic_alone_on_a_short_path);
+    RUN(an_aeron_sender_is_bounded_too);
+    RUN(an_application_limited_stream_does_not_inflate);
     RUN(five_and_ten_per_cent_at_250_ms);
     RUN(four_flows_share_alike);
     RUN(a_long_fat_path_is_filled);
