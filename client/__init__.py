@@ -9,6 +9,7 @@ from penstock.client._counters import Counter, Counters
 from penstock.client._image import Image
 from penstock.client._message import Header, MessageBatch
 from penstock.client._offer import Action, Offer
+from penstock.client._pressure import Pressure
 from penstock.client._publication import (
     BatchResult,
     Publication,
@@ -31,6 +32,7 @@ __all__ = [
     "LostSession",
     "MessageBatch",
     "Offer",
+    "Pressure",
     "Publication",
     "PublicationStatistics",
     "Registration",

@@ -12,6 +12,7 @@ import attrs
 from penstock.client._batches import Block, as_block
 from penstock.client._claim import Claim
 from penstock.client._offer import TRANSIENT, Offer, offer_code
+from penstock.client._pressure import Pressure, read_pressure
 from penstock.client._restart import LostSession
 from penstock.client._subscription import removal
 from penstock.config import control
@@ -276,6 +277,16 @@ class Publication:
     def available_window(self) -> int:
         """Bytes between position and limit."""
         return core.pub_available_window(self._open())
+
+    def pressure(self) -> Pressure:
+        """What holds this publication now and how long it was held, by cause and by culprit.
+
+        Asks the daemon: for diagnosis, not for every message.
+        """
+        found = read_pressure(self._client.status(), self.original_id)
+        if found is None:
+            raise ClosedError("the daemon has no such publication any more")
+        return found
 
     @property
     def is_connected(self) -> bool:

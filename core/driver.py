@@ -204,7 +204,7 @@ class Driver:
 
     def add_publication(self, params: PublicationParams) -> None:
         native = ffi.new("ps_publication_params_t *")
-        keep = fill(native, params, skip=_HANDLES)
+        keep = fill(native, params, skip=_HANDLES | {"strategy"})
         if params.endpoint_id:
             native.endpoint = self._send_endpoints[params.endpoint_id]
         out = ffi.new("ps_publication_t **")

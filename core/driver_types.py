@@ -296,6 +296,7 @@ class PublicationParams:
     naks_counter_id: int = NO_COUNTER
     receivers_counter_id: int = NO_COUNTER
     flow_control: FlowControl = FlowControl.UNICAST
+    strategy: str = ""                  # as written; py:... is for the control plane
     fc_receiver_timeout_ns: int = 0     # 0: 5 s
     fc_group_tag: int = 0
     fc_group_min_size: int = 0

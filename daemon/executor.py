@@ -18,11 +18,18 @@ import psutil
 
 from penstock.core import admin
 from penstock.core.driver import Driver
-from penstock.core.driver_types import Address, DriverState, ObjectKind, log_file_length
+from penstock.core.driver_types import (
+    Address,
+    DriverState,
+    FlowControl,
+    ObjectKind,
+    log_file_length,
+)
 from penstock.core.errors import ChannelRefused, PenstockError, StorageError
 from penstock.daemon.addressing import LocalInterface
 from penstock.daemon.conductor import actions as a
 from penstock.daemon.conductor.counters import SystemCounter
+from penstock.daemon.strategies import StrategyHost
 
 SLOW_LOG_BYTES: Final = 64 * 1024 * 1024
 
@@ -106,6 +113,7 @@ class Executor:
         self._cnc = cnc
         self._shared = shared
         self._port = port
+        self.strategies = StrategyHost(self.log_error)
         self._handlers: dict[type[a.Action], Callable[[Any], Any]] = {
             **self._port_handlers(),
             **self._file_handlers(),
@@ -126,7 +134,7 @@ class Executor:
     def is_slow(action: a.Action) -> bool:
         """Whether a shell with threads should use one."""
         match action:
-            case a.ResolveName():
+            case a.ResolveName() | a.RunStrategy():
                 return True
             case a.CreateLog(params=params):
                 length = log_file_length(params.term_length, params.page_size)
@@ -200,7 +208,14 @@ class Executor:
             a.SetSendAddress: lambda x: d.set_send_address(
                 x.endpoint_id, x.destination_id, x.address
             ),
-            a.AddPublicationObject: lambda x: d.add_publication(x.params),
+            a.AddPublicationObject: self._add_publication,
+            a.ReadReceivers: lambda x: d.publication_receivers(x.publication_id),
+            a.RunStrategy: lambda x: self.strategies.run(
+                x.publication_id, x.snapshots, x.now_ns
+            ),
+            a.SetPublicationLimit: lambda x: d.set_publication_limit(
+                x.publication_id, x.limit, x.until_ns
+            ),
             a.GetPublicationStatus: lambda x: d.publication_status(x.publication_id),
             a.AddPublicationSubscriber: lambda x: d.add_publication_subscriber(
                 x.publication_id, x.params
@@ -265,6 +280,16 @@ class Executor:
     def set_state(self, state: DriverState) -> None:
         self._shared.set_state(state)
 
+    def _add_publication(self, action: a.AddPublicationObject) -> None:
+        params = action.params
+        if params.flow_control is FlowControl.CUSTOM:
+            self.strategies.open(params.id, params.strategy)
+        try:
+            self._driver.add_publication(params)
+        except PenstockError:
+            self.strategies.close(params.id)
+            raise
+
     def _create_log(self, action: a.CreateLog) -> None:
         admin.create_log(action.params)
 
@@ -292,6 +317,7 @@ class Executor:
             case ObjectKind.RECV_ENDPOINT:
                 self._driver.destroy_recv_endpoint(action.object_id)
             case ObjectKind.PUBLICATION:
+                self.strategies.close(action.object_id)
                 self._driver.destroy_publication(action.object_id)
             case ObjectKind.IMAGE:
                 self._driver.destroy_image(action.object_id)

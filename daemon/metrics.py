@@ -107,17 +107,39 @@ def _publications(rows: list[PublicationStatus]) -> Iterator[Metric]:
     blocked = CounterMetricFamily(
         "penstock_publication_blocked_seconds", "Time held, by cause.", labels=[*labels, "cause"]
     )
+    blocked_by = CounterMetricFamily(
+        "penstock_publication_blocked_by_seconds", "Time held, by culprit.",
+        labels=[*labels, "culprit"],
+    )
+    rate = GaugeMetricFamily(
+        "penstock_publication_rate_limit_bytes", "Bytes a second it is held to; 0: no limit.",
+        labels=labels,
+    )
+    signals = CounterMetricFamily(
+        "penstock_publication_pressure_signals", "PRESSURE frames heard.", labels=labels
+    )
+    failures = CounterMetricFamily(
+        "penstock_publication_strategy_failures",
+        "Answers of a strategy in Python that the built-in rule replaced.", labels=labels,
+    )
     for row in rows:
         values = [
             str(row.publication_id), row.channel, str(row.stream_id), str(row.session_id)
         ]
+        for culprit, held_ns in row.blocked_by_ns.items():
+            blocked_by.add_metric([*values, culprit], held_ns * _NS)
+        rate.add_metric(values, row.rate_bytes_per_s)
+        signals.add_metric(values, row.pressure_signals)
+        failures.add_metric(values, row.strategy_failures)
         position.add_metric(values, row.position)
         consumed.add_metric(values, row.consumer_position)
         limit.add_metric(values, row.limit)
         receivers.add_metric(values, row.receivers)
         for cause, held_ns in row.blocked_ns.items():
             blocked.add_metric([*values, cause], held_ns * _NS)
-    yield from (position, consumed, limit, receivers, blocked)
+    yield from (
+        position, consumed, limit, receivers, blocked, blocked_by, rate, signals, failures,
+    )
 
 
 def _images(rows: list[ImageStatus]) -> Iterator[Metric]:

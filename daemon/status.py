@@ -12,7 +12,7 @@ import attrs
 
 from penstock.core.admin import Cnc, Shared
 from penstock.core.driver import Driver
-from penstock.core.driver_types import Agent, Cause
+from penstock.core.driver_types import Agent, Cause, PressureView, ReceiverView
 from penstock.daemon.conductor.model import (
     Client,
     Image,
@@ -22,6 +22,7 @@ from penstock.daemon.conductor.model import (
     Subscription,
 )
 from penstock.daemon.conductor.world import World
+from penstock.daemon.strategies import Running, StrategyHost
 
 
 @attrs.frozen(kw_only=True)
@@ -33,6 +34,20 @@ class ClientStatus:
     publications: int
     subscriptions: int
     counters: int
+
+
+@attrs.frozen(kw_only=True)
+class ReceiverStatus:
+    """A receiver of a publication, as its last status message has it."""
+
+    receiver_id: int
+    address: str
+    position: int
+    window: int
+    penstock: bool
+    reason: str                         # why it holds the stream by itself, "" it does not
+    reason_client: int                  # its client that is behind, 0 unknown
+    backlog_bytes: int                  # what that client has not read
 
 
 @attrs.frozen(kw_only=True)
@@ -50,8 +65,15 @@ class PublicationStatus:
     position: int
     consumer_position: int
     limit: int
+    strategy: str                       # flow control, as written
+    rate_bytes_per_s: int               # ps-rate or NAK-strength, whichever is less; 0: none
+    pressure_signals: int               # PRESSURE frames heard
+    strategy_failures: int              # of a strategy in Python: raised, nonsense, late
     cause: str                          # what holds it now
-    blocked_ns: dict[str, int]          # by cause, since the start
+    culprit: str                        # through whose fault, "" unknown
+    blocked_ns: dict[str, int]          # by cause, since the start, the running interval included
+    blocked_by_ns: dict[str, int]       # by culprit, in the same way: equal sums
+    peers: list[ReceiverStatus]         # live receivers
     log_bytes: int
 
 
@@ -123,16 +145,63 @@ def client_status(client: Client) -> ClientStatus:
     )
 
 
+def _receiver(view: ReceiverView, names: dict[int, str]) -> ReceiverStatus:
+    return ReceiverStatus(
+        receiver_id=view.receiver_id,
+        address="" if view.address is None else str(view.address),
+        position=view.position,
+        window=view.window,
+        penstock=view.capabilities != 0,
+        reason="" if view.reason == 0 else names.get(view.reason, f"cause_{view.reason}"),
+        reason_client=view.reason_client,
+        backlog_bytes=view.backlog_bytes,
+    )
+
+
+def _culprit_name(culprit: int, peers: list[ReceiverStatus], clients: dict[int, str]) -> str:
+    """Who that is: a receiver with its address, a client with its name."""
+    for peer in peers:
+        if peer.receiver_id == culprit:
+            return f"receiver {culprit} at {peer.address}"
+    if culprit in clients:
+        return f"client {culprit} {clients[culprit]}".rstrip()
+    return f"id {culprit}"
+
+
+def _accounts(
+    view: PressureView, names: dict[int, str], peers: list[ReceiverStatus],
+    clients: dict[int, str], now_ns: int,
+) -> tuple[dict[str, int], dict[str, int]]:
+    """Blocked time by cause and by culprit, closed at now_ns: their sums are equal."""
+    by_cause = {
+        names.get(i, f"cause_{i}"): value for i, value in enumerate(view.blocked_ns) if value
+    }
+    by_culprit: dict[str, int] = {}
+    for culprit, value in view.culprits:
+        if value:
+            name = _culprit_name(culprit, peers, clients) if culprit else "other"
+            by_culprit[name] = by_culprit.get(name, 0) + value
+    if view.cause != Cause.NONE and now_ns > view.since_ns:
+        running = now_ns - view.since_ns
+        cause = names.get(view.cause, f"cause_{view.cause}")
+        by_cause[cause] = by_cause.get(cause, 0) + running
+        name = _culprit_name(view.culprit, peers, clients) if view.culprit else "other"
+        by_culprit[name] = by_culprit.get(name, 0) + running
+    return by_cause, by_culprit
+
+
 def publication_status(
-    publication: Publication, driver: Driver, shared: Shared
+    publication: Publication, driver: Driver, shared: Shared, *, clients: dict[int, str],
+    now_ns: int, running: Running | None = None,
 ) -> PublicationStatus:
     live = driver.publication_status(publication.id)
     view = shared.read_pressure(publication.slot)
     names = {int(cause): cause.name.lower() for cause in Cause}
-    blocked = {
-        names.get(index, f"cause_{index}"): value
-        for index, value in enumerate(view.blocked_ns) if value
-    }
+    peers = [_receiver(v, names) for v in driver.publication_receivers(publication.id)]
+    blocked, blocked_by = _accounts(view, names, peers, clients, now_ns)
+    failures = publication.late_limits
+    if running is not None:
+        failures += running.raised + running.nonsense
     return PublicationStatus(
         publication_id=publication.id,
         channel=publication.plan.channel,
@@ -147,8 +216,15 @@ def publication_status(
         position=live.producer_position,
         consumer_position=live.consumer_position,
         limit=live.publisher_limit,
+        strategy=publication.params.strategy,
+        rate_bytes_per_s=live.rate_bytes_per_s,
+        pressure_signals=live.pressure_signals,
+        strategy_failures=failures,
         cause=names.get(view.cause, f"cause_{view.cause}"),
+        culprit=_culprit_name(view.culprit, peers, clients) if view.culprit else "",
         blocked_ns=blocked,
+        blocked_by_ns=blocked_by,
+        peers=peers,
         log_bytes=publication.log.reserved_bytes,
     )
 
@@ -217,9 +293,10 @@ class DaemonFacts:
 
 def take(
     facts: DaemonFacts, world: World, driver: Driver, cnc: Cnc, shared: Shared, *, now_ns: int,
-    malformed: int,
+    malformed: int, strategies: StrategyHost,
 ) -> DaemonStatus:
     """A snapshot.  Conductor thread."""
+    names = {client.id: client.name for client in world.clients.values()}
     images = (image_status(image, driver) for image in world.images.values())
     return DaemonStatus(
         version=facts.version,
@@ -235,7 +312,11 @@ def take(
         duty_cycles={agent.name.lower(): driver.duty_cycles(agent) for agent in Agent},
         clients=[client_status(client) for client in world.clients.values()],
         publications=[
-            publication_status(p, driver, shared) for p in world.publications.values()
+            publication_status(
+                p, driver, shared, clients=names, now_ns=now_ns,
+                running=strategies.get(p.id),
+            )
+            for p in world.publications.values()
         ],
         images=[image for image in images if image is not None],
         subscriptions=[subscription_status(s) for s in world.subscriptions.values()],

@@ -19,6 +19,7 @@ from penstock.core.driver_types import (
     LogParams,
     ObjectKind,
     PublicationParams,
+    ReceiverView,
     RecvDestinationParams,
     RecvEndpointParams,
     SendEndpointParams,
@@ -202,6 +203,29 @@ class ReadCounter(Action):
     """Result: int, its value."""
 
     counter_id: int
+
+
+@attrs.frozen(kw_only=True)
+class ReadReceivers(Action):
+    """Result: tuple[ReceiverView, ...], the live receivers of a publication."""
+
+    publication_id: int
+
+
+@attrs.frozen(kw_only=True)
+class RunStrategy(Action):
+    """Calls a flow-control strategy in Python.  Result: its limit, or None when it failed."""
+
+    publication_id: int
+    snapshots: tuple[ReceiverView, ...]
+    now_ns: int
+
+
+@attrs.frozen(kw_only=True)
+class SetPublicationLimit(Action):
+    publication_id: int
+    limit: int
+    until_ns: int
 
 
 @attrs.frozen(kw_only=True)

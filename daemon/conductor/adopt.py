@@ -17,6 +17,7 @@ import attrs
 
 from penstock.core.driver_types import ALL_TERMS, ObjectKind, SlotKind, SubscriberParams
 from penstock.daemon.conductor import publications
+from penstock.daemon.conductor import custom
 from penstock.daemon.conductor.actions import (
     AddImageObject,
     AddImageSubscriber,
@@ -227,6 +228,7 @@ def _publication(
         )
     )
     world.publications[publication.id] = publication
+    custom.start(world, publication)
     world.storage.inherit(log.reserved_bytes)
     if endpoint is not None:
         endpoint.publications.add(publication.id)

@@ -116,6 +116,7 @@ class Publication:
     state: PublicationState = PublicationState.ACTIVE
     end_reason: str = "end_of_stream"
     end_confirmed: bool = False
+    late_limits: int = 0                # answers of a strategy in Python that came too late
 
     @property
     def term_length(self) -> int:

@@ -17,7 +17,7 @@ from penstock.core.driver_types import (
     SlotKind,
     compute_position,
 )
-from penstock.daemon.conductor import rules
+from penstock.daemon.conductor import custom, rules
 from penstock.daemon.conductor.actions import (
     AddPublicationClient,
     AddPublicationObject,
@@ -263,6 +263,7 @@ def _create(
     world.publications[publication_id] = publication
     if endpoint is not None:
         endpoint.publications.add(publication_id)
+    custom.start(world, publication)
     return publication
 
 
@@ -349,6 +350,7 @@ def _params(
         naks_counter_id=counters.get(CounterType.NAKS_RECEIVED, NO_COUNTER),
         receivers_counter_id=counters.get(CounterType.FLOW_CONTROL_RECEIVERS, NO_COUNTER),
         flow_control=choice.kind,
+        strategy=choice.strategy,
         fc_receiver_timeout_ns=choice.receiver_timeout_ns,
         fc_group_tag=choice.group_tag,
         fc_group_min_size=choice.group_min_size,

@@ -42,6 +42,8 @@ def apply(
     parsed: uri.ChannelUri, stream_id: int, settings: ConductorSettings, *, publication: bool
 ) -> uri.ChannelUri:
     """The channel with the first matching rule's values where it has none of its own."""
+    if publication and parsed.fc is not None:
+        _kind_of(parsed.fc)
     default_term = settings.ipc_term_length if parsed.is_ipc else settings.term_length
     for rule in settings.rules:
         if matches(rule, parsed, stream_id, default_term):
@@ -76,6 +78,19 @@ def _read_flow_control(text: str) -> uri.FlowControl | None:
         return uri.read_flow_control("flow_control", text)
     except uri.ChannelError as error:
         raise Refused("invalid_channel", f"configuration: {error}") from error
+
+
+def _kind_of(given: uri.FlowControl) -> FlowControl:
+    if given.strategy.startswith("py:"):
+        return FlowControl.CUSTOM
+    kind = _KINDS.get(given.strategy)
+    if kind is None:
+        raise Refused(
+            "not_supported",
+            f"fc={given}: this daemon has no such flow control (accepted: {', '.join(_KINDS)}, "
+            "py:NAME, py:MODULE:CLASS)",
+        )
+    return kind
 
 
 @attrs.frozen(kw_only=True)
@@ -115,13 +130,7 @@ def choose(
             f"{channel}: fc={given} chooses among receivers, and this channel has one: leave it "
             "out, or use a multicast or multi-destination channel",
         )
-    kind = FlowControl.CUSTOM if custom else _KINDS.get(name)
-    if kind is None:
-        raise Refused(
-            "not_supported",
-            f"fc={given}: this daemon has no such flow control (accepted: {', '.join(_KINDS)}, "
-            "py:NAME, py:MODULE:CLASS)",
-        )
+    kind = _kind_of(given)
     tag = given.group_tag
     if tag is None:
         tag = -1 if name == "preferred" else settings.flow_control_group_tag

@@ -1,0 +1,107 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Flow control between real daemons: strategies by URI, rates, and who is told to be in the way."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+import pytest
+
+import penstock
+from loopback.streams import connected, eventually, messages, pump
+from penstock import Client, Offer
+from penstock.core.errors import ChannelRefused
+
+Port = Callable[[], int]
+
+
+def _fill(publication: penstock.Publication, limit_s: float = 5.0) -> int:
+    """Offers until refused for good; returns the refusal."""
+    end = time.monotonic() + limit_s
+    refused_since = time.monotonic()
+    code = 0
+    while time.monotonic() < end and time.monotonic() - refused_since < 0.5:
+        code = publication.offer(b"x" * 1000)
+        if code > 0:
+            refused_since = time.monotonic()
+    return code
+
+
+@pytest.mark.parametrize("fc", ["min", "tagged,g:5", "preferred", "nak", "max",
+                                "py:demo.half_window:HalfWindow"])
+def test_streams_flow_under_every_strategy(
+    client: Client, remote: Client, port: Port, fc: str
+) -> None:
+    control = port()
+    channel = f"aeron:udp?control=127.0.0.1:{control}|control-mode=dynamic|term-length=256k|fc={fc}"
+    sub_channel = (
+        f"aeron:udp?endpoint=127.0.0.1:0|control=127.0.0.1:{control}|control-mode=dynamic|gtag=5"
+    )
+    with (
+        client.add_publication(channel, 7) as publication,
+        remote.add_subscription(sub_channel, 7) as first,
+        remote.add_subscription(sub_channel.replace("127.0.0.1:0", f"127.0.0.1:{port()}"), 7)
+        as second,
+    ):
+        connected(publication, first, second)
+        sent = messages(3000)
+        assert pump(publication, sent, [first, second]) == [sent, sent]
+        pressure = publication.pressure()
+        assert pressure.strategy == fc.split(",", maxsplit=1)[0]
+        assert sum(pressure.blocked_ns.values()) == sum(pressure.blocked_by_ns.values())
+
+
+def test_a_rate_is_kept_and_named(client: Client, remote: Client, port: Port) -> None:
+    channel = f"aeron:udp?endpoint=127.0.0.1:{port()}|term-length=64k"
+    with (
+        remote.add_subscription(channel, 8) as subscription,
+        client.add_publication(channel + "|ps-rate=100k", 8) as publication,
+    ):
+        connected(publication, subscription)
+        start = publication.position
+        codes = set()
+        began = time.monotonic()
+        while (spent := time.monotonic() - began) < 2.0:
+            code = publication.offer(b"x" * 968)
+            if code < 0:
+                codes.add(code)
+                time.sleep(0.001)
+            subscription.poll(lambda message, header: None, limit=100)
+        rate = (publication.position - start) / spent
+        assert 90 * 1024 < rate < 130 * 1024        # the log's window is ahead of what was sent
+        assert Offer.RATE_LIMITED in codes
+        pressure = publication.pressure()
+        assert pressure.blocked_ns["rate_limit"] > 10**9
+        assert pressure.rate_bytes_per_s == 100 * 1024
+
+
+def test_the_far_application_is_named(client: Client, remote: Client, port: Port) -> None:
+    channel = f"aeron:udp?endpoint=127.0.0.1:{port()}|term-length=64k"
+    with (
+        remote.add_subscription(channel, 9) as subscription,
+        client.add_publication(channel, 9) as publication,
+    ):
+        connected(publication, subscription)
+        assert _fill(publication) == Offer.BACK_PRESSURED
+        eventually(lambda: publication.pressure().reason == "slow_subscriber", "the reason")
+        pressure = publication.pressure()
+        assert pressure.cause == "receiver_window"
+        assert pressure.culprit.startswith("receiver ")
+        assert "127.0.0.1" in pressure.culprit
+        assert pressure.reason_client == remote.client_id
+        assert pressure.backlog_bytes > 0
+        assert pressure.total_ns > 4 * 10**8
+        assert sum(pressure.blocked_by_ns.values()) == pressure.total_ns
+
+
+@pytest.mark.parametrize(("channel", "word"), [
+    ("aeron:udp?endpoint=127.0.0.1:4444|fc=min", "unicast"),
+    ("aeron:udp?control=127.0.0.1:4444|control-mode=dynamic|fc=fastest", "no such flow control"),
+    ("aeron:udp?endpoint=127.0.0.1:4444|fc=py:nowhere:X", "cannot be loaded"),
+    ("aeron:ipc?fc=min", "aeron:ipc"),
+    ("aeron:ipc?ps-rate=10x", "ps-rate"),
+])
+def test_contradictions_are_refused_at_add(client: Client, channel: str, word: str) -> None:
+    with pytest.raises(ChannelRefused, match=word):
+        client.add_publication(channel, 10)
