@@ -225,7 +225,7 @@ bool ps_publication_wants_sender(const ps_publication_t *pub);
 
 /* ---- ps_publication_timer.c ------------------------------------------------------------------ */
 
-/* All timers; sets next_due_ns. */
+/* All timers; sets when they are due. */
 void ps_publication_on_timer(ps_publication_t *pub, int64_t now_ns);
 /* Draining: is everything sent and read? */
 void ps_publication_check_drained(ps_publication_t *pub);
