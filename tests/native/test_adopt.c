@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * test_adopt.c: images and publications that a dead driver left, at the worst moments.  A death is a
- * driver that is freed without a word: its files stay as they are.
+ * test_adopt.c: images that a dead driver left, at the worst moments.  A death is a driver that is
+ * freed without a word: its files stay as they are.
  */
 #include "check.h"
 #include "recv_world.h"
