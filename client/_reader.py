@@ -112,6 +112,12 @@ class Reader(ABC):
             self._finish(messages, count, done)
         return done
 
+    def _take(self, limit: int, /) -> list[bytes]:
+        """Copies of up to ``limit`` messages that are there."""
+        taken: list[bytes] = []
+        self.poll(lambda message, _header: taken.append(bytes(message)), limit)
+        return taken
+
     def controlled_poll(self, handler: ControlledHandler, limit: int = DEFAULT_LIMIT) -> int:
         """As :meth:`poll`, but the handler's :class:`Action` decides what happens next.
 

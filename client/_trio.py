@@ -221,10 +221,10 @@ class AsyncSubscription:
         if self._ready:
             await trio.lowlevel.checkpoint()
             return self._ready.popleft()
-        keep = self._ready.append
 
         def fetch() -> bool:
-            return self._sync.poll(lambda message, _header: keep(bytes(message))) > 0
+            self._ready.extend(self._sync._take(DEFAULT_LIMIT))
+            return bool(self._ready)
 
         try:
             await self._client._until(fetch)
