@@ -196,20 +196,20 @@ class MessageBatch:
     def to_arrow(self) -> pa.RecordBatch:
         """A copy as Arrow: payload (large_binary), position, session_id, reserved_value."""
         self._require_live()
-        pa = _import("pyarrow", "to_arrow()")
+        arrow = _import("pyarrow", "to_arrow()")
         count, messages = self._count, self._messages
         widths = {"position": 8, "session_id": 4, "reserved_value": 8}
-        offsets = pa.allocate_buffer(8 * (count + 1))
-        data = pa.allocate_buffer(self.payload_bytes)
-        columns = [pa.allocate_buffer(width * count) for width in widths.values()]
+        offsets = arrow.allocate_buffer(8 * (count + 1))
+        data = arrow.allocate_buffer(self.payload_bytes)
+        columns = [arrow.allocate_buffer(width * count) for width in widths.values()]
         messages.gather(count, offsets.address, data.address)
         messages.columns(count, *(column.address for column in columns))
-        kinds = (pa.int64(), pa.int32(), pa.int64())
-        batch: pa.RecordBatch = pa.RecordBatch.from_arrays(
+        kinds = (arrow.int64(), arrow.int32(), arrow.int64())
+        batch: pa.RecordBatch = arrow.RecordBatch.from_arrays(
             [
-                pa.Array.from_buffers(pa.large_binary(), count, [None, offsets, data]),
+                arrow.Array.from_buffers(arrow.large_binary(), count, [None, offsets, data]),
                 *(
-                    pa.Array.from_buffers(kind, count, [None, column])
+                    arrow.Array.from_buffers(kind, count, [None, column])
                     for kind, column in zip(kinds, columns, strict=True)
                 ),
             ],
