@@ -123,6 +123,7 @@ lock: $(STAMPS)/packages-required
 	    --output-file requirements.lock pyproject.toml
 
 include bench/bench.mk
+include tools/plots/plots.mk
 
 clean:
 	rm -rf build dist *.egg-info site $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -75,12 +75,12 @@ def shared_path(rows: list[Row], path: Path) -> None:
     for flow, of_flow in sorted(flows.items()):
         axes.plot([row["time_s"] for row in of_flow], [row["window_packets"] for row in of_flow],
                   color=COLOURS[flow], label=f"flow {flow + 1}", linewidth=1.2)
-    axes.axhline(100, color="grey", linestyle=":", linewidth=1)
-    axes.text(60, 103, "equal share ", ha="right", va="bottom", color="grey")
+    axes.axhline(100, color="grey", linestyle=":", linewidth=1, label="bandwidth × delay ÷ 4")
     axes.set_xlabel("seconds")
     axes.set_ylabel("congestion window (packets)")
     axes.set_ylim(0, 520)
-    axes.legend(frameon=False, ncols=4, loc="upper right")
+    axes.legend(frameon=False, ncols=5, loc="upper right",
+                fontsize=9)
     save(figure, path)
 
 
