@@ -168,6 +168,7 @@ class Journal:
         self._state: dict[Key, dict[str, Any]] = {}
         self._fd = -1
         self._bytes = 0
+        self._compact_at = _COMPACT_BYTES
         self._broken = False
 
     def install(self) -> None:
@@ -187,6 +188,7 @@ class Journal:
         if self._fd >= 0:
             os.close(self._fd)
         self._fd, self._bytes = fd, len(blob)
+        self._compact_at = 2 * len(blob) + _COMPACT_BYTES
 
     def record(self, kind: str, key: tuple[int, ...], fields: Fields | None) -> None:
         """Remembers a change.  Without room for it there is nothing to adopt: the file goes, so
@@ -197,18 +199,18 @@ class Journal:
             self._state[kind, key] = dict(fields)
         if self._fd < 0 or self._broken:
             return
-        data = encode(kind, key, fields)
         try:
-            if self._bytes > _COMPACT_BYTES:
+            if self._bytes > self._compact_at:
                 self.install()
             else:
+                data = encode(kind, key, fields)
                 _write_all(self._fd, data)
                 self._bytes += len(data)
-        except OSError as error:
+        except (OSError, TypeError) as error:
             self._broken = True
             self._path.unlink(missing_ok=True)
             self._on_failure(
-                f"{self._path}: {error.strerror}: streams would not survive the daemon's death"
+                f"{self._path}: {error}: streams would not survive the daemon's death"
             )
 
     def load(self, records: Iterable[tuple[Key, Fields]]) -> None:

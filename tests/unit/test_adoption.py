@@ -304,3 +304,15 @@ def test_a_journal_that_cannot_be_written_is_removed(tmp_path: Path) -> None:
     assert len(failures) == 1
     assert journal.read(tmp_path) is None
     made.close()
+
+
+def test_a_long_life_does_not_make_a_long_journal(tmp_path: Path) -> None:
+    made = Journal(tmp_path, file_mode=0o600, on_failure=lambda text: pytest.fail(text))
+    made.install()
+    for n in range(120_000):
+        made.record("client", (n % 3,), {"slot": n, "name": "x" * 90})
+    assert (tmp_path / journal.NAME).stat().st_size < 6 * MIB
+    found = journal.read(tmp_path)
+    assert found is not None
+    assert {fields["slot"] for fields in found.values()} == {119_997, 119_998, 119_999}
+    made.close()
