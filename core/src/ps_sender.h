@@ -83,14 +83,20 @@ void ps_sender_leave_hot(ps_sender_t *sender, ps_publication_t *publication);
 
 /* Puts it at the end of the ready queue unless it is there. */
 void ps_sender_ready(ps_sender_t *sender, ps_publication_t *publication);
+/* Takes it out of the ready queue, which is walked: for removal. */
+void ps_sender_leave_ready(ps_sender_t *sender, ps_publication_t *publication);
 /* Watches it until its local readers are level with the producer. */
 void ps_sender_watch(ps_sender_t *sender, ps_publication_t *publication);
+/* No longer watched. */
+void ps_sender_leave_watch(ps_sender_t *sender, ps_publication_t *publication);
 /* A timer of publication or endpoint is due at due_ns. */
 void ps_sender_due(ps_sender_t *sender, int64_t due_ns);
 /* All publications of endpoint may be able to send again. */
 void ps_sender_ready_endpoint(ps_sender_t *sender, const ps_send_endpoint_t *endpoint);
 ps_publication_t *ps_sender_find(ps_sender_t *sender, const ps_send_endpoint_t *endpoint,
                                  int32_t session_id, int32_t stream_id);
+/* Head of the chain that a network publication belongs to. */
+ps_publication_t **ps_sender_bucket(ps_sender_t *sender, const ps_publication_t *publication);
 /* Emits a simple event; false: the ring is full. */
 bool ps_sender_emit(ps_sender_t *sender, int32_t type, int32_t kind, int64_t id, int64_t a,
                     int64_t b, int32_t reason);

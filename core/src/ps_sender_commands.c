@@ -1,0 +1,184 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * ps_sender_commands.c: what the conductor tells the sender: endpoints and publications that come
+ * and go, and what changes on them.
+ */
+#include "ps_sender.h"
+
+#include <assert.h>
+
+static void watch_sockets(const ps_sender_t *sender, const ps_send_endpoint_t *endpoint, bool on)
+{
+    const int fds[2] = {
+        endpoint->control == NULL ? endpoint->ops->fd(endpoint->data) : -1,
+        endpoint->control != NULL ? endpoint->ops->fd(endpoint->control) : -1,
+    };
+    for (int32_t i = 0; i < 2; i++) {
+        if (on) {
+            ps_driver_watch(sender->driver, PS_AGENT_SENDER, fds[i]);
+        } else {
+            ps_driver_unwatch(sender->driver, PS_AGENT_SENDER, fds[i]);
+        }
+    }
+}
+
+static void add_endpoint(ps_sender_t *sender, ps_send_endpoint_t *endpoint)
+{
+    endpoint->next = sender->endpoints;
+    sender->endpoints = endpoint;
+    sender->endpoint_count++;
+    watch_sockets(sender, endpoint, true);
+}
+
+static void remove_endpoint(ps_sender_t *sender, ps_send_endpoint_t *endpoint)
+{
+    ps_send_endpoint_t **link = &sender->endpoints;
+    while (*link != NULL && *link != endpoint) {
+        link = &(*link)->next;
+    }
+    if (*link == NULL) {
+        return;
+    }
+    *link = endpoint->next;
+    sender->endpoint_count--;
+    if (sender->poll_cursor == endpoint) {
+        sender->poll_cursor = endpoint->next;
+    }
+    watch_sockets(sender, endpoint, false);
+    endpoint->next = sender->released_endpoints;
+    sender->released_endpoints = endpoint;
+}
+
+static void add_publication(ps_sender_t *sender, ps_publication_t *pub)
+{
+    if (sender->by_slot[pub->params.slot] != NULL) { /* the conductor gave one slot twice */
+        assert(!"publication slot in use");
+        return;
+    }
+    pub->index = sender->publication_count;
+    pub->due_ns = &sender->due_ns[pub->index];
+    sender->publications[sender->publication_count++] = pub;
+    sender->by_slot[pub->params.slot] = pub;
+    /* What a predecessor left there; publishers tell us again. */
+    atomic_store_explicit(&pub->slot->dirty, PS_DIRTY_NOT, memory_order_seq_cst);
+    if (pub->endpoint != NULL) {
+        ps_publication_t **head = ps_sender_bucket(sender, pub);
+        pub->next_bucket = *head;
+        *head = pub;
+    }
+    *pub->due_ns = sender->now_ns;
+    ps_sender_due(sender, sender->now_ns);
+    sender->urgent = true;
+    ps_sender_ready(sender, pub);
+    if (pub->params.adopted) { /* producers were at work before us */
+        ps_sender_watch(sender, pub);
+    }
+}
+
+static void remove_publication(ps_sender_t *sender, ps_publication_t *pub)
+{
+    if (pub->removed) {
+        return;
+    }
+    ps_sender_leave_ready(sender, pub);
+    ps_sender_leave_watch(sender, pub);
+    ps_sender_leave_hot(sender, pub);
+    if (pub->endpoint != NULL) {
+        ps_publication_t **link = ps_sender_bucket(sender, pub);
+        while (*link != pub) {
+            assert(*link != NULL);
+            link = &(*link)->next_bucket;
+        }
+        *link = pub->next_bucket;
+    }
+    sender->by_slot[pub->params.slot] = NULL;
+    ps_publication_t *last = sender->publications[--sender->publication_count];
+    sender->publications[pub->index] = last;
+    last->index = pub->index;
+    sender->due_ns[pub->index] = *last->due_ns;
+    last->due_ns = &sender->due_ns[pub->index];
+    pub->due_ns = &pub->no_due_ns;
+    pub->removed = true;
+    pub->next_released = sender->released_publications;
+    sender->released_publications = pub;
+}
+
+static void add_client(ps_publication_t *pub, int32_t client_slot)
+{
+    if (pub->client_count < PS_PUB_CLIENTS) {
+        pub->clients[pub->client_count++] = client_slot;
+    }
+}
+
+static void remove_client(ps_publication_t *pub, int32_t client_slot)
+{
+    for (int32_t i = 0; i < pub->client_count; i++) {
+        if (pub->clients[i] == client_slot) {
+            pub->clients[i] = pub->clients[--pub->client_count];
+            return;
+        }
+    }
+}
+
+static void on_publication_command(ps_sender_t *sender, ps_publication_t *pub,
+                                   const ps_command_t *command)
+{
+    const int64_t now_ns = sender->now_ns;
+    switch (command->type) {
+    case PS_SC_ADD_PUBLICATION:
+        add_publication(sender, pub);
+        return;
+    case PS_SC_REMOVE_PUBLICATION:
+        remove_publication(sender, pub);
+        return;
+    case PS_SC_ADD_SUBSCRIBER:
+        (void)ps_publication_add_reader(pub, &command->u.subscriber, now_ns);
+        ps_sender_watch(sender, pub);
+        break;
+    case PS_SC_REMOVE_SUBSCRIBER:
+        ps_publication_remove_reader(pub, command->i);
+        break;
+    case PS_SC_ADD_CLIENT:
+        add_client(pub, command->i);
+        break;
+    case PS_SC_REMOVE_CLIENT:
+        remove_client(pub, command->i);
+        break;
+    case PS_SC_DRAIN:
+        ps_publication_start_drain(pub, now_ns);
+        break;
+    case PS_SC_REVOKE:
+        ps_publication_start_revoke(pub, now_ns);
+        break;
+    case PS_SC_UNBLOCK:
+        ps_publication_unblock_client(pub, command->i, now_ns);
+        break;
+    case PS_SC_RESERVED:
+        pub->reserved_position = command->a;
+        break;
+    case PS_SC_SET_LIMIT:
+        ps_publication_set_custom_limit(pub, command->a, command->b, now_ns);
+        break;
+    default:
+        break;
+    }
+    *pub->due_ns = now_ns;
+    ps_sender_due(sender, now_ns);
+    ps_sender_ready(sender, pub);
+}
+
+void ps_sender_on_command(ps_sender_t *sender, const ps_command_t *command)
+{
+    if (command->type >= PS_SC_ADD_PUBLICATION) {
+        on_publication_command(sender, command->object, command);
+        return;
+    }
+    ps_send_endpoint_t *endpoint = command->object;
+    if (command->type == PS_SC_ADD_ENDPOINT) {
+        add_endpoint(sender, endpoint);
+    }
+    ps_send_endpoint_on_command(endpoint, command, sender->now_ns);
+    if (command->type == PS_SC_REMOVE_ENDPOINT) {
+        remove_endpoint(sender, endpoint);
+    }
+}
