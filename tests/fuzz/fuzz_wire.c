@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "fuzz.h"
+#include "ps_pressure.h"
 #include "ps_wire.h"
 
 static void check_trailer(const ps_trailer_t *trailer)
@@ -43,6 +44,14 @@ static void check_control(const uint8_t *data, uint32_t length)
     if (ps_wire_err(data, length, &err) == PS_WIRE_OK) {
         FUZZ_CHECK(err.text + err.text_length <= data + length);
         FUZZ_CHECK(ps_wire_build_err(built, &err) <= PS_CONTROL_MAX);
+    }
+    ps_pressure_t pressure, pressure_again;
+    if (ps_wire_pressure(data, length, &pressure) == PS_WIRE_OK) {
+        FUZZ_CHECK(pressure.level >= 1 && pressure.level <= 4 && pressure.fill_ppm <= 1000000);
+        FUZZ_CHECK(pressure.rtt_ns >= 0 && pressure.backlog_bytes >= 0);
+        const uint32_t size = ps_wire_build_pressure(built, &pressure);
+        FUZZ_CHECK(ps_wire_pressure(built, size, &pressure_again) == PS_WIRE_OK);
+        FUZZ_CHECK(memcmp(&pressure, &pressure_again, sizeof(pressure)) == 0);
     }
     ps_rttm_t rttm;
     (void)ps_wire_rttm(data, length, &rttm);
