@@ -28,11 +28,11 @@ typedef struct flow {
     ps_image_t *image;
     ps_image_slot_t *image_slot;
     int32_t position, reader;   /* counters of the image and its subscriber */
-    char out_path[400], in_path[400];
+    char out_path[128], in_path[128];
 } flow_t;
 
 typedef struct side {
-    char directory[256];
+    char directory[64];
     ps_cnc_t *cnc;
     ps_shared_t *shared;
     ps_driver_t *driver;
@@ -176,7 +176,7 @@ static void open_sender(ccsim_t *sim, int32_t index)
                   .connect = address(1, (uint16_t)(PORT + index)), .rcvbuf_bytes = 1 << 24 }
     };
     CHECK_EQ(ps_send_endpoint_open(side->driver, &endpoint, &flow->send_endpoint), PS_OK);
-    snprintf(flow->out_path, sizeof flow->out_path, "%s/%d.log", side->directory, index);
+    snprintf(flow->out_path, sizeof flow->out_path, "%.63s/%d.log", side->directory, index);
     ps_log_params_t log = log_of(sim, index, flow->out_path);
     log.type = PS_LOG_EXCLUSIVE;
     CHECK_EQ(ps_log_create(&log), PS_OK);
@@ -223,7 +223,7 @@ static void make_image(ccsim_t *sim, const ps_event_t *setup)
     const int32_t index = (int32_t)setup->id - 100;
     flow_t *flow = &sim->flows[index];
     side_t *side = &sim->sides[1];
-    snprintf(flow->in_path, sizeof flow->in_path, "%s/%d.log", side->directory, index);
+    snprintf(flow->in_path, sizeof flow->in_path, "%.63s/%d.log", side->directory, index);
     ps_log_params_t log = log_of(sim, index, flow->in_path);
     log.type = PS_LOG_IMAGE;
     CHECK_EQ(ps_log_create(&log), PS_OK);

@@ -1,0 +1,49 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Reading Aeron's loss report: what is there, and anything else that may be in the file."""
+
+from __future__ import annotations
+
+import struct
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from penstock.cli.loss import read_report
+
+
+def _record(count: int, lost: int, session: int, channel: bytes, source: bytes) -> bytes:
+    out = struct.pack("<qqqqii", count, lost, 1000, 62_000, session, 7)
+    out += struct.pack("<i", len(channel)) + channel
+    out += bytes(-len(out) % 4) + struct.pack("<i", len(source)) + source
+    return out + bytes(-len(out) % 64)
+
+
+def test_records_up_to_the_first_empty_one() -> None:
+    data = (
+        _record(3, 4096, -5, b"aeron:udp?endpoint=10.0.0.2:40456", b"10.0.0.1:5000")
+        + _record(1, 64, 6, b"c" * 33, b"s")
+        + bytes(64)
+        + _record(9, 9, 9, b"never", b"seen")
+    )
+    rows = read_report(data)
+    assert [(row["session_id"], row["observations"], row["bytes"]) for row in rows] == [
+        (-5, 3, 4096), (6, 1, 64),
+    ]
+    assert rows[0]["channel"] == "aeron:udp?endpoint=10.0.0.2:40456"
+    assert rows[0]["source"] == "10.0.0.1:5000"
+    assert rows[1]["source"] == "s"
+    assert rows[0]["first"] == "1970-01-01T00:00:01.000Z"
+    assert rows[0]["last"] == "1970-01-01T00:01:02.000Z"
+
+
+@given(st.binary(max_size=400))
+def test_any_bytes_are_rows_or_none(data: bytes) -> None:
+    for row in read_report(data):
+        assert row["observations"] > 0
+
+
+@given(st.integers(0, 200))
+def test_a_cut_file_ends_early(length: int) -> None:
+    whole = _record(1, 1, 1, b"channel", b"source") + _record(2, 2, 2, b"channel", b"source")
+    rows = read_report(whole[:length])
+    assert [row["session_id"] for row in rows] == [1, 2][: len(rows)]
