@@ -12,7 +12,7 @@ import sys
 from array import array
 from collections.abc import Sequence
 from itertools import accumulate
-from typing import Any, Literal
+from typing import Any
 
 import attrs
 
@@ -88,10 +88,12 @@ def _from_arrow(values: Any) -> Block:
     kind = values.type
     if pa.types.is_fixed_size_binary(kind):
         return _from_arrow_fixed(values)
-    if pa.types.is_large_binary(kind) or pa.types.is_large_string(kind):
-        return _from_arrow_offsets(values, "q")
     if pa.types.is_binary(kind) or pa.types.is_string(kind):
-        return _from_arrow_offsets(values, "i")
+        # Only the offsets are copied, to 64 bits.
+        values = values.cast(pa.large_binary() if pa.types.is_binary(kind) else pa.large_string())
+        return _from_arrow_offsets(values)
+    if pa.types.is_large_binary(kind) or pa.types.is_large_string(kind):
+        return _from_arrow_offsets(values)
     raise InvalidArgument(f"an Arrow batch is a binary or string array, not {kind}")
 
 
@@ -114,15 +116,14 @@ def _from_arrow_fixed(values: Any) -> Block:
     return Block(base=raw, count=len(values), stride=stride, longest=stride)
 
 
-def _from_arrow_offsets(values: Any, code: Literal["i", "q"]) -> Block:
+def _from_arrow_offsets(values: Any) -> Block:
     _validity, bounds, data = values.buffers()
     count = len(values)
     if count == 0 or bounds is None:
         return Block(base=b"", count=0, offsets=array("q", [0]))
-    all_offsets = memoryview(bounds).cast("B").cast(code)
-    window = all_offsets[values.offset : values.offset + count + 1]
+    all_offsets = memoryview(bounds).cast("B").cast("q")
+    offsets = all_offsets[values.offset : values.offset + count + 1]
     raw = memoryview(data).cast("B") if data is not None else memoryview(b"")
-    offsets = window if code == "q" else array("q", window)
     return _checked(raw, offsets, count)
 
 

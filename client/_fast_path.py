@@ -75,6 +75,7 @@ class _FastReader(Reader):
     """What polling a subscription and polling an image have in common beside fast.Poller."""
 
     _fill_at: Callable[[int, int], int]
+    _views_at: Callable[[int, int], list[memoryview]]
 
     _address_of = staticmethod(core.address_of)
 
@@ -83,6 +84,9 @@ class _FastReader(Reader):
 
     def _new_messages(self, capacity: int) -> core.Messages:
         return fast.FastMessages(capacity)
+
+    def _look(self, messages: core.Messages, count: int) -> list[memoryview]:
+        return self._views_at(messages.address, count)
 
     def _fill(self, messages: core.Messages, limit: int) -> int:
         return self._fill_at(messages.address, limit)

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, Final
 
 from penstock.core import client as core
@@ -117,15 +117,19 @@ class MessageBatch:
     later too.  Memory under a view that outlives the batch stays mapped, but its bytes may change.
     """
 
-    __slots__ = ("_columns", "_count", "_live", "_maps", "_messages", "_release", "_views")
+    __slots__ = ("_columns", "_count", "_live", "_look", "_messages", "_release", "_views")
 
     def __init__(
-        self, messages: core.Messages, count: int, maps: list[memoryview], release: Any
+        self,
+        messages: core.Messages,
+        count: int,
+        look: Callable[[core.Messages, int], list[memoryview]],
+        release: Callable[[MessageBatch], None],
     ) -> None:
         self._messages = messages
         self._live = True
         self._count = count
-        self._maps = maps
+        self._look = look
         self._release = release
         self._columns: dict[str, Any] = {}
         self._views: list[memoryview] | None = None
@@ -144,8 +148,7 @@ class MessageBatch:
         """One read-only view a message, in place in the log."""
         self._require_live()
         if self._views is None:
-            rows = core.MESSAGE.iter_unpack(self._messages.raw[: self._count * core.MESSAGE.size])
-            self._views = [view_of(row, self._maps) for row in rows]
+            self._views = self._look(self._messages, self._count)
         return self._views
 
     @property
@@ -230,7 +233,6 @@ class MessageBatch:
             release_view(view)
         self._views = None
         self._live = False
-        self._maps = []
 
     def __enter__(self) -> MessageBatch:
         return self

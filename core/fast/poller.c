@@ -272,6 +272,27 @@ static PyObject *poller_fill(PyObject *self, PyObject *args)
     return PyLong_FromLong(core_poll(poller, (ps_message_t *)(uintptr_t)address, limit));
 }
 
+/* _views_at(address, count) -> a view for each of the latest poll's messages. */
+static PyObject *poller_views(PyObject *self, PyObject *args)
+{
+    unsigned long long address;
+    int count;
+    if (!PyArg_ParseTuple(args, "Ki:_views_at", &address, &count)) {
+        return NULL;
+    }
+    const ps_message_t *messages = (const ps_message_t *)(uintptr_t)address;
+    PyObject *logs = ((poller_t *)self)->logs;
+    PyObject *views = logs != NULL ? PyList_New(count) : NULL;
+    for (int32_t i = 0; views != NULL && i < count; i++) {
+        PyObject *view = poller_view(logs, &messages[i]);
+        if (view == NULL || PyList_SetItem(views, i, view) < 0) {
+            Py_CLEAR(views);
+        }
+    }
+    return views != NULL || PyErr_Occurred() ? views
+                                             : PyErr_Format(PyExc_SystemError, "no logs");
+}
+
 static PyObject *poller_release(PyObject *self, PyObject *Py_UNUSED(unused))
 {
     core_release((poller_t *)self);
@@ -485,6 +506,7 @@ static PyMethodDef poller_methods[] = {
       "penstock.Subscription.poll." },
     { "_take", poller_take, METH_O, NULL },
     { "_fill_at", poller_fill, METH_VARARGS, NULL },
+    { "_views_at", poller_views, METH_VARARGS, NULL },
     { "_release", poller_release, METH_NOARGS, NULL },
     { NULL, NULL, 0, NULL },
 };
