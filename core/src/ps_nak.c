@@ -88,6 +88,10 @@ int64_t ps_nak_retry_ns(const ps_nak_policy_t *policy, int64_t answer_ns, int32_
         doublings = doublings < PS_NAK_ANSWER_DOUBLINGS ? doublings : PS_NAK_ANSWER_DOUBLINGS;
         answer_ns = answer_ns << doublings;
         answer_ns = answer_ns < most ? answer_ns : most;
+        if (wait < PS_NAK_BACKOFF_MAX_NS) { /* on a short path the wait is the longer part */
+            wait = wait << doublings;
+            wait = wait < PS_NAK_BACKOFF_MAX_NS ? wait : PS_NAK_BACKOFF_MAX_NS;
+        }
     }
     if (policy->group) {
         return answer_ns + wait; /* drawn anew: those who still miss it must not ask together */
