@@ -149,8 +149,15 @@ class Subscriber:
 
     def is_at_end(self, session_id: int, ledger: int) -> bool:
         """Whether it joined the session and has come to the end of what was sent."""
-        position = max(self.joined.get(session_id, -1), self.reader(ledger).position)
-        return session_id in self.joined and position >= self._native.ledger_position(ledger)
+        if self._subscription is None:
+            return False
+        end = self._native.ledger_position(ledger)
+        # The image's own position: of a message that it joined in the middle nothing comes.
+        return self.reader(ledger).position >= end or any(
+            image.position >= end
+            for image in self._subscription.images
+            if image.session_id == session_id
+        )
 
     def digest(self) -> bytes:
         """Over everything received, and when."""

@@ -121,8 +121,8 @@ class _Maker:
                 script = attrs.evolve(script, window_bytes=rng.choice([4096, 16384, 65536]))
             if self.chance("small buffer"):
                 script = attrs.evolve(script, rcvbuf_bytes=rng.choice([8192, 32768]))
-            if self.chance("one gap"):
-                script = attrs.evolve(script, max_gaps=rng.choice([1, 2, 8]))
+            if self.chance("few gaps"):
+                script = attrs.evolve(script, max_gaps=rng.choice([4, 8, 16]))
             if script != HostScript(host=host):
                 self.machines[host] = script
 

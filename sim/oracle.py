@@ -21,7 +21,7 @@ _PS_SYS_ERRORS: Final = 15
 #: Whatever the scenario: so many NAKs for each datagram that the network lost or displaced.
 _NAKS_PER_LOSS: Final = 60
 #: An image whose gap cannot be repaired any more (``max``) asks until its liveness ends, 10 s.
-_NAKS_PER_IMAGE: Final = 1500
+_NAKS_PER_IMAGE: Final = 600
 
 
 def pairs(world: World) -> Iterator[tuple[Publisher, Subscriber]]:

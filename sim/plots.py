@@ -63,14 +63,14 @@ def _name(world: World, subscriber: int, publisher: int) -> str:
 
 def _rates(axis: Any, world: World, times: list[float], samples: Sequence[Sample]) -> None:
     for index, publisher in enumerate(world.scenario.publishers):
-        rates = _per_second(times, [sample.published[index] for sample in samples])
+        rates = _per_second(times, [sample.sent[index] for sample in samples])
         label = f"{world.scenario.host_name(publisher.host)} publishes {publisher.stream_id}"
         axis.plot(times, [rate * 8e-6 for rate in rates], label=label, linewidth=2)
     for index in range(len(world.scenario.subscribers)):
         for of in range(len(world.scenario.publishers)):
-            values = [max(0, sample.delivered[index][of]) for sample in samples]
+            values = [sample.received[index][of] for sample in samples]
             if any(sample.delivered[index][of] >= 0 for sample in samples):
-                rates = [max(0.0, rate) * 8e-6 for rate in _per_second(times, values)]
+                rates = [rate * 8e-6 for rate in _per_second(times, values)]
                 axis.plot(times, rates, label=_name(world, index, of), linewidth=1)
     axis.set_ylabel("Mbit/s")
 

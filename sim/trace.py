@@ -27,9 +27,11 @@ class Sample:
 
     now_ns: int
     published: tuple[int, ...]              # position of each publisher
+    sent: tuple[int, ...]                   # bytes of messages
     limits: tuple[int, ...]                 # publisher limits
     blocked_ns: tuple[int, ...]
     delivered: tuple[tuple[int, ...], ...]  # of each subscriber, by publisher; -1: not its stream
+    received: tuple[tuple[int, ...], ...]   # bytes of messages, in the same order
     wire: WireStatistics
     network: NetworkStatistics
 
@@ -38,6 +40,7 @@ class Sample:
         return cls(
             now_ns=world.now_ns,
             published=tuple(publisher.position for publisher in world.publishers),
+            sent=tuple(publisher.sent_bytes for publisher in world.publishers),
             limits=tuple(publisher.limit for publisher in world.publishers),
             blocked_ns=tuple(
                 sum(statistics.blocked_ns for statistics in publisher.statistics())
@@ -50,6 +53,15 @@ class Sample:
                     and publisher.ledgers
                     and same_stream(publisher.script, subscriber.script)
                     else -1
+                    for publisher in world.publishers
+                )
+                for subscriber in world.subscribers
+            ),
+            received=tuple(
+                tuple(
+                    sum(reader.bytes for reader in subscriber.readers(publisher.ledgers[-1]))
+                    if publisher.ledgers
+                    else 0
                     for publisher in world.publishers
                 )
                 for subscriber in world.subscribers

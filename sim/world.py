@@ -182,9 +182,9 @@ class World:
     def _plan_hosts(self) -> None:
         for host in self.hosts:
             if host.script.crash_ns is not None:
-                self.at(host.script.crash_ns, lambda h=host: self.crash(h))  # type: ignore[misc]
+                self.at(host.script.crash_ns, partial(self.crash, host))
             if host.script.restart_ns is not None:
-                self.at(host.script.restart_ns, lambda h=host: self.restart(h))  # type: ignore[misc]
+                self.at(host.script.restart_ns, partial(self.restart, host))
 
     def crash(self, host: Host) -> None:
         """The machine goes down, with all that runs on it."""

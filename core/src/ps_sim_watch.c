@@ -92,6 +92,12 @@ static void on_setup(ps_sim_watch_t *watch, int32_t from, const ps_sim_packet_t 
                      .to = packet->to, .initial_term_id = setup.initial_term_id,
                      .term_length = setup.term_length, .mtu = setup.mtu, .edge = -1};
     flow->high = position_of(flow, setup.active_term_id, setup.term_offset);
+    for (int32_t i = 0; i + 1 < watch->flow_count; i++) {   /* windows are stated for all of them */
+        const flow_t *other = &watch->flows[i];
+        if (is_flow(other, from, setup.session_id, setup.stream_id) && other->edge > flow->edge) {
+            flow->edge = other->edge;
+        }
+    }
 }
 
 static void on_data(ps_sim_watch_t *watch, int32_t from, const ps_sim_packet_t *packet)
