@@ -163,7 +163,8 @@ def _check_publication_addresses(uri: ChannelUri) -> None:
         _check_remote_endpoint(uri, uri.endpoint)
     multicast = uri.is_multicast
     named = uri.endpoint is not None and uri.endpoint.ip is None  # may yet resolve to a group
-    if uri.fc is not None and not _needs_no_group(uri) and not (multicast or named or uri.control_mode or uri.tags):
+    group = multicast or named or uri.control_mode or uri.tags
+    if uri.fc is not None and not _needs_no_group(uri) and not group:
         raise _wrong(
             uri, "fc", "a unicast channel has one receiver and no choice of strategy but nak and "
             "py:", "multicast endpoints and control-mode=dynamic|manual",

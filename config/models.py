@@ -138,7 +138,8 @@ class PublicationsConfig:
         "Flow control of multicast and multi-destination channels.",
         "min where every receiver must keep up.")
     flow_control_group_tag: int = integer(
-        -1, -(2**63), 2**63 - 1, "Tag that tagged flow control follows when the channel names none.",
+        -1, -(2**63), 2**63 - 1,
+        "Tag that tagged flow control follows when the channel names none.",
         "As Aeron's flow.control.group.tag.")
     spies_simulate_connection: bool = boolean(
         False, "A publication with spies counts as connected.",

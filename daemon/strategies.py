@@ -105,7 +105,7 @@ class StrategyHost:
     def run(
         self, publication_id: int, snapshots: Sequence[ReceiverView], now_ns: int
     ) -> int | None:
-        """The strategy's limit; None when the built-in must stand in.  Any thread, one at a time."""
+        """The strategy's limit; None: the built-in must stand in.  Any thread, one at a time."""
         running = self._running.get(publication_id)
         if running is None:
             return None

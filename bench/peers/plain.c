@@ -6,11 +6,11 @@
  *   plain sub  ADDRESS PORT SIZE MTU BUFFERS WINDOW MODE WARMUP_NS MEASURE_NS
  *
  * MODE is mmsg (sendmmsg and recvmmsg, one datagram an entry) or gso (UDP segmentation and GRO).  A
- * datagram holds what a penstock datagram of the same MTU holds: frames of 32 bytes of header and the
- * message, aligned to 32.  A subscriber tells what it has received every quarter of WINDOW, and the
- * publisher keeps no more than WINDOW under way, so that nothing is lost; that is all the protocol
- * there is: no repair, no order, no shared memory.  Speaks the harness's lines on standard input and
- * output (penstock/_bench/worker_io.py).
+ * datagram holds what a penstock datagram of the same MTU holds: frames of 32 bytes of header and
+ * the message, aligned to 32.  A subscriber tells what it has received every quarter of WINDOW, and
+ * the publisher keeps no more than WINDOW under way, so that nothing is lost; that is all the
+ * protocol there is: no repair, no order, no shared memory.  Speaks the harness's lines on standard
+ * input and output (penstock/_bench/worker_io.py).
  */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
@@ -95,14 +95,15 @@ static void *listen_for_orders(void *unused)
 static int open_socket(const task_t *task)
 {
     const int fd = socket(AF_INET, SOCK_DGRAM, 0);
-    if (fd < 0 || setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &task->buffers, sizeof task->buffers) != 0 ||
+    if (fd < 0 ||
+        setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &task->buffers, sizeof task->buffers) != 0 ||
         setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &task->buffers, sizeof task->buffers) != 0) {
         die("socket");
     }
     return fd;
 }
 
-/* ---- publisher -------------------------------------------------------------------------------- */
+/* ---- publisher ------------------------------------------------------------------------------ */
 
 static void write_datagram(const task_t *task, uint8_t *datagram, uint64_t number)
 {
@@ -198,7 +199,7 @@ static void publish(const task_t *task)
     pause();
 }
 
-/* ---- subscriber ------------------------------------------------------------------------------- */
+/* ---- subscriber ----------------------------------------------------------------------------- */
 
 static void take(receiver_t *self, const task_t *task, const uint8_t *bytes, size_t length)
 {
@@ -312,7 +313,8 @@ int main(int argc, char **argv)
         fprintf(stderr, "usage: plain pub|sub ADDRESS PORT SIZE MTU BUFFERS WINDOW mmsg|gso ...\n");
         return 2;
     }
-    task_t task = { .address = { .sin_family = AF_INET, .sin_port = htons((uint16_t)atoi(argv[3])) },
+    const uint16_t port = htons((uint16_t)atoi(argv[3]));
+    task_t task = { .address = { .sin_family = AF_INET, .sin_port = port },
                     .size = (size_t)atol(argv[4]), .buffers = atoi(argv[6]),
                     .gso = strcmp(argv[8], "gso") == 0 };
     task.frame = (task.size + HEADER + 31) / 32 * 32;

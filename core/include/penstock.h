@@ -270,7 +270,7 @@ void ps_sub_rewind(ps_sub_t *sub, const ps_message_t *messages, int32_t count, i
 void ps_sub_release(ps_sub_t *sub);
 int32_t ps_sub_has_data(const ps_sub_t *sub);
 
-/* ---- results of a poll as columns: valid inputs are those of the latest poll ------------------- */
+/* ---- results of a poll as columns: valid inputs are those of the latest poll ----------------- */
 
 /* Sum of the lengths. */
 int64_t ps_messages_bytes(const ps_message_t *messages, int32_t count);

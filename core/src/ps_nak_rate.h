@@ -7,13 +7,13 @@
  *   sender:   ps_nak_rate      such signals  -> a rate
  *
  * Receiver.  Levels 1..4 begin at thresholds t1 < t2 < t3 < t4 = 100 %.  t1 lies between 25 and
- * 50 %: at 50 % unless what the queue grew by lately (mean plus twice its deviation), over the time
- * that a signal needs to have effect (a window and a round trip), would not fit above it.  t2 and t3
- * halve and quarter what is left: 50, 75, 87 and 100 % when the stream is calm.  A queue at or above
- * t1 signals once a window, a window being max(50 ms, round trip); in a group the first signal of
- * an episode is put off by a random part of half a window.  A queue below t1 is silent.  So is one
- * whose reader has taken nothing for half a window: no rate would suit it, and the others must not
- * wait for it (a reader that takes in batches signals after each of them).
+ * 50 %: at 50 % unless what the queue grew by lately (mean plus twice its deviation), over the
+ * time that a signal needs to have effect (a window and a round trip), would not fit above it.  t2
+ * and t3 halve and quarter what is left: 50, 75, 87 and 100 % when the stream is calm.  A queue at
+ * or above t1 signals once a window, a window being max(50 ms, round trip); in a group the first
+ * signal of an episode is put off by a random part of half a window.  A queue below t1 is silent.
+ * So is one whose reader has taken nothing for half a window: no rate would suit it, and the others
+ * must not wait for it (a reader that takes in batches signals after each of them).
  *
  * Sender.  Unlimited at first.  The strongest signal of a window cuts the rate: from what was
  * measured over the last 50 ms (never from more than the limit), to 7/8, 3/4, 5/8 or 1/2.  A signal
@@ -34,8 +34,8 @@
 #include <stdint.h>
 
 #define PS_NAK_WINDOW_NS INT64_C(50000000)
-#define PS_NAK_WINDOW_MAX_NS INT64_C(1000000000)   /* a stated round trip beyond it is not believed */
-#define PS_NAK_FLOOR (INT64_C(128) * 1024)         /* bytes per second, at least two MTUs a window */
+#define PS_NAK_WINDOW_MAX_NS INT64_C(1000000000)   /* a longer round trip is not believed */
+#define PS_NAK_FLOOR (INT64_C(128) * 1024)         /* bytes per second, two MTUs a window */
 #define PS_NAK_UNLIMITED (INT64_C(1) << 40)        /* a limit that reached it is none */
 enum { PS_NAK_LEVELS = 4, PS_NAK_BUCKETS = 8, PS_NAK_PPM = 1000000 };
 

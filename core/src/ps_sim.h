@@ -103,7 +103,7 @@ int ps_simnet_watch(ps_simnet_t *simnet, int32_t half_term_stream_id);
 /* All zero without a watch. */
 void ps_simnet_wire(const ps_simnet_t *simnet, ps_sim_wire_t *out);
 
-/* ---- the world: drivers and applications stepped in virtual time ------------------------------ */
+/* ---- the world: drivers and applications stepped in virtual time ----------------------------- */
 
 enum ps_simworld_stop {
     PS_SIMWORLD_TIME = 0,       /* until_ns */

@@ -16,8 +16,7 @@ from typing import Any
 import attrs
 
 from penstock.core.driver_types import ALL_TERMS, ObjectKind, SlotKind, SubscriberParams
-from penstock.daemon.conductor import publications
-from penstock.daemon.conductor import custom
+from penstock.daemon.conductor import custom, publications
 from penstock.daemon.conductor.actions import (
     AddImageObject,
     AddImageSubscriber,

@@ -2,8 +2,8 @@
 """Strategies in Python: when they are asked, and what becomes of a late answer.
 
 Every ``STEP_NS`` a publication's strategy sees what its receivers said last.  Its limit counts for
-``VALID_NS``; a strategy that needs longer than ``DEADLINE_NS`` is late: its answer is dropped, logged
-once and counted, and meanwhile, as whenever it fails, the built-in rule applies."""
+``VALID_NS``; a strategy that needs longer than ``DEADLINE_NS`` is late: its answer is dropped,
+logged once and counted, and meanwhile, as whenever it fails, the built-in rule applies."""
 
 from __future__ import annotations
 

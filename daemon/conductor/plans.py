@@ -59,7 +59,7 @@ class PublicationPlan:
     spies_simulate_connection: bool = False
     sparse: bool = True
     flow_control: uri.FlowControl | None = None     # None: by media
-    rate: uri.Rate = uri.Rate()
+    rate: uri.Rate = attrs.field(factory=uri.Rate)
     tethering: Tethering
     send_timestamp_offset: int | None = None
     given: frozenset[str] = frozenset()

@@ -38,7 +38,7 @@ static void silence_below_the_lowest_threshold(void)
               (uint32_t)fill * 10000 >= signal.thresholds_ppm[0]);
     }
     ps_nak_signal_init(&signal);
-    for (int64_t i = 0; i < 10000; i++) { /* steady: the thresholds stay where the source has them */
+    for (int64_t i = 0; i < 10000; i++) { /* steady: the thresholds stay where the source has */
         CHECK_EQ(look(&signal, i * MS, 49, i), 0);
     }
     CHECK_EQ(signal.thresholds_ppm[0], 500000);

@@ -17,7 +17,6 @@ from penstock.sim.scenario import (
     PublisherScript,
     Scenario,
     SubscriberScript,
-    host_ip,
 )
 from penstock.sim.world import World
 
