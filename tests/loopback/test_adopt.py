@@ -166,6 +166,7 @@ def two_clients(sender: PenstockHost, receiver: PenstockHost) -> Iterator[tuple[
         yield one, other
 
 
+@pytest.mark.timeout(900)
 def test_fifty_deaths_under_load(new_host: NewHost, port: Callable[[], int]) -> None:
     """Sending and receiving daemon, in turn and together; a shared and an exclusive session with
     fragmented messages over UDP, and IPC beside them, each in its session from the first death to
