@@ -17,7 +17,7 @@ from collections import deque
 from pathlib import Path
 from typing import Any
 
-from penstock.client import Client
+from penstock.client import Client, Image, Subscription
 from penstock.client._port import Lease, Listener, Notice, PortState
 from penstock.config import control
 from penstock.core.admin import Cnc, Shared, create_log
@@ -32,6 +32,8 @@ MTU = 1408
 PUB_LIMIT_TYPE = 1
 SUB_POSITION_TYPE = 4
 FAR = 2**40
+CHANNEL = "aeron:ipc"
+STREAM = 1001
 
 
 class LocalPort:
@@ -220,3 +222,9 @@ class LocalPort:
         start = len(meta) - META_BYTES + offset
         meta[start : start + len(data)] = data
         meta.close()
+
+
+def collect(subscription: Subscription | Image, limit: int = 64) -> list[bytes]:
+    received: list[bytes] = []
+    subscription.poll(lambda message, _header: received.append(bytes(message)), limit)
+    return received

@@ -7,37 +7,15 @@ import gc
 import sys
 import threading
 import time
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from local_port import TERM_LENGTH, LocalPort
+from local_port import STREAM, TERM_LENGTH, LocalPort
 
-from penstock.client import Client, Header, Publication, Subscription
+from penstock.client import Header, Publication, Subscription
 from penstock.core import errors
 
 fast = pytest.importorskip("penstock.core.fast")
-STREAM = 1001
-
-
-@pytest.fixture
-def port() -> Iterator[LocalPort]:
-    made = LocalPort()
-    yield made
-    made.dispose()
-
-
-@pytest.fixture
-def client(port: LocalPort) -> Iterator[Client]:
-    with port.client() as made:
-        yield made
-
-
-@pytest.fixture
-def stream(port: LocalPort, client: Client) -> tuple[Publication, Subscription]:
-    publication = client.add_publication("aeron:ipc", STREAM)
-    port.open_up(publication.registration_id)
-    return publication, client.add_subscription("aeron:ipc", STREAM)
 
 
 def test_clients_use_it_unless_told_not_to(
