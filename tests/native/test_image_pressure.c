@@ -1,0 +1,86 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * A receiver under NAK-strength control: silent below its threshold, silent to those that did not
+ * ask, one frame a window above it, silent again when its reader stands still.
+ */
+#include "ps_pressure.h"
+#include "recv_world.h"
+
+static void fill_to(world_t *world, int64_t *at, int64_t to)
+{
+    for (; *at < to; *at += 1024) {
+        world_data(world, *at, *at + 1024, 1024);
+        world_step(world);
+    }
+}
+
+static int32_t count_pressure(world_t *world, ps_pressure_t *last)
+{
+    static memnet_dgram_t dgram;
+    int32_t count = 0;
+    while (world_sent(world, PS_TYPE_EXT, &dgram)) {
+        CHECK_EQ(ps_wire_pressure(dgram.data, dgram.length, last), PS_WIRE_OK);
+        count++;
+    }
+    return count;
+}
+
+static void open_pressed(world_t *world, uint32_t capabilities)
+{
+    const world_options_t options = { .peer_capabilities = capabilities, .advertise = 1 };
+    world_open(world, &options);
+    world_make_image(world, &options);
+    memnet_discard(world->memnet);
+}
+
+static void a_full_queue_signals_once_a_window(void)
+{
+    ps_pressure_t pressure;
+    world_t world;
+    int64_t at = 0;
+    open_pressed(&world, PS_CAP_PENSTOCK | PS_CAP_PRESSURE);
+    for (int i = 0; i < 13; i++) { /* slowly up to 13 of 32 KiB: nothing to say */
+        fill_to(&world, &at, at + 1024);
+        world_pass(&world, 50 * MS);
+    }
+    CHECK_EQ(count_pressure(&world, &pressure), 0);
+    CHECK_EQ(world_status(&world).pressure_signals, 0);
+    int32_t frames = 0;
+    fill_to(&world, &at, 26 * 1024);
+    for (int i = 1; i <= 100; i++) { /* a second; its reader takes a little each time */
+        world_consume(&world, i * 32);
+        world_pass(&world, 10 * MS);
+        frames += count_pressure(&world, &pressure);
+    }
+    CHECK(frames >= 18 && frames <= 21);
+    CHECK_EQ(world_status(&world).pressure_signals, frames);
+    CHECK_EQ(pressure.receiver_id, GOLDEN_RECEIVER);
+    CHECK(pressure.session_id == GOLDEN_SESSION && pressure.stream_id == GOLDEN_STREAM);
+    CHECK(pressure.level >= 1 && pressure.fill_ppm >= 250000);
+    CHECK_EQ(pressure.client_id, 5);
+    CHECK(pressure.backlog_bytes > 20000);
+    world_pass(&world, SECOND); /* it stands still */
+    CHECK(count_pressure(&world, &pressure) <= 1);
+    world_close(&world);
+}
+
+static void who_did_not_ask_is_not_told(void)
+{
+    ps_pressure_t pressure;
+    world_t world;
+    int64_t at = 0;
+    open_pressed(&world, PS_CAP_PENSTOCK | PS_CAP_ORDINALS);
+    fill_to(&world, &at, 32 * 1024);
+    for (int i = 1; i <= 50; i++) {
+        world_consume(&world, i * 32);
+        world_pass(&world, 10 * MS);
+    }
+    CHECK_EQ(count_pressure(&world, &pressure), 0);
+    world_close(&world);
+}
+
+int main(void)
+{
+    RUN(a_full_queue_signals_once_a_window);
+    RUN(who_did_not_ask_is_not_told);
+    return 0;
+}
