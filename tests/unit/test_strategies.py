@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -12,9 +14,17 @@ from penstock.config import uri
 from penstock.config.models import StreamRule
 from penstock.core.driver_types import FlowControl, ReceiverView
 from penstock.core.errors import ChannelRefused
-from penstock.daemon.conductor import rules
+from penstock.daemon.conductor import custom, rules
+from penstock.daemon.conductor.actions import (
+    LogError,
+    ReadReceivers,
+    RunStrategy,
+    SetPublicationLimit,
+)
+from penstock.daemon.conductor.machines import PublicationState
 from penstock.daemon.conductor.saga import Refused
 from penstock.daemon.conductor.settings import ConductorSettings
+from penstock.daemon.conductor.timers import Timers
 from penstock.daemon.strategies import StrategyHost, find
 
 VIEW = ReceiverView(receiver_id=1, heard_ns=5, position=4096, window=1024)
@@ -169,3 +179,50 @@ def test_the_first_rule_that_matches_fills_in_what_the_channel_leaves_open() -> 
     assert publication(uri.parse("aeron:udp?endpoint=10.0.0.1:1"), 6).fc is None
     subscription = rules.apply(group, 6, settings, publication=False)
     assert (subscription.cc, subscription.rcv_wnd, subscription.fc) == ("cubic", 262144, None)
+
+
+# ---- when the conductor asks ---------------------------------------------------------------------
+
+
+class _World:
+    """As much of a world as a step needs."""
+
+    def __init__(self) -> None:
+        self.now_ns = 1000
+        self.emitted: list[object] = []
+        self.timers = Timers()
+        self.publications: dict[int, object] = {}
+
+    def emit(self, action: object) -> None:
+        self.emitted.append(action)
+
+
+def _step(world: _World, publication: object, answer: int | None, took_ns: int) -> None:
+    step: Any = custom._step(world, publication)  # type: ignore[arg-type]
+    assert isinstance(next(step), ReadReceivers)
+    assert isinstance(step.send((VIEW,)), RunStrategy)
+    world.now_ns += took_ns
+    with pytest.raises(StopIteration):
+        step.send(answer)
+
+
+def test_a_late_answer_is_dropped_logged_once_and_counted() -> None:
+    world = _World()
+    publication: Any = SimpleNamespace(
+        id=3, late_limits=0, plan=SimpleNamespace(channel="c"),
+        params=SimpleNamespace(strategy="py:x"), state=PublicationState.ACTIVE,
+    )
+    world.publications[3] = publication
+    _step(world, publication, 5120, 1_000_000)
+    assert world.emitted == [
+        SetPublicationLimit(publication_id=3, limit=5120, until_ns=1000 + custom.VALID_NS)
+    ]
+    world.emitted.clear()
+    for _ in range(3):
+        _step(world, publication, 5120, custom.DEADLINE_NS + 1)
+    assert publication.late_limits == 3
+    assert [type(action) for action in world.emitted] == [LogError]
+    world.emitted.clear()
+    _step(world, publication, None, 0)              # it failed: the built-in applies
+    assert world.emitted == []
+    assert world.timers.next_deadline_ns() <= world.now_ns + custom.STEP_NS
