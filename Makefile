@@ -129,3 +129,27 @@ clean:
 	rm -rf build dist *.egg-info site $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis
 	rm -f penstock/_core*.so penstock/_fast*.so core/_core.c penstock/_core.c
 	find . -name __pycache__ -not -path './.git/*' -prune -exec rm -rf {} +
+
+# ---- the simulator -------------------------------------------------------------------------------
+
+.PHONY: soak mutants sim-coverage
+
+SOAK_SEEDS ?= 10000
+SOAK_START ?= 1
+MUTANTS ?= 100
+MUTANT_SEEDS ?= 1000
+COVERAGE_SEEDS ?= 1000
+
+# As many generated scenarios as asked; exit status 1 and the reproducing command when one fails.
+soak: setup ext
+	$(BIN)/penstock sim fuzz --seeds $(SOAK_SEEDS) --start $(SOAK_START) --histogram --keep-going \
+	    --shrunk build/shrunk.toml
+
+# Wrong cores that the oracles must notice.  Long; MUTANTS=0: all there are.
+mutants: setup ext
+	$(BIN)/python tools/mutate.py --sample $(MUTANTS) --seeds $(MUTANT_SEEDS) \
+	    --json build/mutants.json
+
+# Lines of the protocol core that generated scenarios reach.
+sim-coverage: setup
+	tools/sim_coverage.sh $(COVERAGE_SEEDS)
