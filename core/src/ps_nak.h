@@ -23,9 +23,9 @@ int64_t ps_nak_first_ns(const ps_nak_policy_t *policy, ps_random_t *random);
 /* Delay before the next NAK of the same gap, asked for `asked` >= 0 times before.  answer_ns: how
  * long an answer may take, from measured round trips: asking sooner only produces duplicates.
  * 0 unknown: the delay doubles with each time, to 100 ms at most, so that a long path sees no
- * storm.  Known: four times as often as answers may come, then doubling to 16 times that (or 1 s;
+ * storm.  Known: eight times as often as answers may come, then doubling to 16 times that (or 1 s;
  * the back-off doubles too, to 100 ms), since what is not repaired by then may be gone for good:
- * NAKs per loss are bounded by 5 + log2 of the time it stays open, then by its length. */
+ * NAKs per loss are bounded by 9 + log2 of the time it stays open, then by its length. */
 int64_t ps_nak_retry_ns(const ps_nak_policy_t *policy, int64_t answer_ns, int32_t asked,
                         ps_random_t *random);
 

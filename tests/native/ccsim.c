@@ -45,7 +45,7 @@ struct ccsim {
     side_t sides[2];
     flow_t flows[CCSIM_FLOWS_MAX];
     ps_net_t *path;             /* under the wrapper that drops */
-    int64_t data_sent;
+    int64_t data_sent, lossy_sent;
 };
 
 /* ---- a network that loses each n-th data datagram -------------------------------------------- */
@@ -60,6 +60,13 @@ static int drop_open(void *net, const ps_socket_params_t *params, ps_socket_t **
 
 static void drop_close(ps_socket_t *socket) { dropping->path->ops->close(socket); }
 
+static int32_t session_of(const ps_dgram_t *dgram)
+{
+    int32_t session_id;
+    memcpy(&session_id, dgram->data + 12, sizeof session_id);
+    return session_id;
+}
+
 static int drop_send(ps_socket_t *socket, const ps_addr_t *to, const ps_dgram_t *dgrams,
                      int32_t count, int64_t now_ns)
 {
@@ -68,6 +75,10 @@ static int drop_send(ps_socket_t *socket, const ps_addr_t *to, const ps_dgram_t 
         const bool data = dgrams[i].length >= SMALL_DATAGRAM;
         sim->data_sent += data;
         if (data && sim->options.drop_each > 0 && sim->data_sent % sim->options.drop_each == 0) {
+            continue;
+        }
+        if (data && sim->options.lossy_flow > 0 &&
+            session_of(&dgrams[i]) == sim->options.lossy_flow + 1 && sim->lossy_sent++ % 3 == 0) {
             continue;
         }
         CHECK_EQ(sim->path->ops->send(socket, to, &dgrams[i], 1, now_ns), 1);

@@ -20,6 +20,7 @@ typedef struct ccsim_options {
     int64_t queue_bytes;
     uint32_t loss_ppm;             /* both ways, random */
     int64_t drop_each;             /* data datagrams between two scripted losses, 0 none */
+    int32_t lossy_flow;            /* flow of which every third data datagram is lost; 0 none */
     int32_t flows;                 /* 1..CCSIM_FLOWS_MAX */
     int64_t start_apart_ns;        /* flow i begins i times that later */
     int32_t mtu;

@@ -228,6 +228,32 @@ static void an_application_limited_stream_does_not_inflate(void)
     ccsim_close(sim);
 }
 
+/* Every third datagram of one stream is lost, repairs too; the other shares the link and must not
+ * notice: each offers a quarter of it. */
+static void a_stream_in_trouble_leaves_the_other_alone(void)
+{
+    ccsim_options_t options = { .rtt_ns = 50 * MS, .bandwidth_bytes_per_s = 4000 * 320,
+                                .queue_bytes = 400 * 320, .flows = 2, .mtu = 320,
+                                .term_length = 2 * MIB, .window_bytes = MIB, .seed = 7,
+                                .offered_bytes_per_s = 1000 * 320 };
+    int64_t delivered[2][2];
+    for (int32_t lossy = 0; lossy < 2; lossy++) {
+        options.lossy_flow = lossy;
+        ccsim_t *sim = ccsim_open(&options);
+        ccsim_run(sim, 30 * S);
+        for (int32_t flow = 0; flow < 2; flow++) {
+            ccsim_flow_state_t state;
+            ccsim_flow(sim, flow, &state);
+            delivered[lossy][flow] = state.delivered;
+        }
+        ccsim_close(sim);
+    }
+    printf("beside a stream that loses a third: %lld bytes, beside a sound one %lld; it got %lld\n",
+           (long long)delivered[1][0], (long long)delivered[0][0], (long long)delivered[1][1]);
+    CHECK(delivered[1][0] * 100 >= delivered[0][0] * 98);
+    CHECK(delivered[1][1] * 100 >= delivered[0][1] * 90); /* and it is repaired */
+}
+
 /* ---- CSV for tools/plots --------------------------------------------------------------------- */
 
 static int print_windows(const ccsim_options_t *options, int64_t until_ns, int64_t every_ns)
@@ -313,6 +339,7 @@ int main(int argc, char **argv)
     RUN(an_aeron_sender_is_bounded_too);
     RUN(an_application_limited_stream_does_not_inflate);
     RUN(five_and_ten_per_cent_at_250_ms);
+    RUN(a_stream_in_trouble_leaves_the_other_alone);
     RUN(four_flows_share_alike);
     RUN(a_long_fat_path_is_filled);
     return 0;

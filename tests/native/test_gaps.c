@@ -163,10 +163,10 @@ static void test_retry_waits_for_a_round_trip(void)
     CHECK(ps_nak_retry_ns(&unicast, 0, 0, &random) == 100000);
     CHECK(ps_nak_retry_ns(&unicast, 0, 1, &random) == 200000);
     CHECK(ps_nak_retry_ns(&unicast, 0, INT32_MAX, &random) == 100000000);
-    /* an answer takes a millisecond: three more NAKs at that pace, then ever more rarely */
+    /* an answer takes a millisecond: seven more NAKs at that pace, then ever more rarely */
     CHECK(ps_nak_retry_ns(&unicast, 1000000, 0, &random) == 1000000);
-    CHECK(ps_nak_retry_ns(&unicast, 1000000, 3, &random) == 1000000);
-    CHECK(ps_nak_retry_ns(&unicast, 1000000, 4, &random) == 2000000);
+    CHECK(ps_nak_retry_ns(&unicast, 1000000, 7, &random) == 1000000);
+    CHECK(ps_nak_retry_ns(&unicast, 1000000, 8, &random) == 2000000);
     CHECK(ps_nak_retry_ns(&unicast, 1000000, INT32_MAX, &random) == 16000000);
     CHECK(ps_nak_retry_ns(&unicast, 250000000, INT32_MAX, &random) == 1000000000);
     CHECK(ps_nak_retry_ns(&unicast, 3000000000, INT32_MAX, &random) == 3000000000);
