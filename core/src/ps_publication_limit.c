@@ -25,6 +25,8 @@ static bool is_connected(const ps_publication_t *pub)
            (pub->params.spies_simulate_connection && pub->gating_count > 0);
 }
 
+static bool raise_limit(ps_publication_t *pub, int64_t now_ns);
+
 void ps_publication_update_connected(ps_publication_t *pub, int64_t now_ns)
 {
     const int32_t receivers = pub->endpoint != NULL ? pub->receiver_count : pub->gating_count;
@@ -47,6 +49,9 @@ void ps_publication_update_connected(ps_publication_t *pub, int64_t now_ns)
         return;
     }
     pub->connected = connected;
+    if (connected && pub->state == PS_PUB_ACTIVE && !pub->revoked) {
+        (void)raise_limit(pub, now_ns); /* who sees the connection finds room */
+    }
     atomic_store_explicit(&pub->log.meta->is_connected, connected, memory_order_release);
     atomic_store_explicit(&pub->status_connected, connected, memory_order_release);
     pub->pending |= PS_PEND_CONNECTED;
