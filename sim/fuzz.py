@@ -150,6 +150,12 @@ class _Maker:
             control = f"control={host_ip(0)}:{port}|control-mode=dynamic"
             out, inward = f"aeron:udp?{control}", f"aeron:udp?endpoint={{}}:{port + 1}|{control}"
         out = _with(out, f"term-length={term}")
+        if kind in ("multicast", "mdc") and self.chance("strategy"):
+            strategy = rng.choice(["min", "min,t:2s", "nak"] if number == 0 else ["min"])
+            self.classes.add(f"fc={strategy[:3]}")
+            out = _with(out, f"fc={strategy}")
+        if kind in ("unicast", "multicast") and self.chance("cubic"):
+            inward = _with(inward, "cc=cubic")
         if kind != "ipc" and self.chance("small mtu"):
             out = _with(out, f"mtu={rng.choice([256, 576])}")
         self._publish(number, out)
