@@ -36,6 +36,7 @@ SessionCallback: TypeAlias = Callable[[LostSession], object]
 _pub_offer = core.pub_offer
 _MAX_BATCH = 2**31 - 1
 _LOST_KEPT = 16
+_TURNS = 16  # offers in a row while a term turns
 _MISUSE = -1000  # positions below this are ps_error_code
 
 
@@ -200,7 +201,7 @@ class Publication:
         def attempt() -> bool:
             nonlocal position
             self._want_room()
-            position = self.offer(data, reserved_value=reserved_value)
+            position = self._offer_on(data, reserved_value)
             return self._settled(position, wait_connected)
 
         if not self._settled(position, wait_connected) and not self._client._parking().until(
@@ -224,10 +225,12 @@ class Publication:
         def attempt() -> bool:
             nonlocal done, position
             self._want_room()
-            accepted, code = self._offer_block(block, done)
-            done += accepted
-            position = code
-            return done == block.count or self._settled(code, wait_connected, more=True)
+            for _ in range(_TURNS):
+                accepted, position = self._offer_block(block, done)
+                done += accepted
+                if position != Offer.ADMIN_ACTION:
+                    break
+            return done == block.count or self._settled(position, wait_connected, more=True)
 
         while done < block.count:
             if not self._client._parking().until(attempt, timeout_s):
@@ -480,6 +483,14 @@ class Publication:
             f"{self._constants.max_message_bytes} bytes on {self._channel}: split it, or ask for "
             "longer terms with term-length"
         )
+
+    def _offer_on(self, data: Any, reserved_value: int) -> int:
+        """``offer``, and again where a term turned meanwhile: nobody wakes a waiter for that."""
+        for _ in range(_TURNS):
+            position: int = self.offer(data, reserved_value=reserved_value)
+            if position != Offer.ADMIN_ACTION:
+                break
+        return position
 
     def _settled(self, position: int, wait_connected: bool, *, more: bool = False) -> bool:
         """Whether waiting can end with ``position``; raises when waiting has no sense."""

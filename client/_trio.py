@@ -83,8 +83,9 @@ class _Sleeper:
                     return
                 # A ticket older than others sees what they see; one that has passed ends at once.
                 handle, ticket = next(iter(self._waiters.values()))
-            if core.client_sleep(handle, ticket, SLICE_NS) or handle is not self._client._handle:
-                self._fire()
+            # Woken or not: after a slice everyone looks again, as a thread that waits does.
+            core.client_sleep(handle, ticket, SLICE_NS)
+            self._fire()
 
     def _fire(self) -> None:
         with self._changed:
@@ -139,7 +140,7 @@ class AsyncPublication:
         def attempt() -> bool:
             nonlocal position
             self._sync._want_room()
-            position = self._sync.offer(data, reserved_value=reserved_value)
+            position = self._sync._offer_on(data, reserved_value)
             return self._sync._settled(position, wait_connected)
 
         with trio.move_on_after(_seconds(timeout_s)) as scope:
