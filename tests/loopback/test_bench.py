@@ -12,6 +12,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
 from penstock._bench import measure
@@ -100,10 +101,13 @@ def test_nothing_is_left_when_it_is_ended() -> None:
         assert time.monotonic() < deadline, mine
         time.sleep(0.05)  # until the daemons and clients are there
     places = directories(mine)
+    running = [psutil.Process(pid) for pid in mine if psutil.pid_exists(pid)]
     process.send_signal(signal.SIGTERM)
     process.communicate(timeout=60)
     assert process.returncode == 143
-    assert not [pid for pid in mine if Path(f"/proc/{pid}").exists()]
+    # A process that was being started when the signal came may outlive its parent by a moment.
+    _gone, alive = psutil.wait_procs(running, timeout=10)
+    assert not [one for one in alive if one.status() != psutil.STATUS_ZOMBIE]
     assert not [place for place in places if place.parent.exists()]
 
 
