@@ -119,7 +119,7 @@ lock: $(STAMPS)/packages-required
 	    build/lock/bin/pip install --quiet pip-tools; }
 	build/lock/bin/pip-compile --quiet --allow-unsafe --generate-hashes --no-emit-index-url \
 	    --no-emit-options --no-annotate --no-header --strip-extras --all-build-deps \
-	    --extra arrow --extra demo --extra plots --extra test --extra docs \
+	    --extra arrow --extra spark --extra demo --extra plots --extra test --extra docs \
 	    --output-file requirements.lock pyproject.toml
 
 include bench/bench.mk

@@ -1,2 +1,33 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The Spark data source and sink."""
+"""Spark reads and writes streams: the data source ``penstock``.
+
+Needs the extra ``spark``.  Installing the distribution is enough for
+``spark.readStream.format("penstock")``; :func:`register` does it for a session by hand.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from penstock.spark_bridge._locality import read_local
+    from penstock.spark_bridge._settings import register, tuned_settings
+    from penstock.spark_bridge._source import DefaultSource
+
+__all__ = ["DefaultSource", "read_local", "register", "tuned_settings"]
+
+# Where each public name lives: PySpark is imported only when one of them is used.
+_HOMES = {
+    "DefaultSource": "_source",
+    "read_local": "_locality",
+    "register": "_settings",
+    "tuned_settings": "_settings",
+}
+
+
+def __getattr__(name: str) -> Any:
+    home = _HOMES.get(name)
+    if home is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module(f"{__name__}.{home}"), name)
