@@ -29,7 +29,7 @@ from penstock.core.errors import ChannelRefused, PenstockError, StorageError
 from penstock.daemon.addressing import LocalInterface
 from penstock.daemon.conductor import actions as a
 from penstock.daemon.conductor.counters import SystemCounter
-from penstock.daemon.strategies import StrategyHost
+from penstock.daemon.strategies import StrategyHost, make
 
 SLOW_LOG_BYTES: Final = 64 * 1024 * 1024
 
@@ -113,7 +113,7 @@ class Executor:
         self._cnc = cnc
         self._shared = shared
         self._port = port
-        self.strategies = StrategyHost(self.log_error)
+        self.strategies = StrategyHost()
         self._handlers: dict[type[a.Action], Callable[[Any], Any]] = {
             **self._port_handlers(),
             **self._file_handlers(),
@@ -134,7 +134,7 @@ class Executor:
     def is_slow(action: a.Action) -> bool:
         """Whether a shell with threads should use one."""
         match action:
-            case a.ResolveName() | a.RunStrategy():
+            case a.ResolveName() | a.MakeStrategy() | a.RunStrategy():
                 return True
             case a.CreateLog(params=params):
                 length = log_file_length(params.term_length, params.page_size)
@@ -210,6 +210,7 @@ class Executor:
             ),
             a.AddPublicationObject: self._add_publication,
             a.ReadReceivers: lambda x: d.publication_receivers(x.publication_id),
+            a.MakeStrategy: lambda x: make(x.name),
             a.RunStrategy: lambda x: self.strategies.run(
                 x.publication_id, x.snapshots, x.now_ns
             ),
@@ -283,7 +284,7 @@ class Executor:
     def _add_publication(self, action: a.AddPublicationObject) -> None:
         params = action.params
         if params.flow_control is FlowControl.CUSTOM:
-            self.strategies.open(params.id, params.strategy)
+            self.strategies.open(params.id, params.strategy, action.strategy)
         try:
             self._driver.add_publication(params)
         except PenstockError:

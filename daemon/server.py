@@ -2,13 +2,14 @@
 """The daemon's trio shell: sockets, clocks and threads around the conductor.
 
 One nursery owns every task.  The conductor, the executor and the native driver are used by the trio
-thread only; slow actions (names, very large files) run in worker threads, and their results come
-back here.
+thread only; slow actions (names, very large files, strategies in Python) run in worker threads, and
+their results come back here.
 """
 
 from __future__ import annotations
 
 import logging
+import math
 import os
 import random
 import secrets
@@ -56,14 +57,17 @@ from penstock.daemon.journal import Journal
 from penstock.daemon.leases import LeaseSocket
 from penstock.daemon.notify import Notifier
 from penstock.daemon.settings import Identity, driver_params_from, net_from, settings_from
+from penstock.daemon.strategies import MAX_ABANDONED
 
 _LOG = logging.getLogger("penstock.daemon")
-_TICK_S: Final = 0.1
+_TICK_NS: Final = 100_000_000
 _DRAIN_S: Final = 2.0
 _DRAIN_STEP_S: Final = 0.02
 _SECOND_NS: Final = 10**9
 _TOKEN_BYTES: Final = 16
 _EVENT_BATCH: Final = 256
+_STRATEGIES_AT_ONCE: Final = 8          # made at once, those that never return included
+_MAKING_S: Final = 5.0                  # a strategy in Python has this long to be imported and made
 _CNC_REFUSAL: Final = "penstock serves its own clients only: use the penstock client library"
 
 
@@ -114,8 +118,12 @@ class Server:
         )
         self._open_files()
         self._slow: trio.Nursery | None = None
+        self._nap = trio.CancelScope()                  # housekeeping's sleep
+        self._nap_until_ns = 0
         self._resolver_limit = trio.CapacityLimiter(8)
         self._file_limit = trio.CapacityLimiter(2)
+        self._making_limit = trio.CapacityLimiter(_STRATEGIES_AT_ONCE)
+        self._strategy_limit = trio.CapacityLimiter(config.limits.publications + MAX_ABANDONED)
 
     # ---- start -----------------------------------------------------------------------------------
 
@@ -307,7 +315,7 @@ class Server:
                     await trio.lowlevel.checkpoint()
 
     async def _housekeeping(self) -> None:
-        """Timers and CnC commands each tick; heartbeat and watchdog each second."""
+        """Timers when they are due; CnC commands each tick; heartbeat and watchdog each second."""
         next_second_ns = 0
         while True:
             now_ns = time.monotonic_ns()
@@ -318,7 +326,19 @@ class Server:
                 next_second_ns = now_ns + _SECOND_NS
                 self._cnc.heartbeat(self.epoch_ms())
                 self._feed_watchdog()
-            await trio.sleep(_TICK_S)
+            self._nap_until_ns = time.monotonic_ns() + _TICK_NS
+            with trio.CancelScope() as self._nap:
+                self._shorten_nap()
+                self._nap.deadline = min(self._nap.deadline, trio.current_time() + _TICK_NS / 1e9)
+                await trio.sleep_forever()
+
+    def _shorten_nap(self) -> None:
+        """A deadline that comes before the next tick is kept."""
+        due_ns = self._conductor.next_deadline_ns()
+        if due_ns < self._nap_until_ns:
+            self._nap_until_ns = due_ns
+            left_ns = max(0, due_ns - time.monotonic_ns())
+            self._nap.deadline = trio.current_time() + left_ns / 1e9
 
     def _feed_watchdog(self) -> None:
         """A parked agent is woken for it: standing still and having nothing to do differ."""
@@ -366,14 +386,31 @@ class Server:
                 queue.extend(self._conductor.on_result(operation.operation_id, outcome, now_ns))
             elif outcome.error is not None:
                 _LOG.warning("%s: %s", type(operation.action).__name__, outcome.error.message)
+        self._shorten_nap()
 
     async def _perform_slowly(self, operation: Operation) -> None:
-        names = isinstance(operation.action, a.ResolveName)
-        outcome = await trio.to_thread.run_sync(
-            self._executor.perform_slow, operation.action,
-            limiter=self._resolver_limit if names else self._file_limit,
-            abandon_on_cancel=names,
-        )
+        """In a thread.  One that runs code that is not ours, or asks others, is left behind when
+        the daemon stops, or when its time is over."""
+        outcome = a.Outcome()
+        match operation.action:
+            case a.ResolveName():
+                limiter, abandon, patience_s = self._resolver_limit, True, math.inf
+            case a.MakeStrategy(name=name):
+                limiter, abandon, patience_s = self._making_limit, True, _MAKING_S
+                outcome = a.Outcome(error=a.ActionError(
+                    code="not_supported",
+                    message=f"fc={name}: not made within {_MAKING_S:.0f} s; importing its module "
+                    "or its constructor takes that long",
+                ))
+            case a.RunStrategy():
+                limiter, abandon, patience_s = self._strategy_limit, True, math.inf
+            case _:
+                limiter, abandon, patience_s = self._file_limit, False, math.inf
+        with trio.move_on_after(patience_s):
+            outcome = await trio.to_thread.run_sync(
+                self._executor.perform_slow, operation.action,
+                limiter=limiter, abandon_on_cancel=abandon,
+            )
         now_ns = time.monotonic_ns()
         self._perform(self._conductor.on_result(operation.operation_id, outcome, now_ns))
 

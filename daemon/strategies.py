@@ -8,12 +8,14 @@ A strategy is a class with one method::
 
 It gets what each live receiver said last and answers how far the sender may go, as a stream
 position.  What it does wrong harms its own stream only, and that only so far that the built-in rule
-applies: an exception or an answer that is no position is logged once and counted.
+applies: an exception or an answer that is no position is logged once and counted.  So is one that
+does not answer in time; the daemon runs all of this code in threads that it can leave behind.
 """
 
 from __future__ import annotations
 
 import importlib
+import threading
 from collections.abc import Callable, Sequence
 from importlib import metadata
 from typing import Any, Final, Protocol
@@ -22,9 +24,11 @@ import attrs
 
 from penstock.core.driver_types import ReceiverView
 from penstock.core.errors import ChannelRefused
+from penstock.daemon.conductor.actions import StrategyAnswer
 
 GROUP: Final = "penstock.flow_control"
 PREFIX: Final = "py:"
+MAX_ABANDONED: Final = 16            # threads of closed publications whose strategies do not return
 _LARGEST: Final = 2**63 - 1
 
 
@@ -40,10 +44,11 @@ class Running:
     """A strategy at work on one publication, and how often the built-in had to stand in."""
 
     name: str
-    strategy: Strategy
+    strategy: Strategy | None           # None: made at the first call
     calls: int = 0
     raised: int = 0
     nonsense: int = 0
+    in_call: bool = False
 
 
 def find(name: str) -> Callable[[], Strategy]:
@@ -79,48 +84,85 @@ def find(name: str) -> Callable[[], Strategy]:
     return made
 
 
+def make(name: str) -> Strategy:
+    """A new object of the class that the name tells.  Runs the user's code: any thread, any time.
+
+    :raises ChannelRefused: it cannot be made.
+    """
+    made = find(name)
+    try:
+        return made()
+    except Exception as error:  # the user's constructor
+        raise ChannelRefused(f"fc={name}: cannot be made: {error!r}",
+                             code="not_supported") from error
+
+
 class StrategyHost:
-    """The strategies of a daemon, by publication."""
+    """The strategies of a daemon, by publication.  One thread; :meth:`run` any."""
 
-    def __init__(self, log: Callable[[str], None]) -> None:
-        self._log = log
+    def __init__(self) -> None:
         self._running: dict[int, Running] = {}
+        self._lock = threading.Lock()
+        self._abandoned = 0
 
-    def open(self, publication_id: int, name: str) -> None:
-        """:raises ChannelRefused: it cannot be made."""
-        made = find(name)
-        try:
-            strategy = made()
-        except Exception as error:  # the user's constructor
-            raise ChannelRefused(f"fc={name}: cannot be made: {error!r}",
-                                 code="not_supported") from error
+    def open(self, publication_id: int, name: str, strategy: Strategy | None) -> None:
+        """Without an object (the publication was adopted) the first call makes one.
+
+        :raises ChannelRefused: too many strategies of closed publications never returned.
+        """
+        if self._abandoned >= MAX_ABANDONED:
+            raise ChannelRefused(
+                f"fc={name}: {self._abandoned} strategies of closed publications still do not "
+                "return, each in a thread of the daemon: correct them and restart it",
+                code="limit",
+            )
         self._running[publication_id] = Running(name=name, strategy=strategy)
 
     def close(self, publication_id: int) -> None:
-        self._running.pop(publication_id, None)
+        """A call under way is left to itself."""
+        with self._lock:
+            running = self._running.pop(publication_id, None)
+            if running is not None and running.in_call:
+                self._abandoned += 1
 
     def get(self, publication_id: int) -> Running | None:
         return self._running.get(publication_id)
 
     def run(
         self, publication_id: int, snapshots: Sequence[ReceiverView], now_ns: int
-    ) -> int | None:
-        """The strategy's limit; None: the built-in must stand in.  Any thread, one at a time."""
-        running = self._running.get(publication_id)
-        if running is None:
-            return None
-        running.calls += 1
+    ) -> StrategyAnswer:
+        """What the strategy says.  Any thread, one call at a time for a publication."""
+        with self._lock:
+            running = self._running.get(publication_id)
+            if running is None:
+                return StrategyAnswer()
+            running.in_call = True
         try:
-            limit: object = running.strategy.on_status_messages(snapshots, now_ns)
-        except Exception as error:  # contained: the user's code
-            running.raised += 1
-            if running.raised == 1:
-                self._log(f"fc={running.name}: raised {error!r}; the built-in rule applies")
-            return None
-        if type(limit) is int and 0 <= limit <= _LARGEST:
-            return limit
-        running.nonsense += 1
-        if running.nonsense == 1:
-            self._log(f"fc={running.name}: answered {limit!r}, which is no position; the built-in "
-                      "rule applies")
-        return None
+            return _ask(running, snapshots, now_ns)
+        finally:
+            with self._lock:
+                running.in_call = False
+                if self._running.get(publication_id) is not running:
+                    self._abandoned -= 1
+
+
+def _ask(running: Running, snapshots: Sequence[ReceiverView], now_ns: int) -> StrategyAnswer:
+    running.calls += 1
+    try:
+        if running.strategy is None:
+            running.strategy = make(running.name)
+        limit: object = running.strategy.on_status_messages(snapshots, now_ns)
+    except Exception as error:  # contained: the user's code
+        running.raised += 1
+        return _complaint(running, running.raised, f"raised {error!r}")
+    if type(limit) is int and 0 <= limit <= _LARGEST:
+        return StrategyAnswer(limit=limit)
+    running.nonsense += 1
+    return _complaint(running, running.nonsense, f"answered {limit!r}, which is no position")
+
+
+def _complaint(running: Running, nth: int, what: str) -> StrategyAnswer:
+    """Only the first of a kind is told."""
+    if nth > 1:
+        return StrategyAnswer()
+    return StrategyAnswer(complaint=f"fc={running.name}: {what}; the built-in rule applies")

@@ -213,8 +213,23 @@ class ReadReceivers(Action):
 
 
 @attrs.frozen(kw_only=True)
+class MakeStrategy(Action):
+    """Finds and makes a flow-control strategy in Python.  Result: the object, opaque here."""
+
+    name: str
+
+
+@attrs.frozen(kw_only=True)
+class StrategyAnswer:
+    """What a strategy in Python said.  Without a limit the built-in rule applies."""
+
+    limit: int | None = None
+    complaint: str = ""                 # for the error log: the first failure of its kind
+
+
+@attrs.frozen(kw_only=True)
 class RunStrategy(Action):
-    """Calls a flow-control strategy in Python.  Result: its limit, or None when it failed."""
+    """Calls a flow-control strategy in Python.  Result: StrategyAnswer, perhaps never."""
 
     publication_id: int
     snapshots: tuple[ReceiverView, ...]
@@ -289,6 +304,7 @@ class SetSendAddress(Action):
 @attrs.frozen(kw_only=True)
 class AddPublicationObject(Action):
     params: PublicationParams
+    strategy: Any = None                # from MakeStrategy
 
 
 @attrs.frozen(kw_only=True)

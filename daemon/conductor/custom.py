@@ -2,23 +2,29 @@
 """Strategies in Python: when they are asked, and what becomes of a late answer.
 
 Every ``STEP_NS`` a publication's strategy sees what its receivers said last.  Its limit counts for
-``VALID_NS``; a strategy that needs longer than ``DEADLINE_NS`` is late: its answer is dropped,
-logged once and counted, and meanwhile, as whenever it fails, the built-in rule applies."""
+``VALID_NS``; a strategy that needs longer than ``DEADLINE_NS`` is late: that is logged once and
+counted when the time is over, whether or not it ever returns.  Its answer is dropped.  Meanwhile,
+as whenever it fails, the built-in rule applies; it is asked again when it has returned."""
 
 from __future__ import annotations
 
 from typing import Any, Final
 
 from penstock.core.driver_types import FlowControl
+from penstock.daemon.conductor import rules
 from penstock.daemon.conductor.actions import (
     LogError,
+    MakeStrategy,
     ReadReceivers,
     RunStrategy,
     SetPublicationLimit,
+    StrategyAnswer,
 )
 from penstock.daemon.conductor.machines import PublicationState
 from penstock.daemon.conductor.model import Publication
+from penstock.daemon.conductor.plans import PublicationPlan
 from penstock.daemon.conductor.saga import Refused, Saga
+from penstock.daemon.conductor.settings import ConductorSettings
 from penstock.daemon.conductor.world import World
 
 STEP_NS: Final = 10_000_000
@@ -43,25 +49,63 @@ def _again(world: World, publication: Publication) -> None:
     world.timers.at(world.now_ns + STEP_NS, due)
 
 
+def make(plan: PublicationPlan, settings: ConductorSettings) -> Saga[dict[str, Any]]:
+    """Makes the strategies in Python that a publication may get, by name.  The user's code may
+    take its time or hang, so it comes before the conductor is held for anybody else."""
+    made: dict[str, Any] = {}
+    if plan.is_ipc:
+        return made
+    for name in rules.custom_names(plan.flow_control, settings):
+        made[name] = yield MakeStrategy(name=name)
+    return made
+
+
 def _step(world: World, publication: Publication) -> Saga[None]:
     try:
         snapshots: tuple[Any, ...] = yield ReadReceivers(publication_id=publication.id)
         if snapshots:
             asked_ns = world.now_ns
-            limit: int | None = yield RunStrategy(
+            watch = _Watch(world, publication)
+            world.timers.at(asked_ns + DEADLINE_NS + 1, watch.look)
+            answer: StrategyAnswer = yield RunStrategy(
                 publication_id=publication.id, snapshots=snapshots, now_ns=asked_ns
             )
             if world.now_ns - asked_ns > DEADLINE_NS:
-                publication.late_limits += 1
-                if publication.late_limits == 1:
-                    world.emit(LogError(
-                        text=f"{publication.plan.channel}: fc={publication.params.strategy}: took "
-                        f"{(world.now_ns - asked_ns) / 1e6:.0f} ms; the built-in rule applies"
-                    ))
-            elif limit is not None and publication.id in world.publications:
+                watch.look()
+            watch.answered = True
+            if answer.complaint:
+                world.emit(LogError(text=f"{publication.plan.channel}: {answer.complaint}"))
+            if (
+                answer.limit is not None and not watch.late
+                and publication.id in world.publications
+            ):
                 world.emit(SetPublicationLimit(
-                    publication_id=publication.id, limit=limit, until_ns=asked_ns + VALID_NS
+                    publication_id=publication.id, limit=answer.limit,
+                    until_ns=asked_ns + VALID_NS,
                 ))
     except Refused:
         return                          # it has gone meanwhile
     _again(world, publication)
+
+
+class _Watch:
+    """Over one call of a strategy."""
+
+    def __init__(self, world: World, publication: Publication) -> None:
+        self._world = world
+        self._publication = publication
+        self.answered = False
+        self.late = False
+
+    def look(self) -> None:
+        """The time is over."""
+        if self.answered or self.late:
+            return
+        self.late = True
+        publication = self._publication
+        publication.late_limits += 1
+        if publication.late_limits == 1:
+            self._world.emit(LogError(
+                text=f"{publication.plan.channel}: fc={publication.params.strategy}: no answer "
+                f"within {DEADLINE_NS / 1e6:.0f} ms; the built-in rule applies"
+            ))

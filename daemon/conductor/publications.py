@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 import attrs
@@ -92,6 +92,7 @@ def add_publication(
     by_tag = not (plan.address.endpoint or plan.address.control or plan.address.control_mode)
     if not plan.is_ipc and not by_tag:
         addressing = yield from send_addressing(plan.address, world.settings)
+    strategies = yield from custom.make(plan, world.settings)
     yield EXCLUSIVE
     if not client.alive:
         raise Refused("not_leased", "the client has gone")
@@ -104,7 +105,9 @@ def add_publication(
         if not message.exclusive:
             publication = _find_shared(world, endpoint, message.stream_id)
         if publication is None:
-            publication = yield from _create(world, client, plan, endpoint, message)
+            publication = yield from _create(
+                world, client, plan, endpoint, message, strategies
+            )
         else:
             _check_joined(publication, plan)
         registration_id = world.next_id() if publication.links else publication.id
@@ -206,7 +209,7 @@ def _next_session(session_id: int) -> int:
 
 def _create(
     world: World, client: Client, plan: PublicationPlan, endpoint: SendEndpoint | None,
-    message: AddPublication,
+    message: AddPublication, strategies: Mapping[str, Any],
 ) -> Saga[Publication]:
     """A new publication with its storage, counters and slot."""
     choice = rules.choose(
@@ -240,7 +243,7 @@ def _create(
         undo.on_failure(DeleteFile(path=path))
         log = world.new_log(path, plan.term_length, start)
         params = _params(plan, choice, endpoint, message, publication_id, slot, counters, log)
-        yield AddPublicationObject(params=params)
+        yield AddPublicationObject(params=params, strategy=strategies.get(choice.strategy))
     except Refused:
         undo.roll_back()
         world.storage.give_back(amount)

@@ -93,6 +93,17 @@ def _kind_of(given: uri.FlowControl) -> FlowControl:
     return kind
 
 
+def custom_names(given: uri.FlowControl | None, settings: ConductorSettings) -> tuple[str, ...]:
+    """The strategies in Python that a network publication may get: its own, or the defaults."""
+    choices = [given] if given is not None else [
+        _read_flow_control(text)
+        for text in (settings.multicast_flow_control, settings.unicast_flow_control)
+        if text.startswith("py:")
+    ]
+    names = (choice.strategy for choice in choices if choice is not None)
+    return tuple(dict.fromkeys(name for name in names if name.startswith("py:")))
+
+
 @attrs.frozen(kw_only=True)
 class Choice:
     """The flow control of a publication, as the data plane is told."""

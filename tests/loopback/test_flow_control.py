@@ -3,12 +3,15 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
 import penstock
+from loopback.conftest import NewHost
 from loopback.streams import connected, eventually, messages, pump
 from penstock import Client, Offer
 from penstock.core.errors import ChannelRefused
@@ -93,6 +96,59 @@ def test_the_far_application_is_named(client: Client, remote: Client, port: Port
         assert pressure.backlog_bytes > 0
         assert pressure.total_ns > 4 * 10**8
         assert sum(pressure.blocked_by_ns.values()) == pressure.total_ns
+
+
+@pytest.mark.parametrize("name", ["Loops", "Sleeps"])
+def test_a_strategy_that_never_returns_is_contained(
+    new_host: NewHost, port: Port, name: str
+) -> None:
+    """The built-in applies, the daemon serves others, and it ends in good order."""
+    host = new_host()
+    channel = f"aeron:udp?endpoint=127.0.0.1:{port()}|term-length=64k"
+    with (
+        penstock.connect(host.directory) as client,
+        client.add_subscription(channel, 12) as subscription,
+        client.add_publication(f"{channel}|fc=py:support.strategies:{name}", 12) as publication,
+    ):
+        connected(publication, subscription)
+
+        def failures() -> int:
+            found = client.status()["publications"]
+            return int(next(row["strategy_failures"] for row in found))
+
+        eventually(lambda: failures() == 1, "it was not missed")
+        sent = messages(2000)                       # more than a term: the window moves
+        assert pump(publication, sent, [subscription]) == [sent]
+        with client.add_publication("aeron:ipc?term-length=64k", 13) as other:
+            assert other.session_id
+        with penstock.connect(host.directory) as second:
+            assert second.status()["publications"]
+        assert failures() == 1                      # counted once: it was asked once
+        stat = host.command("stat", "--once", "--json", f"--dir={host.directory}")
+        told = [e for e in json.loads(stat.output())["errors"] if "no answer within" in e["text"]]
+        assert [row["count"] for row in told] == [1]
+    assert host.end() == 0
+
+
+def test_a_strategy_that_cannot_be_made_in_time_is_refused_and_holds_up_nobody(
+    new_host: NewHost, port: Port
+) -> None:
+    host = new_host()
+    channel = f"aeron:udp?endpoint=127.0.0.1:{port()}|term-length=64k"
+    with (
+        penstock.connect(host.directory) as client,
+        penstock.connect(host.directory) as other,
+        ThreadPoolExecutor(1) as pool,
+    ):
+        waiting = pool.submit(
+            client.add_publication, f"{channel}|fc=py:support.strategies:NeverMade", 12
+        )
+        with other.add_publication(channel, 14) as publication:
+            assert publication.session_id
+            assert not waiting.done()
+        with pytest.raises(ChannelRefused, match="NeverMade: not made within 5 s"):
+            waiting.result(30)
+    assert host.end() == 0
 
 
 @pytest.mark.parametrize(("channel", "word"), [

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import signal
 import socket
 import sys
 import tempfile
@@ -113,6 +114,14 @@ class PenstockHost:
         if self._daemon is not None:
             self._daemon.stop()
             self._daemon = None
+
+    def end(self, timeout_s: float = 30.0) -> int:
+        """SIGTERM to the daemon; its exit status once it has ended by itself."""
+        assert self._daemon is not None
+        self._daemon.signal(signal.SIGTERM)
+        status = self._daemon.finish(timeout_s)
+        self.stop()
+        return status
 
     def errors(self) -> str:
         """What the daemon wrote to standard error."""

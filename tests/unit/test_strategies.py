@@ -4,29 +4,37 @@
 from __future__ import annotations
 
 import sys
+import threading
 from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import Any
 
+import attrs
 import pytest
+from conductor_rig import Rig
 
 from penstock.config import uri
+from penstock.config.control import AddPublication
 from penstock.config.models import StreamRule
 from penstock.core.driver_types import FlowControl, ReceiverView
 from penstock.core.errors import ChannelRefused
 from penstock.daemon.conductor import custom, rules
 from penstock.daemon.conductor.actions import (
+    AddPublicationObject,
     LogError,
+    MakeStrategy,
     ReadReceivers,
     RunStrategy,
     SetPublicationLimit,
+    StrategyAnswer,
 )
 from penstock.daemon.conductor.machines import PublicationState
 from penstock.daemon.conductor.saga import Refused
 from penstock.daemon.conductor.settings import ConductorSettings
 from penstock.daemon.conductor.timers import Timers
-from penstock.daemon.strategies import StrategyHost, find
+from penstock.daemon.strategies import MAX_ABANDONED, StrategyHost, find, make
 
+GROUP = "aeron:udp?endpoint=239.0.0.1:4000|interface=127.0.0.1"
 VIEW = ReceiverView(receiver_id=1, heard_ns=5, position=4096, window=1024)
 
 
@@ -61,37 +69,74 @@ def _name(found: type) -> str:
     return f"py:strategies_under_test:{found.__name__}"
 
 
+def _host(found: type) -> StrategyHost:
+    host = StrategyHost()
+    host.open(7, _name(found), make(_name(found)))
+    return host
+
+
 def test_a_strategy_is_called_with_what_receivers_said() -> None:
-    log: list[str] = []
-    host = StrategyHost(log.append)
-    host.open(7, _name(Good))
-    assert host.run(7, (VIEW,), 10) == 5120
-    assert log == []
+    host = _host(Good)
+    assert host.run(7, (VIEW,), 10) == StrategyAnswer(limit=5120)
     host.close(7)
-    assert host.run(7, (VIEW,), 10) is None
+    assert host.run(7, (VIEW,), 10) == StrategyAnswer()
 
 
-def test_one_that_raises_is_logged_once_and_counted() -> None:
-    log: list[str] = []
-    host = StrategyHost(log.append)
-    host.open(7, _name(Raises))
-    assert [host.run(7, (VIEW,), n) for n in range(5)] == [None] * 5
+def test_an_adopted_publication_gets_its_strategy_at_the_first_call() -> None:
+    host = StrategyHost()
+    host.open(7, _name(Good), None)
+    assert host.run(7, (VIEW,), 10) == StrategyAnswer(limit=5120)
+    host.open(8, "py:nowhere_at_all:X", None)
+    answers = [host.run(8, (VIEW,), n) for n in range(3)]
+    assert "nowhere_at_all" in answers[0].complaint
+    assert answers[1:] == [StrategyAnswer()] * 2
+
+
+def test_one_that_raises_is_told_once_and_counted() -> None:
+    host = _host(Raises)
+    answers = [host.run(7, (VIEW,), n) for n in range(5)]
+    assert [answer.limit for answer in answers] == [None] * 5
     running = host.get(7)
     assert running is not None
     assert (running.calls, running.raised, running.nonsense) == (5, 5, 0)
-    assert len(log) == 1
-    assert "mine" in log[0]
+    assert "mine" in answers[0].complaint
+    assert [answer.complaint for answer in answers[1:]] == [""] * 4
 
 
 @pytest.mark.parametrize("answer", [None, -1, 2**63, 1.5, "far", True])
 def test_nonsense_is_not_believed(answer: object, monkeypatch: pytest.MonkeyPatch) -> None:
-    log: list[str] = []
-    host = StrategyHost(log.append)
     monkeypatch.setattr(Nonsense, "answer", answer)
-    host.open(7, _name(Nonsense))
-    assert [host.run(7, (VIEW,), n) for n in range(3)] == [None] * 3
-    assert len(log) == 1
-    assert repr(answer) in log[0]
+    host = _host(Nonsense)
+    answers = [host.run(7, (VIEW,), n) for n in range(3)]
+    assert [answer.limit for answer in answers] == [None] * 3
+    assert repr(answer) in answers[0].complaint
+    assert answers[1].complaint == ""
+
+
+def test_strategies_that_do_not_return_are_left_behind_but_not_without_end() -> None:
+    host = StrategyHost()
+    held = threading.Event()
+    inside = threading.Semaphore(0)
+
+    class Held(Good):
+        def on_status_messages(self, snapshots: Sequence[ReceiverView], now_ns: int) -> int:
+            inside.release()
+            held.wait()
+            return 5120
+
+    threads = []
+    for publication_id in range(MAX_ABANDONED):
+        host.open(publication_id, "py:held", Held())
+        threads.append(threading.Thread(target=host.run, args=(publication_id, (VIEW,), 1)))
+        threads[-1].start()
+        inside.acquire()
+        host.close(publication_id)
+    with pytest.raises(ChannelRefused, match="16 strategies"):
+        host.open(99, "py:held", Held())
+    held.set()
+    for thread in threads:
+        thread.join()
+    host.open(99, "py:held", Held())                # they came back
 
 
 @pytest.mark.parametrize("name", [
@@ -107,7 +152,7 @@ def test_what_is_no_strategy_is_refused_by_name(name: str) -> None:
 
 def test_one_that_cannot_be_made_is_refused() -> None:
     with pytest.raises(ChannelRefused, match="no"):
-        StrategyHost(lambda text: None).open(1, _name(CannotBeMade))
+        make(_name(CannotBeMade))
 
 
 # ---- the choice ----------------------------------------------------------------------------------
@@ -197,32 +242,93 @@ class _World:
         self.emitted.append(action)
 
 
-def _step(world: _World, publication: object, answer: int | None, took_ns: int) -> None:
+def _publication() -> Any:
+    return SimpleNamespace(
+        id=3, late_limits=0, plan=SimpleNamespace(channel="c"),
+        params=SimpleNamespace(strategy="py:x"), state=PublicationState.ACTIVE,
+    )
+
+
+def _asked(world: _World, publication: object) -> Any:
     step: Any = custom._step(world, publication)  # type: ignore[arg-type]
     assert isinstance(next(step), ReadReceivers)
     assert isinstance(step.send((VIEW,)), RunStrategy)
-    world.now_ns += took_ns
+    return step
+
+
+def _answered(step: Any, answer: StrategyAnswer) -> None:
     with pytest.raises(StopIteration):
         step.send(answer)
 
 
 def test_a_late_answer_is_dropped_logged_once_and_counted() -> None:
     world = _World()
-    publication: Any = SimpleNamespace(
-        id=3, late_limits=0, plan=SimpleNamespace(channel="c"),
-        params=SimpleNamespace(strategy="py:x"), state=PublicationState.ACTIVE,
-    )
-    world.publications[3] = publication
-    _step(world, publication, 5120, 1_000_000)
+    world.publications[3] = publication = _publication()
+    step = _asked(world, publication)
+    world.now_ns += 1_000_000
+    _answered(step, StrategyAnswer(limit=5120))
     assert world.emitted == [
         SetPublicationLimit(publication_id=3, limit=5120, until_ns=1000 + custom.VALID_NS)
     ]
     world.emitted.clear()
     for _ in range(3):
-        _step(world, publication, 5120, custom.DEADLINE_NS + 1)
+        step = _asked(world, publication)
+        world.now_ns += custom.DEADLINE_NS + 1
+        _answered(step, StrategyAnswer(limit=5120))
     assert publication.late_limits == 3
     assert [type(action) for action in world.emitted] == [LogError]
     world.emitted.clear()
-    _step(world, publication, None, 0)              # it failed: the built-in applies
-    assert world.emitted == []
+    _answered(_asked(world, publication), StrategyAnswer(complaint="it failed"))
+    assert world.emitted == [LogError(text="c: it failed")]     # and the built-in applies
     assert world.timers.next_deadline_ns() <= world.now_ns + custom.STEP_NS
+
+
+def test_one_that_never_answers_is_told_when_its_time_is_over() -> None:
+    world = _World()
+    world.publications[3] = publication = _publication()
+    step = _asked(world, publication)
+    world.now_ns += custom.DEADLINE_NS
+    world.timers.run(world.now_ns)
+    assert (publication.late_limits, world.emitted) == (0, [])
+    world.now_ns += 1
+    world.timers.run(world.now_ns)
+    assert publication.late_limits == 1
+    assert [type(action) for action in world.emitted] == [LogError]
+    world.now_ns += 10**12
+    _answered(step, StrategyAnswer(limit=5120))     # at last: dropped, and counted once only
+    assert publication.late_limits == 1
+    assert len(world.emitted) == 1
+    assert world.timers.next_deadline_ns() == world.now_ns + custom.STEP_NS    # asked again
+
+
+def test_a_strategy_is_made_before_the_conductor_is_held() -> None:
+    rig = Rig()
+    first, second = rig.client("a"), rig.client("b")
+    rig.hold(MakeStrategy)
+    waiting = rig.send(first, AddPublication(channel=f"{GROUP}|fc=py:x:Y", stream_id=7))
+    assert rig.pub(second, GROUP, 8).session_id     # served meanwhile
+    rig.resume()
+    assert rig.reply(waiting).session_id
+    assert rig.all(AddPublicationObject)[-1].params.strategy == "py:x:Y"
+
+
+def test_one_that_is_not_made_in_time_is_refused() -> None:
+    rig = Rig()
+    client = rig.client()
+    rig.fail(MakeStrategy, code="not_supported", message="not made within 5 s")
+    answer = rig.pub(client, f"{GROUP}|fc=py:x:Y")
+    assert (answer.code, answer.message) == ("not_supported", "not made within 5 s")
+    rig.lose(client)
+    rig.release_all()
+    rig.advance(60)
+    rig.assert_nothing_left()
+
+
+def test_the_strategies_that_a_publication_may_get() -> None:
+    mine = attrs.evolve(
+        SETTINGS, multicast_flow_control="py:a:B,t:1s", unicast_flow_control="py:c:D"
+    )
+    assert rules.custom_names(None, mine) == ("py:a:B", "py:c:D")
+    assert rules.custom_names(uri.read_flow_control("fc", "py:e:F"), mine) == ("py:e:F",)
+    assert rules.custom_names(uri.read_flow_control("fc", "min"), mine) == ()
+    assert rules.custom_names(None, SETTINGS) == ()
