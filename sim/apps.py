@@ -192,8 +192,15 @@ class Subscriber:
         if self._apps:
             self._native.pause_subscriber(self._apps[-1], paused)
 
+    def crash(self) -> None:
+        """Dies: the kernel hangs up for it, unless the host is told to hear of it later."""
+        if self._host.script.hangup_ns == 0:
+            self.close()
+        elif self._apps:
+            self._native.pause_subscriber(self._apps[-1], True)
+
     def close(self) -> None:
-        """Also what a crash looks like: the kernel hangs up."""
+        """Also what a crash looks like once it is noticed."""
         if self._subscription is None or self._client is None:
             return
         self._native.detach_subscriber(self._apps[-1])

@@ -18,6 +18,7 @@ from typing import Any, Final, NoReturn
 
 import attrs
 
+from penstock.core.driver_types import DriverParams
 from penstock.core.errors import ConfigurationError
 from penstock.core.sim import Link
 from penstock.sim.scenario import (
@@ -32,6 +33,7 @@ from penstock.sim.scenario import (
 )
 
 _MAX_HOSTS: Final = 64
+_MAX_DROPS: Final = 10_000
 _BYTES: Final = re.compile(r"^(\d+)([kmg]?)$")
 _SCALES: Final = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
 _FACTORS: Final = {
@@ -70,13 +72,21 @@ _RULE: Final[Keys] = {
 }
 _DROP: Final[Keys] = {
     "from": ("sender", "host"), "to": ("receiver", "host"), "numbers": ("numbers", "counts"),
+    "every": ("every", "count"), "times": ("times", "count"),
 }
+_NUMBERED: Final[Keys] = {key: _DROP[key] for key in ("from", "to", "numbers")}
+#: What a host's ``driver`` may set; all are numbers of at least 0.
+_PARAMETERS: Final = frozenset(
+    field.name for field in attrs.fields(DriverParams) if field.default is None
+) - {"max_gaps", "advertise", "cubic_friendly"}
 _HOST: Final[Keys] = {
     "cycle_us": ("cycle_ns", "us"),
     "window": ("window_bytes", "bytes"),
     "rcvbuf": ("rcvbuf_bytes", "bytes"),
     "max_gaps": ("max_gaps", "count"),
     "group_tag": ("group_tag", "count"),
+    "driver": ("driver", "parameters"),
+    "hangup_s": ("hangup_ns", "seconds"),
     "crash_s": ("crash_ns", "seconds"),
     "restart_s": ("restart_ns", "seconds"),
 }
@@ -120,6 +130,11 @@ _BUDGET: Final[Keys] = {
     "gaps_least": ("gaps_least", "count"),
     "blocked_s": ("blocked_ns", "seconds"),
     "goodput_least": ("goodput_least", "count"),
+    "rate_from_s": ("rate_from_ns", "seconds"),
+    "rate_until_s": ("rate_until_ns", "seconds"),
+    "rate_least": ("rate_least", "count"),
+    "rate_most": ("rate_most", "count"),
+    "fairness_least": ("fairness_least_ppm", "share"),
 }
 _SCENARIO: Final[Keys] = {
     "name": ("name", "text"),
@@ -174,6 +189,8 @@ class _Reader:
             return self.bytes(key, value)
         if kind == "spans":
             return self.spans(key, value)
+        if kind == "parameters":
+            return self.parameters(key, value)
         if kind in ("counts", "texts"):
             if not isinstance(value, list):
                 self.fail(key, f"{value!r} is not a list")
@@ -183,6 +200,18 @@ class _Reader:
         if not isinstance(value, wanted):
             self.fail(key, f"{value!r} is not {'true or false' if wanted is bool else 'a text'}")
         return value
+
+    def parameters(self, key: str, value: Any) -> tuple[tuple[str, int], ...]:
+        if not isinstance(value, dict):
+            self.fail(key, f"{value!r} is not a table of parameters")
+        for name in value:
+            if name not in _PARAMETERS:
+                known = ", ".join(sorted(_PARAMETERS))
+                self.fail(f"{key}.{name}", f"unknown key; known are {known}")
+        return tuple(
+            (name, self.number(f"{key}.{name}", number, Decimal(1)))
+            for name, number in value.items()
+        )
 
     def spans(self, key: str, value: Any) -> tuple[tuple[int, int], ...]:
         if not isinstance(value, list):
@@ -274,9 +303,13 @@ def _read_links(
     drops = []
     for where, table in _tables(reader, document, "drop"):
         fields = reader.table(where, table, _DROP)
-        reader.require(where, fields, _DROP, "from", "to", "numbers")
+        reader.require(where, fields, _DROP, "from", "to")
         if -1 in (fields["sender"], fields["receiver"]):
             reader.fail(where, "needs two hosts, not *")
+        every, times = fields.pop("every", 0), fields.pop("times", 0)
+        if ("numbers" in fields) == (every > 0 and 0 < times <= _MAX_DROPS):
+            reader.fail(where, f"needs numbers, or every and times (at most {_MAX_DROPS})")
+        fields.setdefault("numbers", tuple(range(every, every * times + 1, max(1, every))))
         drops.append(Drop(**fields))
     return link, tuple(rules), tuple(drops)
 
@@ -432,6 +465,8 @@ def _written(kind: str, value: Any, scenario: Scenario) -> str:
         seconds = _FACTORS["seconds"]
         spans = [f"[{_number(a, seconds)}, {_number(b, seconds)}]" for a, b in value]
         return f"[{', '.join(spans)}]"
+    if kind == "parameters":
+        return "{" + ", ".join(f"{name} = {number}" for name, number in value) + "}"
     if kind == "counts":
         return f"[{', '.join(map(str, value))}]"
     if kind == "texts":
@@ -464,7 +499,7 @@ def dump(scenario: Scenario) -> str:
             if value != getattr(scenario.link, field):
                 lines.append(f"{key} = {_written(kind, value, scenario)}")
     for drop in scenario.drops:
-        lines += ["", "[[drop]]", *_lines(drop, _DROP, scenario)]
+        lines += ["", "[[drop]]", *_lines(drop, _NUMBERED, scenario)]
     for publisher in scenario.publishers:
         lines += ["", "[[publisher]]", *_lines(publisher, _PUBLISHER, scenario)]
     for subscriber in scenario.subscribers:

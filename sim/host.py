@@ -9,7 +9,7 @@ import shutil
 from collections import deque
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import attrs
 
@@ -22,6 +22,7 @@ from penstock.core.driver_types import (
     Address,
     CncParams,
     DriverParams,
+    LossRecovery,
     SharedParams,
     Threading,
 )
@@ -96,6 +97,7 @@ class Host:
                 daemon_id=daemon_id,
                 daemon_epoch=self._epoch,
                 max_gaps=self.script.max_gaps,
+                **self._parameters(),
             ),
             net=self._network.host_net(self.index),
             cnc=self._cnc,
@@ -123,6 +125,16 @@ class Host:
         self._native.set_driver(self.index, self.driver, self.script.cycle_ns)
         self.running = True
         self._reschedule()
+
+    def _parameters(self) -> dict[str, Any]:
+        fields: dict[str, Any] = dict(self.script.driver)
+        if "loss_recovery" in fields:
+            fields["loss_recovery"] = LossRecovery(fields["loss_recovery"])
+        return fields
+
+    def images(self) -> list[admin.ImageView]:
+        """What the slots of the images say of their paths."""
+        return [self._shared.read_image(i.slot) for i in self.conductor.world.images.values()]
 
     def _make_cnc(self) -> admin.Cnc:
         return admin.Cnc.create(

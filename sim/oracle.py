@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
 from penstock.sim.apps import Publisher, Subscriber, same_stream
+from penstock.sim.measure import jain_ppm
 from penstock.sim.scenario import SECOND_NS
 
 if TYPE_CHECKING:
@@ -133,6 +134,7 @@ def _budget(world: World) -> Iterator[str]:
         for reader in subscriber.readers(publisher.ledgers[-1])
         if publisher.ledgers
     ]
+    rates = world.meter.rates()
     most = [
         ("ended_ns", ended, budget.end_before_ns),
         ("naks", wire.naks, budget.naks),
@@ -146,12 +148,15 @@ def _budget(world: World) -> Iterator[str]:
         ("ext", wire.ext, budget.ext),
         ("missed", missed, budget.missed_most),
         ("blocked_ns", max(blocked, default=0), budget.blocked_ns),
+        ("rate", max(rates, default=0), budget.rate_most),
     ]
     least = [
         ("ended_ns", ended, budget.end_after_ns),
         ("missed", missed, budget.missed_least),
         ("gaps", gaps, budget.gaps_least),
         ("goodput", min(goodput, default=0), budget.goodput_least),
+        ("rate", min(rates, default=0), budget.rate_least),
+        ("fairness_ppm", jain_ppm(rates), budget.fairness_least_ppm),
     ]
     for name, value, bound in most:
         if bound is not None and value > bound:

@@ -35,6 +35,8 @@ class HostScript:
     rcvbuf_bytes: int | None = None
     max_gaps: int | None = None         # 1: one gap at a time, as other drivers recover
     group_tag: int | None = None
+    driver: tuple[tuple[str, int], ...] = ()    # other parameters of the driver, by name
+    hangup_ns: int = 0                  # until the death of an application is noticed
     crash_ns: int | None = None         # the daemon and its applications die
     restart_ns: int | None = None       # and come back with an empty directory
 
@@ -113,6 +115,12 @@ class Budget:
     gaps_least: int | None = None       # explicit gaps
     blocked_ns: int | None = None       # of any publisher, at most
     goodput_least: int | None = None    # delivered bytes a second, of the slowest reader
+    #: What every reader gets between two moments, bytes a second, and Jain's index of them.
+    rate_from_ns: int | None = None
+    rate_until_ns: int | None = None
+    rate_least: int | None = None
+    rate_most: int | None = None
+    fairness_least_ppm: int | None = None
 
 
 @attrs.frozen(kw_only=True)

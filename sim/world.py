@@ -26,6 +26,7 @@ from penstock.core.driver_types import NEVER_NS
 from penstock.core.sim import Link, NetworkStatistics, SimNetwork, SimWorld, Stop, WireStatistics
 from penstock.sim.apps import Publisher, Subscriber
 from penstock.sim.host import Host, LivelockError
+from penstock.sim.measure import Meter
 from penstock.sim.oracle import caught_up, verdict
 from penstock.sim.scenario import MS_NS, HostScript, Scenario, host_ip
 from penstock.sim.trace import Sample
@@ -95,6 +96,7 @@ class World:
         self._plan_network()
         self._plan_applications()
         self._plan_hosts()
+        self.meter = Meter(self)
 
     def __enter__(self) -> Self:
         return self
@@ -155,7 +157,9 @@ class World:
                 self.at(from_ns, lambda s=subscriber: s.pause(True))  # type: ignore[misc]
                 self.at(until_ns, lambda s=subscriber: s.pause(False))  # type: ignore[misc]
             if script.crash_ns is not None:
-                self.at(script.crash_ns, subscriber.close)
+                self.at(script.crash_ns, subscriber.crash)
+                if subscriber.host.script.hangup_ns > 0:
+                    self.at(script.crash_ns + subscriber.host.script.hangup_ns, subscriber.close)
             if script.restart_ns is not None:
                 self.at(script.restart_ns, self._opening(subscriber))
         for publisher in self.publishers:
