@@ -239,8 +239,10 @@ const uint8_t *ps_img_map(const ps_img_t *image, int64_t *length_bytes);
 int32_t ps_img_has_data(const ps_img_t *image);
 
 /* Delivers up to limit messages of one image.  flags: see ps_poll_flags.  Returns the count >= 0 or
- * a negative ps_error_code (PS_E_CORRUPT: the image is stopped at that position).
- * First releases what the previous poll delivered.  Bound: limit frames, one term. */
+ * a negative ps_error_code (PS_E_CORRUPT: the image is stopped at that position).  0: nothing was
+ * there after a look that began with this call, so whoever took a ticket before it may sleep.
+ * First releases what the previous poll delivered.  Bound: limit messages, the end of a term that
+ * any of them was in, three terms of padding or fragments. */
 int32_t ps_img_poll(ps_img_t *image, ps_message_t *out, int32_t limit, int32_t flags);
 /* From now on a poll that comes to a gap that will not be repaired (reliable=false, dropped ranges)
  * ends before it; the next one passes it and returns PS_E_GAP until it is taken. */

@@ -406,7 +406,8 @@ int32_t ps_img_take_gap(ps_img_t *image, int64_t *from, int64_t *to, int64_t *me
     return 1;
 }
 
-static int32_t ps_img_scan(ps_img_t *image, ps_message_t *out, int32_t limit, int32_t flags)
+/* What is there up to the end of one term. */
+static int32_t ps_img_scan_term(ps_img_t *image, ps_message_t *out, int32_t limit, int32_t flags)
 {
     ps_stretch_t at;
     ps_img_stretch(image, &at);
@@ -447,6 +448,21 @@ static int32_t ps_img_scan(ps_img_t *image, ps_message_t *out, int32_t limit, in
     }
     image->delivered = at.begin + at.offset;
     return result < 0 && count == 0 ? result : count;
+}
+
+/* Nothing but padding up to a term's end is no answer: what lies behind it was announced already,
+ * perhaps for the last time.  What may be read never spans more terms than there are partitions. */
+static int32_t ps_img_scan(ps_img_t *image, ps_message_t *out, int32_t limit, int32_t flags)
+{
+    int32_t count = 0;
+    for (int32_t term = 0; term < PS_PARTITIONS && count == 0; term++) {
+        const int64_t before = image->delivered;
+        count = ps_img_scan_term(image, out, limit, flags);
+        if (image->delivered == before || (image->delivered & image->log.term_mask) != 0) {
+            break;
+        }
+    }
+    return count;
 }
 
 int32_t ps_img_poll(ps_img_t *image, ps_message_t *out, int32_t limit, int32_t flags)
