@@ -6,6 +6,16 @@ from __future__ import annotations
 from penstock.client._claim import Claim
 from penstock.client._client import Client, Registration, connect
 from penstock.client._counters import Counter, Counters
+from penstock.client._group_errors import (
+    DaemonUnreachable,
+    GroupError,
+    GroupRefused,
+    NotAuthorised,
+    RangeNotRetained,
+    UnknownGroup,
+    UnreliableStream,
+)
+from penstock.client._groups import GroupControl, GroupState, LogRange
 from penstock.client._image import Image
 from penstock.client._message import Header, MessageBatch
 from penstock.client._offer import Action, Offer
@@ -18,6 +28,7 @@ from penstock.client._publication import (
 )
 from penstock.client._restart import Gap, LostSession
 from penstock.client._subscription import Subscription, SubscriptionStatistics
+from penstock.config.keys import CurveKeys
 
 __all__ = [
     "Action",
@@ -26,18 +37,29 @@ __all__ = [
     "Client",
     "Counter",
     "Counters",
+    "CurveKeys",
+    "DaemonUnreachable",
     "Gap",
+    "GroupControl",
+    "GroupError",
+    "GroupRefused",
+    "GroupState",
     "Header",
     "Image",
+    "LogRange",
     "LostSession",
     "MessageBatch",
+    "NotAuthorised",
     "Offer",
     "Pressure",
     "Publication",
     "PublicationStatistics",
+    "RangeNotRetained",
     "Registration",
     "RemoteRejection",
     "Subscription",
     "SubscriptionStatistics",
+    "UnknownGroup",
+    "UnreliableStream",
     "connect",
 ]

@@ -22,13 +22,16 @@ from penstock.config.control import (
     MESSAGE_TYPES,
     PROTOCOL_VERSION,
     ControlError,
+    GroupList,
+    GroupReply,
     Message,
     Status,
 )
 
 MAX_DEPTH: Final = 12
-_STATUS_HEAD: Final[bytes] = (
-    b"\x94" + msgpack.packb(PROTOCOL_VERSION) + msgpack.packb(Status.__name__)
+_LARGE_HEADS: Final[tuple[bytes, ...]] = tuple(
+    b"\x94" + msgpack.packb(PROTOCOL_VERSION) + msgpack.packb(kind.__name__)
+    for kind in (Status, GroupReply, GroupList)
 )
 
 
@@ -70,7 +73,7 @@ def decode(data: bytes) -> tuple[int, Message]:
 
 
 def _check_size(data: bytes) -> None:
-    limit = MAX_STATUS_BYTES if data.startswith(_STATUS_HEAD) else MAX_MESSAGE_BYTES
+    limit = MAX_STATUS_BYTES if data.startswith(_LARGE_HEADS) else MAX_MESSAGE_BYTES
     if len(data) > limit:
         raise ControlError(f"message of {len(data)} bytes, at most {limit} are allowed")
 

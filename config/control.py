@@ -20,7 +20,7 @@ from attrs import validators
 PROTOCOL_VERSION: Final = 1
 MAX_MESSAGE_BYTES: Final = 64 * 1024
 MAX_STATUS_BYTES: Final = 16 * 1024 * 1024
-"""Of a Status reply, the only message whose size follows the number of streams."""
+"""Of the replies whose size follows the number of streams: Status, GroupReply, GroupList."""
 MAX_CHANNEL_CHARS: Final = 4095
 
 _I32 = validators.and_(validators.ge(-(2**31)), validators.lt(2**31))
@@ -159,6 +159,104 @@ class GetStatus:
     """Reply: Status.  Needs no lease (the CLI's ``stat``)."""
 
 
+# ---- consumer groups (no lease; also over TCP) ---------------------------------------------------
+
+MAX_GROUP_NAME_CHARS: Final = 80
+MAX_GROUP_SESSIONS: Final = 64
+MAX_FETCH_CREDIT: Final = 8
+FETCH_PIECE_BYTES: Final = 1024 * 1024
+"""The largest piece that a fetch is answered with."""
+
+_NAME: Any = validators.and_(
+    validators.min_len(1), validators.max_len(MAX_GROUP_NAME_CHARS),
+    validators.matches_re(r"[^\x00-\x1f\x7f]*"),
+)
+_SESSIONS: Any = validators.and_(
+    validators.max_len(MAX_GROUP_SESSIONS), validators.deep_iterable(_I32)
+)
+_POSITION: Any = validators.and_(validators.ge(0), validators.lt(2**63))
+
+
+@attrs.frozen(kw_only=True)
+class OpenGroup:
+    """Opens a consumer group, or finds it open.  Reply: GroupReply."""
+
+    name: str = attrs.field(validator=_NAME)
+    channel: str = attrs.field(validator=_CHANNEL)
+    stream_id: int = attrs.field(validator=_I32)
+    sessions: list[int] = attrs.field(factory=list, validator=_SESSIONS)    # none: all
+    starting: str = attrs.field(
+        default="latest", validator=validators.in_(("latest", "earliest"))
+    )
+    expiry_ns: int = attrs.field(validator=_ID)
+    allow_unreliable: bool = False      # a strategy that does not wait is no reason to refuse
+
+
+@attrs.frozen(kw_only=True)
+class GetGroup:
+    """What a group holds; keeps it alive.  Reply: GroupReply."""
+
+    name: str = attrs.field(validator=_NAME)
+    channel: str = attrs.field(validator=_CHANNEL)
+    stream_id: int = attrs.field(validator=_I32)
+
+
+@attrs.frozen(kw_only=True)
+class AcknowledgeGroup:
+    """Everything below ``positions[i]`` of (``sessions[i]``, ``initial_term_ids[i]``) is done with;
+    what the group does not hold is passed over.  Keeps the group alive.  Reply: GroupReply."""
+
+    name: str = attrs.field(validator=_NAME)
+    channel: str = attrs.field(validator=_CHANNEL)
+    stream_id: int = attrs.field(validator=_I32)
+    sessions: list[int] = attrs.field(validator=validators.deep_iterable(_I32))
+    initial_term_ids: list[int] = attrs.field(validator=validators.deep_iterable(_I32))
+    positions: list[int] = attrs.field(validator=validators.deep_iterable(_POSITION))
+
+    def __attrs_post_init__(self) -> None:
+        if not len(self.sessions) == len(self.initial_term_ids) == len(self.positions):
+            raise ValueError("sessions, initial_term_ids and positions are of different lengths")
+
+
+@attrs.frozen(kw_only=True)
+class CloseGroup:
+    """Drops a group and all that it holds.  Reply: Done."""
+
+    name: str = attrs.field(validator=_NAME)
+    channel: str = attrs.field(validator=_CHANNEL)
+    stream_id: int = attrs.field(validator=_I32)
+
+
+@attrs.frozen(kw_only=True)
+class ListGroups:
+    """Reply: GroupList.  Does not keep them alive."""
+
+
+@attrs.frozen(kw_only=True)
+class Fetch:
+    """The frames of [start, end) of a log that some group holds.  Reply: one FetchPiece after the
+    other, each followed by a frame with its bytes, as many as there is credit for; or RangeGone, or
+    Failure, after which nothing follows."""
+
+    log_id: int = attrs.field(validator=_ID)
+    session_id: int = attrs.field(validator=_I32)
+    initial_term_id: int = attrs.field(validator=_I32)
+    start: int = attrs.field(validator=_POSITION)
+    end: int = attrs.field(validator=_POSITION)
+    credit: int = attrs.field(
+        default=4, validator=validators.and_(validators.ge(1), validators.le(MAX_FETCH_CREDIT))
+    )
+
+
+@attrs.frozen(kw_only=True)
+class FetchCredit:
+    """More pieces of the fetch with this message's correlation id; 0 ends it.  No reply."""
+
+    pieces: int = attrs.field(
+        validator=validators.and_(validators.ge(0), validators.le(MAX_FETCH_CREDIT))
+    )
+
+
 # ---- replies -------------------------------------------------------------------------------------
 
 
@@ -188,6 +286,8 @@ ERROR_CODES: Final = (
     "limit",                  # slots, sessions, counters used up
     "permission",
     "malformed",              # message not understood
+    "unknown_group",          # no such consumer group: never opened, closed or expired
+    "unreliable",             # the stream's strategy does not wait for the group
     "not_leased",             # Hello missing or token unknown
     "internal",
 )
@@ -231,6 +331,38 @@ class Status:
     """A snapshot: plain data, the schema is ``penstock.daemon.status``."""
 
     snapshot: dict[str, Any]
+
+
+@attrs.frozen(kw_only=True)
+class GroupReply:
+    """A group: plain data, the schema is :class:`penstock.client.GroupState`."""
+
+    group: dict[str, Any]
+
+
+@attrs.frozen(kw_only=True)
+class GroupList:
+    """All groups: each value as in GroupReply, under its id as text."""
+
+    groups: dict[str, Any]
+
+
+@attrs.frozen(kw_only=True)
+class FetchPiece:
+    """Whole frames of [position, next_position); they are the ZeroMQ frame behind this one."""
+
+    position: int
+    next_position: int
+    last: bool
+
+
+@attrs.frozen(kw_only=True)
+class RangeGone:
+    """A fetch asked for what the log does not hold any more, or not yet."""
+
+    lowest: int               # readable now
+    end: int                  # readable now, below it
+    message: str
 
 
 # ---- notices -------------------------------------------------------------------------------------
@@ -290,6 +422,8 @@ Message = (
     | CounterReady | Resumed | Status | ImageAvailable | SubscriptionResumed | ImageUnavailable
     | PublicationError
     | DaemonStopping
+    | OpenGroup | GetGroup | AcknowledgeGroup | CloseGroup | ListGroups | Fetch | FetchCredit
+    | GroupReply | GroupList | FetchPiece | RangeGone
 )
 
 MESSAGE_TYPES: Final[dict[str, type[Any]]] = {cls.__name__: cls for cls in get_args(Message)}

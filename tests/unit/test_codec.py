@@ -28,13 +28,41 @@ _BY_TYPE: dict[Any, st.SearchStrategy[Any]] = {
     list[int]: st.lists(st.integers(-(2**63), 2**63 - 1), max_size=4),
     dict[str, Any]: st.dictionaries(st.text(max_size=8), _PLAIN, max_size=5),
 }
+_I32S: st.SearchStrategy[Any] = st.lists(st.integers(-(2**31), 2**31 - 1), max_size=4)
+_BY_FIELD: dict[tuple[type[Any], str], st.SearchStrategy[Any]] = {
+    (control.OpenGroup, "sessions"): _I32S,
+    (control.OpenGroup, "starting"): st.sampled_from(["latest", "earliest"]),
+    (control.Fetch, "credit"): st.integers(1, control.MAX_FETCH_CREDIT),
+    (control.FetchCredit, "pieces"): st.integers(0, control.MAX_FETCH_CREDIT),
+    **{(kind, "name"): st.text(st.characters(categories=["L", "N", "P", "S"]), min_size=1,
+                               max_size=30)
+       for kind in (control.OpenGroup, control.GetGroup, control.AcknowledgeGroup,
+                    control.CloseGroup)},
+}
+
+
+@st.composite
+def _acknowledgement(draw: Any) -> control.AcknowledgeGroup:
+    rows = draw(st.lists(st.tuples(
+        st.integers(-(2**31), 2**31 - 1), st.integers(-(2**31), 2**31 - 1),
+        st.integers(0, 2**63 - 1),
+    ), max_size=4))
+    return control.AcknowledgeGroup(
+        name="g", channel="aeron:ipc", stream_id=draw(st.integers(1, 9)),
+        sessions=[r[0] for r in rows], initial_term_ids=[r[1] for r in rows],
+        positions=[r[2] for r in rows],
+    )
 
 
 def _messages() -> st.SearchStrategy[Any]:
-    kinds = []
+    kinds: list[st.SearchStrategy[Any]] = [_acknowledgement()]
     for kind in control.MESSAGE_TYPES.values():
+        if kind is control.AcknowledgeGroup:
+            continue
         attrs.resolve_types(kind)
-        kinds.append(st.builds(kind, **{a.name: _BY_TYPE[a.type] for a in attrs.fields(kind)}))
+        kinds.append(st.builds(kind, **{
+            a.name: _BY_FIELD.get((kind, a.name), _BY_TYPE[a.type]) for a in attrs.fields(kind)
+        }))
     return st.one_of(kinds)
 
 

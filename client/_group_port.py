@@ -1,0 +1,272 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Requests about groups over ZeroMQ: to a daemon on this host, or over TCP with CURVE.
+
+Each call, and each fetch while it lasts, has a connection of its own, taken from a pool.  One that
+did not answer is thrown away and the request repeated on another until the time is up: all requests
+may be done twice.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Generator
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+import attrs
+import zmq
+import zmq.utils.monitor
+
+from penstock.client._group_errors import (
+    DaemonUnreachable,
+    GroupError,
+    NotAuthorised,
+    RangeNotRetained,
+    refusal,
+)
+from penstock.config import codec, control
+from penstock.config.keys import CurveKeys, check_public_key
+from penstock.core.errors import ClosedError, InvalidArgument, VersionMismatch
+
+SOCKET_NAME: Final = "groups.sock"
+_ATTEMPT_S: Final = 2.0
+_POOL: Final = 8
+_REFUSED: Final = (
+    zmq.EVENT_HANDSHAKE_FAILED_AUTH | zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL
+    | zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL
+)
+_T = TypeVar("_T")
+
+
+@attrs.frozen(kw_only=True)
+class Endpoint:
+    """Where a daemon's groups are served."""
+
+    address: str
+    keys: CurveKeys | None = None
+    server_key: str = ""
+
+    @classmethod
+    def local(cls, directory: Path) -> Endpoint:
+        return cls(address=f"ipc://{directory}/{SOCKET_NAME}")
+
+    @classmethod
+    def remote(cls, address: str, keys: CurveKeys | None, server_key: str | None) -> Endpoint:
+        """:raises InvalidArgument: keys are missing, or it is no TCP address."""
+        if not address.startswith("tcp://") or not address.rpartition(":")[2].isdigit():
+            raise InvalidArgument(f"address {address!r}: expected tcp://HOST:PORT")
+        if keys is None or not server_key:
+            raise InvalidArgument(
+                f"{address}: TCP needs keys (CurveKeys.load) and server_key: there is no plain TCP"
+            )
+        return cls(
+            address=address, keys=keys, server_key=check_public_key(server_key, "server_key")
+        )
+
+
+class _Connection:
+    """One DEALER socket; used by one thread at a time."""
+
+    def __init__(self, context: zmq.Context[zmq.Socket[bytes]], endpoint: Endpoint) -> None:
+        self._endpoint = endpoint
+        self._socket = context.socket(zmq.DEALER)
+        self._socket.setsockopt(zmq.LINGER, 0)
+        self._socket.setsockopt(zmq.RECONNECT_IVL, 50)
+        self._socket.setsockopt(zmq.IPV6, 1)
+        self._monitor: zmq.Socket[bytes] | None = None
+        self._correlation = 0
+        if endpoint.keys is not None:
+            self._socket.curve_publickey = endpoint.keys.public.encode()
+            self._socket.curve_secretkey = endpoint.keys.secret.encode()
+            self._socket.curve_serverkey = endpoint.server_key.encode()
+            self._monitor = self._socket.get_monitor_socket(_REFUSED)
+        try:
+            self._socket.connect(endpoint.address)
+        except zmq.ZMQError as error:
+            self.close()
+            raise InvalidArgument(f"{endpoint.address}: {error.strerror}") from None
+
+    def close(self) -> None:
+        if self._monitor is not None:
+            self._socket.disable_monitor()
+            self._monitor = None
+        self._socket.close()
+
+    def send(self, request: Any) -> None:
+        """A new request; what is still to come for the last one is passed over."""
+        self._correlation += 1
+        self._socket.send(codec.encode(request, self._correlation))
+
+    def add(self, message: Any) -> None:
+        """More about the last request."""
+        self._socket.send(codec.encode(message, self._correlation))
+
+    def receive(self, deadline: float) -> tuple[Any, list[bytes]] | None:
+        """The next message about the last request, None when the time is up."""
+        poller = zmq.Poller()
+        poller.register(self._socket, zmq.POLLIN)
+        if self._monitor is not None:
+            poller.register(self._monitor, zmq.POLLIN)
+        while True:
+            ready = dict(poller.poll(max(0, int((deadline - time.monotonic()) * 1000))))
+            if self._socket in ready:
+                frames = self._socket.recv_multipart()
+                try:
+                    correlation, message = codec.decode(frames[0])
+                except control.ControlError as error:
+                    where = self._endpoint.address
+                    raise VersionMismatch(f"cannot understand {where}: {error}") from None
+                if correlation == self._correlation:
+                    return message, frames[1:]
+                continue
+            if self._monitor is not None and self._monitor in ready:
+                self._on_refusal(self._monitor)
+            if not ready:
+                return None
+
+    def _on_refusal(self, monitor: zmq.Socket[bytes]) -> None:
+        event = zmq.utils.monitor.recv_monitor_message(monitor, zmq.DONTWAIT)
+        where = self._endpoint.address
+        if event["event"] == zmq.EVENT_HANDSHAKE_FAILED_AUTH:
+            raise NotAuthorised(
+                f"{where} refuses the key {self._key()}: add it to the daemon's allow-list "
+                "(control_tcp.clients)"
+            )
+        raise NotAuthorised(
+            f"{where} did not complete the CURVE handshake with the key {self._key()}: compare "
+            "server_key with the daemon's public key, and the daemon's allow-list with this key"
+        )
+
+    def _key(self) -> str:
+        return self._endpoint.keys.public if self._endpoint.keys is not None else "(none)"
+
+
+class GroupPort:
+    """See the module."""
+
+    def __init__(self, endpoint: Endpoint, timeout_s: float) -> None:
+        self._endpoint = endpoint
+        self._timeout_s = timeout_s
+        self._lock = threading.Lock()
+        self._context: zmq.Context[zmq.Socket[bytes]] | None = None
+        self._idle: list[_Connection] = []
+        self._pid = os.getpid()
+        self._closed = False
+
+    def ask(self, request: Any, expected: type[_T]) -> _T:
+        """The answer to a request."""
+        message, _ = self._first(request, self._put)
+        if not isinstance(message, expected):
+            raise self._unexpected(request, message)
+        return message
+
+    def fetch(self, request: control.Fetch) -> Generator[bytes, None, None]:
+        """The pieces of a fetch.  It begins with the first ``next``."""
+        kept: list[_Connection] = []
+        message, rest = self._first(request, kept.append)
+        connection = kept[0]
+        finished = False
+        try:
+            while True:
+                if not isinstance(message, control.FetchPiece) or len(rest) != 1:
+                    raise self._unexpected(request, message)
+                finished = message.last
+                if not finished:
+                    connection.add(control.FetchCredit(pieces=1))
+                yield rest[0]
+                if finished:
+                    return
+                answer = connection.receive(time.monotonic() + self._timeout_s)
+                if answer is None:
+                    raise self._silence(request)
+                message, rest = answer
+        finally:
+            if finished:
+                self._put(connection)
+            else:
+                connection.close()      # tells the daemon to stop
+
+    def close(self) -> None:
+        with self._lock:
+            self._closed = True
+            idle, self._idle = self._idle, []
+            context, self._context = self._context, None
+            mine = self._pid == os.getpid()
+        if not mine:
+            return
+        for connection in idle:
+            connection.close()
+        if context is not None:
+            # Connections of other threads that are in use close it when they are given back.
+            threading.Thread(target=context.term, daemon=True).start()
+
+    # ---- the pool --------------------------------------------------------------------------------
+
+    def _take(self) -> _Connection:
+        with self._lock:
+            if self._closed:
+                raise ClosedError("the group control is closed")
+            if self._pid != os.getpid():        # in the child of a fork: the parent's are not ours
+                self._pid = os.getpid()
+                self._idle, self._context = [], None
+            if self._context is None:
+                self._context = zmq.Context()
+            if self._idle:
+                return self._idle.pop()
+            return _Connection(self._context, self._endpoint)
+
+    def _put(self, connection: _Connection) -> None:
+        with self._lock:
+            if not self._closed and len(self._idle) < _POOL:
+                self._idle.append(connection)
+                return
+        connection.close()
+
+    def _first(self, request: Any, keep: Any) -> tuple[Any, list[bytes]]:
+        """The first message of the answer; ``keep`` gets the connection."""
+        deadline = time.monotonic() + self._timeout_s
+        while True:
+            connection = self._take()
+            try:
+                connection.send(request)
+                answer = connection.receive(min(deadline, time.monotonic() + _ATTEMPT_S))
+            except BaseException:
+                connection.close()
+                raise
+            if answer is not None:
+                try:
+                    self._check(answer[0])
+                except GroupError:
+                    self._put(connection)
+                    raise
+                keep(connection)
+                return answer
+            connection.close()
+            if time.monotonic() >= deadline:
+                raise self._silence(request)
+
+    @staticmethod
+    def _check(message: Any) -> None:
+        if isinstance(message, control.Failure):
+            raise refusal(message)
+        if isinstance(message, control.RangeGone):
+            raise RangeNotRetained(
+                message.message, lowest_readable=message.lowest, end_position=message.end
+            )
+
+    def _silence(self, request: Any) -> DaemonUnreachable:
+        where = self._endpoint.address
+        return DaemonUnreachable(
+            f"no answer to {type(request).__name__} from {where} within {self._timeout_s:g} s: is "
+            "the daemon running, and does it serve there?",
+            address=where, timeout_s=self._timeout_s,
+        )
+
+    def _unexpected(self, request: Any, message: Any) -> Exception:
+        self._check(message)
+        return VersionMismatch(
+            f"{self._endpoint.address} answered {type(request).__name__} with "
+            f"{type(message).__name__}"
+        )
