@@ -20,6 +20,7 @@ DECLARATIONS = (
     "src/ps_types.h",
     "include/penstock.h",
     "src/ps_fast.h",
+    "src/ps_gather.h",
     "src/ps_admin.h",
     "src/ps_driver.h",
     "src/ps_sim.h",

@@ -1,0 +1,280 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Ranges of a log as columns (``ps_gather.h``): walked, checked and copied natively.
+
+Reading consumes nothing and may be repeated.  A range begins and ends between messages; :func:`cut`
+finds such places.  Calls release the GIL.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import Any, Final
+
+import attrs
+
+from penstock.core import errors
+from penstock.core._convert import check
+from penstock.core._lib import ffi, lib
+
+#: Frames begin at multiples of this.
+ALIGNMENT: Final = 32
+#: Most bytes of payload in one batch: offsets have 32 bits.
+MOST_VALUES: Final = 2**31 - 1
+
+
+class Stop(IntEnum):
+    """Why a copy stopped."""
+
+    END = lib.PS_GATHER_END
+    FULL = lib.PS_GATHER_FULL
+    TOO_LONG = lib.PS_GATHER_TOO_LONG
+    INCOMPLETE = lib.PS_GATHER_INCOMPLETE
+
+
+@attrs.frozen(kw_only=True)
+class LogFacts:
+    """What identifies a log; lengths in bytes."""
+
+    correlation_id: int
+    session_id: int
+    stream_id: int
+    initial_term_id: int
+    term_length: int
+    mtu: int
+
+
+class Frames:
+    """Frames of one term, one behind the other; keeps the memory under them alive."""
+
+    __slots__ = ("keep", "native")
+
+    def __init__(self, native: Any, keep: object) -> None:
+        self.native = native
+        self.keep = keep
+
+    @property
+    def start(self) -> int:
+        """Position of the first byte."""
+        return int(self.native.start)
+
+    @property
+    def end(self) -> int:
+        """Position behind the last byte."""
+        return int(self.native.start) + int(self.native.length)
+
+
+def frames_of(
+    data: Any,
+    *,
+    start: int,
+    session_id: int,
+    stream_id: int,
+    initial_term_id: int,
+    term_length: int,
+    offset: int = 0,
+    end: int | None = None,
+) -> Frames:
+    """Frames in a buffer (fetched from another host).  ``offset`` is the byte of ``data`` that has
+    position ``start``; they reach to ``end``, to the end of the data or of the term, whichever
+    comes first."""
+    view = ffi.from_buffer("uint8_t[]", data)
+    length = len(view) - offset
+    if offset < 0 or length < 0 or start < 0:
+        raise errors.InvalidArgument(f"no byte {offset} in a buffer of {len(view)}")
+    if end is not None:
+        length = min(length, end - start)
+    native = ffi.new("ps_gather_frames_t *")
+    native.data = view + offset
+    native.start = start
+    native.length = max(0, min(length, term_length - start % max(term_length, 1)))
+    native.session_id = session_id
+    native.stream_id = stream_id
+    native.initial_term_id = initial_term_id
+    native.term_length = term_length
+    return Frames(native, view)
+
+
+class MappedLog:
+    """A log file, mapped read-only.  Frames of it keep the mapping alive after :meth:`close`."""
+
+    def __init__(self, handle: Any, facts: LogFacts) -> None:
+        self._handle = handle
+        self.facts = facts
+
+    @classmethod
+    def open(cls, path: str) -> MappedLog:
+        """:raises NativeError, CorruptLogError: no such file, or not a log."""
+        out = ffi.new("ps_gather_log_t **")
+        facts = ffi.new("ps_gather_facts_t *")
+        name = ffi.new("char[]", path.encode())
+        check(lib.ps_gather_open(name, out, facts), f"cannot read {path}")
+        names = [field.name for field in attrs.fields(LogFacts)]
+        return cls(
+            ffi.gc(out[0], lib.ps_gather_close),
+            LogFacts(**{name: int(getattr(facts, name)) for name in names}),
+        )
+
+    def close(self) -> None:
+        """Drops the mapping when the last frames of it are gone."""
+        self._handle = None
+
+    def frames(self, position: int, end: int) -> Frames:
+        """From ``position`` to ``end`` or to the end of its term."""
+        handle = self._open_handle()
+        native = ffi.new("ps_gather_frames_t *")
+        check(lib.ps_gather_locate(handle, position, end, native), "reading a log")
+        return Frames(native, handle)
+
+    def intact(self, position: int) -> bool:
+        """Whether the frame that began at ``position`` is still there: then nothing behind it was
+        overwritten either."""
+        return bool(lib.ps_gather_intact(self._open_handle(), position))
+
+    def _open_handle(self) -> Any:
+        if self._handle is None:
+            raise errors.ClosedError("the log was closed")
+        return self._handle
+
+
+class Rows:
+    """Arrays that messages are copied to.
+
+    Each argument is a writable buffer: ``values`` of bytes, ``offsets`` of int32 with one entry
+    more than there are rows at most, ``positions`` (after each message) and ``reserved_values`` of
+    int64.
+    """
+
+    def __init__(
+        self, *, values: Any, offsets: Any, positions: Any = None, reserved_values: Any = None
+    ) -> None:
+        native = ffi.new("ps_gather_rows_t *")
+        self._native = native
+        self._keep = [
+            ffi.from_buffer("uint8_t[]", values, require_writable=True),
+            ffi.from_buffer("int32_t[]", offsets, require_writable=True),
+        ]
+        native.values, native.offsets = self._keep
+        native.value_limit = min(len(self._keep[0]), MOST_VALUES)
+        native.row_limit = len(self._keep[1]) - 1
+        for name, column in (("positions", positions), ("reserved_values", reserved_values)):
+            if column is None:
+                continue
+            view = ffi.from_buffer("int64_t[]", column, require_writable=True)
+            if len(view) < native.row_limit:
+                raise errors.InvalidArgument(
+                    f"{name} has {len(view)} entries for {native.row_limit} rows"
+                )
+            self._keep.append(view)
+            setattr(native, name, view)
+        if native.row_limit < 1:
+            raise errors.InvalidArgument("offsets needs at least two entries")
+
+    def copy(self, frames: Frames) -> Stop:
+        """Appends the messages of ``frames`` until they end or an array is full.
+
+        :raises CorruptLogError: a header that cannot be; rows copied before stay.
+        """
+        return Stop(check(lib.ps_gather_copy(frames.native, self._native), "reading a log"))
+
+    @property
+    def count(self) -> int:
+        """Rows so far."""
+        return int(self._native.rows)
+
+    @property
+    def used(self) -> int:
+        """Bytes of ``values`` so far."""
+        return int(self._native.used)
+
+    @property
+    def position(self) -> int:
+        """Where to go on."""
+        return int(self._native.position)
+
+    @property
+    def needed(self) -> int:
+        """After ``Stop.TOO_LONG``: bytes of the message as far as it was seen."""
+        return int(self._native.needed)
+
+    @property
+    def gaps(self) -> int:
+        """Paddings that stand for messages that were dropped."""
+        return int(self._native.gaps)
+
+    @property
+    def gap_messages(self) -> int:
+        """How many messages those are, where it is known."""
+        return int(self._native.gap_messages)
+
+    @property
+    def orphans(self) -> int:
+        """Frames that belong to no message."""
+        return int(self._native.orphans)
+
+
+# ---- cutting -------------------------------------------------------------------------------------
+
+
+@attrs.frozen(kw_only=True)
+class Cuts:
+    """Places between messages, ascending; the last one is the end of the range.  Empty: there is no
+    complete message yet."""
+
+    positions: list[int] = attrs.Factory(list)
+    messages: int = 0
+
+
+def _scan(log: MappedLog, start: int, end: int, byte_limit: int, limit: int) -> tuple[int, int]:
+    """(last place between messages within the limits, messages before it)."""
+    scan = ffi.new("ps_gather_scan_t *")
+    position, messages = start, 0
+    while position < end:
+        frames = log.frames(position, end)
+        scan.byte_limit = max(0, start + byte_limit - position)
+        scan.message_limit = limit
+        scan.messages = messages
+        check(lib.ps_gather_scan(frames.native, scan), "reading a log")
+        messages, position = int(scan.messages), int(scan.position)
+        if scan.stop == Stop.INCOMPLETE and frames.end % log.facts.term_length == 0:
+            position = frames.end  # no message goes on in the next term
+        elif scan.stop != Stop.END:
+            break
+    return position, messages
+
+
+def cut(
+    log: MappedLog,
+    start: int,
+    end: int,
+    *,
+    max_bytes: int,
+    max_messages: int = 0,
+    pieces: int = 1,
+) -> Cuts:
+    """Where a batch that begins at ``start`` may end, and where to split it.
+
+    ``start`` lies between messages, ``end`` between frames.  The batch ends at the last place
+    between messages that is at most ``end``, ``max_bytes`` and ``max_messages`` (0: any number)
+    away; one message is always admitted.  The places before split it into up to ``pieces`` parts of
+    about the same length.
+    """
+    if max_bytes < 1 or max_messages < 0 or pieces < 1:
+        raise errors.InvalidArgument(
+            f"max_bytes={max_bytes}, max_messages={max_messages}, pieces={pieces}: "
+            "at least 1, 0 and 1"
+        )
+    last, messages = _scan(log, start, end, max_bytes, max_messages)
+    if last == start:
+        return Cuts()
+    places: list[int] = []
+    at = start
+    for piece in range(1, pieces):
+        target = start + (last - start) * piece // pieces
+        if target <= at:
+            continue
+        place, _ = _scan(log, at, last, target - at, 0)
+        if at < place < last:
+            places.append(place)
+            at = place
+    return Cuts(positions=[*places, last], messages=messages)
+
