@@ -54,6 +54,16 @@ class LogRange:
 
 
 @attrs.frozen(kw_only=True)
+class LogCuts:
+    """Places between messages, ascending."""
+
+    positions: list[int]
+    """The last is the end of a batch, those before it split it.  None: no message is complete."""
+    messages: int
+    """In the batch."""
+
+
+@attrs.frozen(kw_only=True)
 class GroupState:
     """What a group holds at one moment."""
 
@@ -189,6 +199,25 @@ class GroupControl:
             start=start, end=end, credit=_FETCH_CREDIT,
         )
         return self._port.fetch(request)
+
+    def cut(
+        self, *, log_id: int, session_id: int, initial_term_id: int, start: int, max_bytes: int,
+        max_messages: int = 0, pieces: int = 1,
+    ) -> LogCuts:
+        """Where a batch that begins at ``start`` may end, and where to split it.
+
+        :param start: a place between messages.
+        :param max_bytes: the most bytes of log; one message is always admitted.
+        :param max_messages: the most messages; 0: any number.
+        :param pieces: into how many parts of about the same length to split it, 1 to 1024.
+        :raises RangeNotRetained: the daemon does not hold ``start``, or not any more.
+        """
+        request = _made(
+            control.CutLog, log_id=log_id, session_id=session_id, initial_term_id=initial_term_id,
+            start=start, max_bytes=max_bytes, max_messages=max_messages, pieces=pieces,
+        )
+        answer = self._port.ask(request, control.LogCuts)
+        return LogCuts(positions=list(answer.positions), messages=answer.messages)
 
     def close(self) -> None:
         """Ends the connection, not the groups.  Idempotent."""

@@ -166,6 +166,7 @@ MAX_GROUP_SESSIONS: Final = 64
 MAX_FETCH_CREDIT: Final = 8
 FETCH_PIECE_BYTES: Final = 1024 * 1024
 """The largest piece that a fetch is answered with."""
+MAX_CUT_PIECES: Final = 1024
 
 _NAME: Any = validators.and_(
     validators.min_len(1), validators.max_len(MAX_GROUP_NAME_CHARS),
@@ -245,6 +246,23 @@ class Fetch:
     end: int = attrs.field(validator=_POSITION)
     credit: int = attrs.field(
         default=4, validator=validators.and_(validators.ge(1), validators.le(MAX_FETCH_CREDIT))
+    )
+
+
+@attrs.frozen(kw_only=True)
+class CutLog:
+    """Where a batch that begins at ``start``, a place between messages, may end, and where to split
+    it into ``pieces`` parts.  At most ``max_bytes`` and ``max_messages`` (0: any number) away, but
+    one message is always admitted.  Reply: LogCuts, RangeGone."""
+
+    log_id: int = attrs.field(validator=_ID)
+    session_id: int = attrs.field(validator=_I32)
+    initial_term_id: int = attrs.field(validator=_I32)
+    start: int = attrs.field(validator=_POSITION)
+    max_bytes: int = attrs.field(validator=_ID)
+    max_messages: int = attrs.field(default=0, validator=_POSITION)
+    pieces: int = attrs.field(
+        default=1, validator=validators.and_(validators.ge(1), validators.le(MAX_CUT_PIECES))
     )
 
 
@@ -357,8 +375,17 @@ class FetchPiece:
 
 
 @attrs.frozen(kw_only=True)
+class LogCuts:
+    """Places between messages, ascending; the last is the end of the batch.  None: no message is
+    complete yet."""
+
+    positions: list[int]
+    messages: int             # before the last place
+
+
+@attrs.frozen(kw_only=True)
 class RangeGone:
-    """A fetch asked for what the log does not hold any more, or not yet."""
+    """A fetch or a cut asked for what the log does not hold any more, or not yet."""
 
     lowest: int               # readable now
     end: int                  # readable now, below it
@@ -423,7 +450,7 @@ Message = (
     | PublicationError
     | DaemonStopping
     | OpenGroup | GetGroup | AcknowledgeGroup | CloseGroup | ListGroups | Fetch | FetchCredit
-    | GroupReply | GroupList | FetchPiece | RangeGone
+    | CutLog | GroupReply | GroupList | FetchPiece | LogCuts | RangeGone
 )
 
 MESSAGE_TYPES: Final[dict[str, type[Any]]] = {cls.__name__: cls for cls in get_args(Message)}

@@ -33,6 +33,7 @@ _BY_FIELD: dict[tuple[type[Any], str], st.SearchStrategy[Any]] = {
     (control.OpenGroup, "sessions"): _I32S,
     (control.OpenGroup, "starting"): st.sampled_from(["latest", "earliest"]),
     (control.Fetch, "credit"): st.integers(1, control.MAX_FETCH_CREDIT),
+    (control.CutLog, "pieces"): st.integers(1, control.MAX_CUT_PIECES),
     (control.FetchCredit, "pieces"): st.integers(0, control.MAX_FETCH_CREDIT),
     **{(kind, "name"): st.text(st.characters(categories=["L", "N", "P", "S"]), min_size=1,
                                max_size=30)
