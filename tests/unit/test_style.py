@@ -41,7 +41,7 @@ ALLOWED = {
     "client": {"config", "core"},
     "daemon": {"config", "core"},
     "sim": {"client", "config", "core", "daemon"},
-    "spark_bridge": {"client"},
+    "spark_bridge": {"client", "config", "core"},
 }
 
 
