@@ -168,8 +168,7 @@ static int on_chain(ps_image_t *image, const ps_recv_destination_t *destination,
     ps_image_touch(image, destination, from, false);
     image->packet_ns = image->receiver->now_ns;
     ps_image_check_storage(image, end);
-    if (end > image->reserved_position ||
-        end > image->clean_to + INT64_C(3) * image->log.term_length) {
+    if (end > ps_image_room(image)) {
         return PS_WIRE_OK; /* no memory for it yet: it will be asked for again */
     }
     if (ps_image_insert(image, data, length, position, span, messages, rx_ns)) {

@@ -3,9 +3,9 @@
  * ps_image.h: one session as received here: its log, what is missing, who reads it, and what is
  * said back to the sender.  Owner: the receiver agent, but for the parts that name the conductor.
  *
- *   clean_to          sm_position   min subscriber   rcv-pos      hwm      L + T/2
+ *   free_to           sm_position   min subscriber   rcv-pos      hwm      L + T/2
  *   -----|---------------|--------------|---------------|----gaps--|----------|
- *   zeroed below (one lap)              '--- unread ----'
+ *   may be written over                 '--- unread ----'
  */
 #ifndef PS_IMAGE_H
 #define PS_IMAGE_H
@@ -26,8 +26,7 @@
 #include "ps_wire.h"
 
 enum { PS_IMAGE_SUBSCRIBERS_MAX = 64, PS_IMAGE_NAKS_PER_CYCLE = 16,
-       PS_IMAGE_NAK_RANGES_PER_CYCLE = 4 * PS_NAK_LIST_MAX, PS_IMAGE_SCAN_FRAMES = 32768,
-       PS_IMAGE_CLEAN_BYTES = 16 * 1024 * 1024 };
+       PS_IMAGE_NAK_RANGES_PER_CYCLE = 4 * PS_NAK_LIST_MAX, PS_IMAGE_SCAN_FRAMES = 32768 };
 #define PS_LOSS_EVENT_NS INT64_C(100000000)
 #define PS_SM_IDLE_NS INT64_C(1000000000)
 #define PS_SM_IDLE_GRID_NS INT64_C(250000000)
@@ -79,7 +78,7 @@ struct ps_image {
     int64_t hwm;
     int64_t position;                  /* rcv-pos as last published */
     int64_t reserved_position;
-    int64_t clean_to;                  /* bytes below are zero again, one lap behind */
+    int64_t free_to;                   /* nobody reads below: written over three terms on */
     int64_t lost_bytes;                /* not yet reported by PS_EV_LOSS */
     int64_t loss_due_ns;
     int64_t nak_due_ns;                /* earliest gap timer, INT64_MAX none */
@@ -138,7 +137,7 @@ struct ps_image {
     _Atomic int32_t shown_gaps;
     _Atomic int32_t shown_subscribers;
     _Atomic int64_t shown_pressure;    /* PRESSURE frames sent */
-    /* conductor writes, receiver reads: nothing at or above this less T is cleaned meanwhile */
+    /* conductor writes, receiver reads: nothing at or above this is given up meanwhile */
     _Atomic int64_t join_hold;
     /* conductor */
     int32_t joined[PS_IMAGE_SUBSCRIBERS_MAX]; /* position counter ids */
@@ -191,8 +190,19 @@ static inline bool ps_image_wants_pressure(const ps_image_t *image)
     return (image->params.peer_capabilities & PS_CAP_PRESSURE) != 0 && image->endpoint != NULL &&
            image->state == PS_IMAGE_ACTIVE && image->gating != 0;
 }
-/* Zeroes what nobody reads any more; false: more is left. */
-bool ps_image_clean(ps_image_t *image);
+/* Gives up what nobody reads any more. */
+void ps_image_reclaim(ps_image_t *image);
+/* Where writing must end: storage ends there, or somebody may still read what lies three terms
+ * below.  The word at the end of what is written is zeroed too, so it is kept free. */
+static inline int64_t ps_image_room(const ps_image_t *image)
+{
+    int64_t room = image->free_to + INT64_C(3) * image->log.term_length - PS_FRAME_ALIGNMENT;
+
+    return room < image->reserved_position ? room : image->reserved_position;
+}
+/* Zeroes the first word at position, where something is missing: readers stop there.  For the end
+ * of what is about to be made visible, when the gap list or the high-water mark say so already. */
+void ps_image_seal(ps_image_t *image, int64_t position);
 /* Says that the next term must be backed by storage, once for each reserved_position. */
 void ps_image_check_storage(ps_image_t *image, int64_t end);
 void ps_image_report_loss(ps_image_t *image, int64_t now_ns);

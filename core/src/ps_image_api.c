@@ -82,18 +82,12 @@ static int take_over(ps_image_t *image)
     image->fastest = image->consumption;
     image->sm_position = image->consumption;
     image->moved_position = image->position + image->consumption;
-    /* The dead receiver accepted at most half a term beyond the consumed position. */
-    end = image->position + log->term_length / 2;
-    end = end < params->reserved_position ? end : params->reserved_position;
-    for (int64_t from = image->position; from < end;) {
-        int64_t term_end = (from | log->term_mask) + 1;
-        int64_t to = end < term_end ? end : term_end;
-
-        ps_log_clean(log, from, to);
-        from = to;
+    if (image->position < params->reserved_position) { /* what lies above is out of reach */
+        ps_log_clean(log, image->position, image->position + PS_FRAME_ALIGNMENT);
     }
+    /* The dead receiver accepted at most half a term beyond the consumed position. */
     end = image->position + log->term_length / 2 - INT64_C(3) * log->term_length;
-    image->clean_to = end > image->join_position ? end : image->join_position;
+    image->free_to = end > image->join_position ? end : image->join_position;
     return PS_OK;
 }
 
@@ -129,7 +123,7 @@ static int prepare_positions(ps_image_t *image)
     image->join_position = join;
     image->hwm = join;
     image->position = join;
-    image->clean_to = join;
+    image->free_to = join;
     image->consumption = join;
     image->fastest = join;
     image->sm_position = join;
@@ -311,8 +305,8 @@ int64_t ps_image_join_position(const ps_image_t *image)
     int64_t slowest = atomic_load_explicit(&held->shown_slowest, memory_order_acquire);
     int64_t position;
 
-    /* Freezes cleaning while we look; pairs with the acquire load in ps_image_clean.  Cleaning that
-     * is under way stays a term behind every position read below. */
+    /* Nothing is given up while we look; pairs with the acquire load in ps_image_reclaim.  What is
+     * being given up stays a term behind every position read below. */
     atomic_store_explicit(&held->join_hold, INT64_MIN, memory_order_seq_cst);
     position = atomic_load_explicit(held->position_cell, memory_order_acquire);
     for (int32_t i = 0; i < image->n_joined; i++) {

@@ -2,11 +2,16 @@
  *
  * ps_image_insert.c: from an accepted datagram to the log, and the gaps it makes or closes.
  *
- * The plain case, a datagram at the high-water mark, is one copy.  Everything below the mark is
+ * The plain case, datagrams at the high-water mark, is one copy.  Everything below the mark is
  * written only where bytes are missing: whole frames, in runs, so that a repeated or forged
  * retransmission can never change what a subscriber may be reading.  A run becomes visible by one
  * release store of its first eight bytes, after everything behind these is in place; a reader that
  * walks forward cannot meet the later frames before the first.
+ *
+ * Terms are not zeroed before they are used again (docs/decisions/0024).  A reader stops where the
+ * first word of a frame is zero, and the only such place it can come to is the end of what is
+ * there without a gap.  So whoever writes up to a place that is missing zeroes the word there
+ * first ("seals" it); what lies beyond may be frames of an earlier lap, which nobody can reach.
  */
 #include "ps_image.h"
 
@@ -59,8 +64,30 @@ static void stamp_all(const ps_image_t *image, uint8_t *target, const uint8_t *d
     }
 }
 
-/* Copies length bytes of whole frames to position.  The target is known to be missing, clean and
- * reserved; data has been checked as a chain inside one term. */
+/* True when bytes from position on are in the log. */
+static bool is_filled(const ps_image_t *image, int64_t position)
+{
+    int32_t index;
+
+    if (position >= image->hwm) {
+        return false;
+    }
+    index = ps_gaps_find(&image->gaps, position);
+    return index == image->gaps.count || image->gaps.items[index].from > position;
+}
+
+void ps_image_seal(ps_image_t *image, int64_t position)
+{
+    /* Storage that is reserved later comes zeroed. */
+    if (position < image->reserved_position && !is_filled(image, position)) {
+        /* Relaxed: readers get here only through a frame that is released after this. */
+        atomic_store_explicit(ps_frame_word(ps_frame_at(&image->log, position)), 0,
+                              memory_order_relaxed);
+    }
+}
+
+/* Copies length bytes of whole frames to position.  The target is known to be missing, nobody's to
+ * read, and reserved; data has been checked as a chain inside one term. */
 static void write_run(ps_image_t *image, int64_t position, const uint8_t *data, uint32_t length,
                       int64_t rx_ns)
 {
@@ -118,6 +145,7 @@ static bool fill_run(ps_image_t *image, const uint8_t *data, uint32_t length, in
     if (bytes > length - at) {
         bytes = length - at; /* a PAD, sent without its body */
     }
+    ps_image_seal(image, to);
     write_run(image, from, data + at, bytes, rx_ns);
     return true;
 }
@@ -179,6 +207,7 @@ bool ps_image_insert(ps_image_t *image, const uint8_t *data, uint32_t length, in
         if (!ps_image_raise_hwm(image, position)) {
             return false;
         }
+        ps_image_seal(image, end);
         write_run(image, position, data, length, rx_ns);
         image->hwm = end;
         if (image->ordinal_position == position && image->ordinal >= 0) {

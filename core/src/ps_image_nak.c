@@ -56,11 +56,13 @@ static void add_range(const ps_image_t *image, ps_nak_list_t *list, int64_t posi
     list->ranges[at].length = length;
 }
 
-/* The part of a gap that lies in the term it begins in, and where there is storage; 0: none. */
+/* The part of a gap that lies in the term it begins in, and where there is storage that nobody
+ * reads any more; 0: none. */
 static int32_t part_of(const ps_image_t *image, const ps_gap_t *gap)
 {
     int64_t left = image->log.term_length - (gap->from & image->log.term_mask);
-    int64_t end = gap->to < image->reserved_position ? gap->to : image->reserved_position;
+    int64_t room = ps_image_room(image);
+    int64_t end = gap->to < room ? gap->to : room;
     int64_t length = end > gap->from ? end - gap->from : 0;
 
     return (int32_t)(length < left ? length : left);
@@ -78,11 +80,12 @@ static int32_t pad_over(ps_image_t *image)
         if (length == 0) {
             break; /* PS_EV_TERM_NEEDED is out */
         }
-        /* The list says that nothing was ever written there, so the word is 0. */
+        (void)ps_gaps_fill(&image->gaps, from, from + length);
+        ps_image_seal(image, from + length);
+        /* It was the end of what is there without a gap: the word is 0. */
         if (ps_log_pad_marked(&image->log, from, length, ps_gap_mark(PS_GAP_UNKNOWN)) == 1) {
             ps_system_add(image->driver, PS_SYS_LOSS_GAP_FILLS, 1);
         }
-        (void)ps_gaps_fill(&image->gaps, from, from + length);
         work++;
     }
     image->nak_due_ns =

@@ -21,7 +21,7 @@ enum { PS_PPM = 1000000 };
  * back. */
 static int64_t position_of(const ps_image_t *image, const ps_image_subscriber_t *subscriber)
 {
-    /* Acquire: what the client read lies before its release store; cleaning comes after this. */
+    /* Acquire: what the client read lies before its release store; writing over it comes after this. */
     int64_t position = atomic_load_explicit(subscriber->position, memory_order_acquire);
     int64_t end = ps_image_contiguous(image);
 
@@ -113,32 +113,24 @@ bool ps_image_release_due(const ps_image_t *image)
     return slowest_of(image, &who, &fastest) >= due_position(image);
 }
 
-/* ---- cleaning and storage -------------------------------------------------------------------- */
+/* ---- reuse and storage ----------------------------------------------------------------------- */
 
-bool ps_image_clean(ps_image_t *image)
+void ps_image_reclaim(ps_image_t *image)
 {
     /* Acquire: pairs with ps_image_join_position. */
     int64_t hold = atomic_load_explicit(&image->join_hold, memory_order_acquire);
     int64_t target = image->consumption - image->log.term_length;
-    int64_t budget = PS_IMAGE_CLEAN_BYTES;
 
     if (hold < target) {
         target = hold;
     }
-    while (image->clean_to < target && budget > 0) {
-        int64_t term_end = (image->clean_to | image->log.term_mask) + 1;
-        int64_t to = target < term_end ? target : term_end;
-
-        to = to - image->clean_to > budget ? image->clean_to + budget : to;
-        ps_log_clean(&image->log, image->clean_to, to);
-        budget -= to - image->clean_to;
-        image->clean_to = to;
+    if (target > image->free_to) {
+        image->free_to = target;
     }
-    if (image->ordinal >= 0 && image->ordinal_position < image->clean_to) {
+    if (image->ordinal >= 0 && image->ordinal_position < image->free_to) {
         image->ordinal = -1; /* could not keep up: unknown, rather than wrong */
         atomic_store_explicit(&image->slot->ordinal, -1, memory_order_relaxed);
     }
-    return image->clean_to >= target;
 }
 
 void ps_image_check_storage(ps_image_t *image, int64_t end)
@@ -384,7 +376,6 @@ static bool decide_sm(ps_image_t *image, int64_t now_ns)
 int32_t ps_image_cycle(ps_image_t *image, int64_t now_ns, bool *stay)
 {
     int32_t work = 0;
-    bool clean;
     bool behind;
     int64_t wake_position;
 
@@ -408,7 +399,7 @@ int32_t ps_image_cycle(ps_image_t *image, int64_t now_ns, bool *stay)
     if (image->state < PS_IMAGE_DRAINED) {
         work += decide_sm(image, now_ns);
     }
-    clean = ps_image_clean(image);
+    ps_image_reclaim(image);
     ps_image_check_storage(image, image->hwm);
     if (image->lost_bytes > 0) {
         ps_image_report_loss(image, now_ns);
@@ -420,7 +411,7 @@ int32_t ps_image_cycle(ps_image_t *image, int64_t now_ns, bool *stay)
                                                                           : INT64_MAX;
     /* Pairs with a subscriber that stores its position, then reads this after a full fence. */
     atomic_store_explicit(&image->slot->wake_position, wake_position, memory_order_release);
-    behind = !clean || (image->ordinal >= 0 && image->ordinal_position < image->position);
+    behind = image->ordinal >= 0 && image->ordinal_position < image->position;
     *stay = (image->gaps.count > 0 && image->state == PS_IMAGE_ACTIVE) ||
             wake_position != INT64_MAX || behind;
     return work + behind; /* not to be parked before it has caught up */

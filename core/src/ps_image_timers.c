@@ -125,7 +125,7 @@ static void tick_events(ps_image_t *image, int64_t now_ns)
     }
 }
 
-/* A join that was never completed must not stop cleaning for ever. */
+/* A join that was never completed must not keep memory from being used again for ever. */
 static void tick_join_hold(ps_image_t *image, int64_t now_ns)
 {
     int64_t hold = atomic_load_explicit(&image->join_hold, memory_order_acquire);

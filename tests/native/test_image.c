@@ -166,6 +166,22 @@ static void test_padding_ends_a_term(void)
     world_close(&world);
 }
 
+/* Where a subscriber that walks the log stops: it must be where the stream is complete. */
+static void check_reader(const world_t *world, int64_t from)
+{
+    const int64_t position = world_status(world).position;
+    int64_t at = from;
+    while (ps_frame_length_acquire(ps_frame_at(&world->log, at)) != 0) {
+        const ps_frame_t *frame = ps_frame_at(&world->log, at);
+        CHECK(frame->frame_length >= PS_HEADER_BYTES && at < position);
+        CHECK_EQ(frame->term_offset, at & world->log.term_mask);
+        CHECK_EQ(frame->term_id,
+                 ps_term_id_at(at, world->log.shift, world->log.initial_term_id));
+        at += ps_align32(frame->frame_length);
+    }
+    CHECK_EQ(at, position);
+}
+
 /* A stream of many terms; datagrams lost, doubled and out of order; the subscriber checks each
  * frame before it consumes it.  Term ids wrap on the way. */
 static void stream_of_many_terms(uint64_t seed, int32_t frame, uint32_t capabilities)
@@ -219,6 +235,7 @@ static void stream_of_many_terms(uint64_t seed, int32_t frame, uint32_t capabili
         world_step(&world);
         const int64_t position = world_status(&world).position;
         CHECK(position <= sent && world_holds(&world, consumed, position, frame));
+        check_reader(&world, consumed);
         consumed = position;
         world_consume(&world, consumed);
         world_step(&world);
@@ -234,6 +251,52 @@ static void test_streams_of_many_terms(void)
 {
     for (uint64_t seed = 1; seed <= 6; seed++) {
         stream_of_many_terms(seed, seed % 2 ? 64 : 128, seed > 3 ? PS_CAP_PENSTOCK : 0);
+    }
+}
+
+/* The same without repair, and with heartbeats that lie about the end: whatever is padded over, a
+ * reader meets nothing of an earlier lap. */
+static void lossy_stream_of_many_terms(uint64_t seed)
+{
+    const world_options_t options = {.initial_term_id = 7, .max_gaps = 8, .unreliable = 1};
+    enum { TOTAL = 20 * WORLD_TERM_LENGTH, UNIT = 512 };
+    world_t world;
+    ps_random_t random;
+    int64_t consumed = 0;
+    ps_random_seed(&random, seed);
+    open_image(&world, &options);
+    for (int32_t turn = 0; consumed < TOTAL; turn++) {
+        CHECK(turn < 100000);
+        int64_t next = consumed;
+        for (int32_t i = 0; i < 6; i++) {
+            const int64_t at = next + UNIT * (int64_t)ps_random_below(&random, 4);
+            const int64_t term_end = (at | world.log.term_mask) + 1;
+            const int64_t end = at + UNIT < term_end ? at + UNIT : term_end;
+            const uint64_t fate = ps_random_below(&random, 8);
+            if (fate == 0) {
+                world_heartbeat(&world, at + 32 * (int64_t)ps_random_below(&random, 9),
+                                PS_FLAG_UNFRAGMENTED);
+            } else {
+                world_data(&world, at, end, fate < 4 ? 64 : 128);
+            }
+            next = fate == 1 ? next : end; /* some come in the wrong order */
+            world_step(&world);
+            check_reader(&world, consumed);
+        }
+        world_pass(&world, 20000);
+        check_reader(&world, consumed);
+        consumed = world_status(&world).position;
+        world_consume(&world, consumed);
+        world_step(&world);
+    }
+    CHECK(world_system(&world, PS_SYS_LOSS_GAP_FILLS) > 20);
+    world_close(&world);
+}
+
+static void test_lossy_streams_of_many_terms(void)
+{
+    for (uint64_t seed = 1; seed <= 6; seed++) {
+        lossy_stream_of_many_terms(seed);
     }
 }
 
@@ -377,6 +440,7 @@ int main(void)
     RUN(test_over_and_under_runs_are_counted);
     RUN(test_padding_ends_a_term);
     RUN(test_streams_of_many_terms);
+    RUN(test_lossy_streams_of_many_terms);
     RUN(test_full_gap_list_drops_what_would_need_one_more);
     RUN(test_gaps_are_padded_over_when_unreliable);
     RUN(test_nothing_is_written_without_storage);
