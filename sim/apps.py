@@ -125,6 +125,7 @@ class Subscriber:
         self._apps: list[int] = []
         self._client: Client | None = None
         self._subscription: Subscription | None = None
+        self._dead = False              # and not noticed yet
 
     @property
     def host(self) -> Host:
@@ -165,6 +166,7 @@ class Subscriber:
 
     def open(self) -> None:
         self.joined.clear()
+        self._dead = False
         self._client = self._host.connect("subscriber")
         self._subscription = self._client.add_subscription(
             self.script.channel,
@@ -189,14 +191,15 @@ class Subscriber:
             _ = self._subscription.images
 
     def pause(self, paused: bool) -> None:
-        if self._apps:
+        if self._apps and not self._dead:
             self._native.pause_subscriber(self._apps[-1], paused)
 
     def crash(self) -> None:
         """Dies: the kernel hangs up for it, unless the host is told to hear of it later."""
         if self._host.script.hangup_ns == 0:
             self.close()
-        elif self._apps:
+        elif self._subscription is not None:
+            self._dead = True
             self._native.pause_subscriber(self._apps[-1], True)
 
     def close(self) -> None:

@@ -125,6 +125,7 @@ _BUDGET: Final[Keys] = {
     "resent": ("resent_ppm", "share"),
     "status_messages": ("status_messages_ppm", "share"),
     "ext": ("ext", "count"),
+    "ext_least": ("ext_least", "count"),
     "missed_least": ("missed_least", "count"),
     "missed_most": ("missed_most", "count"),
     "gaps_least": ("gaps_least", "count"),

@@ -152,6 +152,7 @@ def _budget(world: World) -> Iterator[str]:
     ]
     least = [
         ("ended_ns", ended, budget.end_after_ns),
+        ("ext", wire.ext, budget.ext_least),
         ("missed", missed, budget.missed_least),
         ("gaps", gaps, budget.gaps_least),
         ("goodput", min(goodput, default=0), budget.goodput_least),

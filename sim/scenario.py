@@ -109,7 +109,8 @@ class Budget:
     naks_per_loss_ppm: int | None = None        # of datagrams lost, at most
     resent_ppm: int | None = None       # bytes sent again, of bytes sent once, at most
     status_messages_ppm: int | None = None      # of data datagrams, at most
-    ext: int | None = None              # frames of our own, at most
+    ext_least: int | None = None        # frames of our own
+    ext: int | None = None              # at most
     missed_least: int | None = None     # messages in explicit gaps
     missed_most: int | None = None
     gaps_least: int | None = None       # explicit gaps

@@ -6,11 +6,13 @@ from __future__ import annotations
 
 import attrs
 import pytest
+from support.old_behaviours import OLD, Old, single_gap
+from support.old_core import OldCore
 
 from penstock.core.errors import ConfigurationError
 from penstock.core.sim import Link
 from penstock.sim import files, library
-from penstock.sim.scenario import HostScript, LinkRule, Scenario, two_hosts
+from penstock.sim.scenario import HostScript, LinkRule, two_hosts
 from penstock.sim.world import run
 
 _HEAD = """
@@ -36,27 +38,38 @@ def test_a_scenario_of_the_library_holds(name: str) -> None:
     assert report.violations == ()
 
 
-def _slowed_by_single_gaps(scenario: Scenario) -> Scenario:
-    machines = tuple(
-        attrs.evolve(machine, max_gaps=1) if machine.host == 1 else machine
-        for machine in scenario.machines
-    )
-    return attrs.evolve(scenario, machines=machines)
+@pytest.mark.parametrize("old", [o for o in OLD if not o.patches], ids=lambda o: o.scenario)
+def test_a_known_failure_fails_as_it_was_configured_once(old: Old) -> None:
+    assert old.change is not None
+    found = run(old.change(files.load(library.path_of(old.scenario))), seed=1).violations
+    assert any(old.complaint in violation for violation in found), found
 
 
-def test_asking_for_every_gap_is_three_times_as_fast_on_a_long_lossy_path() -> None:
+@pytest.fixture(scope="module")
+def old_core(tmp_path_factory: pytest.TempPathFactory) -> OldCore:
+    return OldCore(tmp_path_factory.mktemp("old-core"))
+
+
+def test_the_core_of_the_patches_is_the_core(old_core: OldCore) -> None:
+    """Without a patch it finds nothing: what it complains of below is the patch."""
+    assert old_core.violations(files.load(library.path_of("receiver-leaves")), ()) == []
+
+
+@pytest.mark.parametrize("old", [o for o in OLD if o.patches], ids=lambda o: o.scenario)
+def test_a_known_failure_fails_with_the_old_lines(old: Old, old_core: OldCore) -> None:
+    scenario = files.load(library.path_of(old.scenario))
+    found = old_core.violations(old.change(scenario) if old.change else scenario, old.patches)
+    assert any(old.complaint in violation for violation in found), found
+
+
+@pytest.mark.parametrize("loss_ppm", [50_000, 100_000])
+def test_asking_for_every_gap_is_three_times_as_fast_on_a_long_lossy_path(loss_ppm: int) -> None:
     scenario = files.load(library.path_of("long-lossy-path"))
+    scenario = attrs.evolve(scenario, link=attrs.evolve(scenario.link, loss_ppm=loss_ppm))
     ours = run(scenario, seed=1)
-    single = run(_slowed_by_single_gaps(scenario), seed=1)
+    single = run(single_gap(scenario), seed=1)
     assert ours.violations == ()
     assert single.finished_ns > 3 * ours.finished_ns
-
-
-def test_a_budget_that_is_not_kept_is_a_violation() -> None:
-    """The oracle of cost itself: the single-gap baseline does not hold the goodput."""
-    scenario = files.load(library.path_of("long-lossy-path"))
-    report = run(_slowed_by_single_gaps(scenario), seed=1)
-    assert any("goodput" in violation for violation in report.violations)
 
 
 @pytest.mark.parametrize(
@@ -84,6 +97,21 @@ def test_a_budget_that_is_not_kept_is_a_violation() -> None:
             "not after",
         ),
         (_HEAD + _STREAM + "pauses_s = [[3, 2]]\n", "subscriber[0].pauses_s", "no time"),
+        (
+            _HEAD + "driver = {tempo = 1}\n" + _STREAM,
+            "host[1].driver.tempo",
+            "unknown key; known are",
+        ),
+        (
+            _HEAD + "driver = {retransmit_percent = -1}\n" + _STREAM,
+            "host[1].driver.retransmit_percent",
+            "negative",
+        ),
+        (
+            _HEAD + _STREAM + '[[drop]]\nfrom = "a"\nto = "b"\nevery = 5\n',
+            "drop[0]",
+            "every and times",
+        ),
     ],
 )
 def test_a_wrong_scenario_is_refused_with_file_key_and_reason(
@@ -101,7 +129,10 @@ def test_a_scenario_survives_being_written() -> None:
     scenario = attrs.evolve(
         two_hosts(),
         host_names=("a", "b"),
-        machines=(HostScript(host=0), HostScript(host=1, max_gaps=3, cycle_ns=2500)),
+        machines=(
+            HostScript(host=0, driver=(("retransmit_linger_ns", 5),), hangup_ns=7 * 10**9),
+            HostScript(host=1, max_gaps=3, cycle_ns=2500),
+        ),
         links=(LinkRule(sender=0, receiver=1, link=Link(loss_ppm=7), from_ns=1, until_ns=2),),
     )
     again = files.parse(files.dump(scenario), "x.toml")

@@ -1,0 +1,110 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A core with an old mistake put back: changed sources in a package of their own, for a process of
+its own.  The scenarios of known failures must fail on it."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import sysconfig
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Final
+
+import attrs
+
+from penstock.sim import files
+from penstock.sim.scenario import Scenario
+
+ROOT: Final = Path(__file__).resolve().parent.parent.parent
+_CFLAGS: Final = ("-std=gnu11", "-UNDEBUG", "-O0", "-fPIC", "-fvisibility=hidden", "-w")
+_RUN: Final = """
+import sys
+from penstock.sim import files
+from penstock.sim.world import run
+for violation in run(files.parse(sys.stdin.read(), "scenario"), 1).violations:
+    print(violation)
+"""
+
+
+@attrs.frozen(kw_only=True)
+class Patch:
+    """What stands in the source now, and what is to stand there."""
+
+    file: str
+    now: str
+    old: str
+
+
+class OldCore:
+    """Compiles the core once, and then a file of it for each patch."""
+
+    def __init__(self, place: Path) -> None:
+        self._core = place / "core"
+        self._objects = place / "objects"
+        self._package = place / "package" / "penstock"
+        shutil.copytree(ROOT / "core", self._core, ignore=shutil.ignore_patterns("*.so"))
+        self._objects.mkdir()
+        self._lay_out()
+        subprocess.run(
+            [sys.executable, "-c", "from build_core import ffibuilder as b; b.emit_c_code('_c.c')"],
+            cwd=self._core, check=True,
+        )
+        with ThreadPoolExecutor(2) as pool:
+            list(pool.map(self._compile, sorted((self._core / "src").glob("*.c"))))
+        self._compile(self._core / "_c.c")
+
+    def _lay_out(self) -> None:
+        self._package.mkdir(parents=True)
+        for path in (ROOT / "penstock").iterdir():
+            if not path.name.startswith("_core") and path.name != "__pycache__":
+                (self._package / path.name).symlink_to(path)
+        for name in ("client", "config", "daemon", "sim", "spark_bridge"):
+            (self._package / name).symlink_to(ROOT / name)
+        (self._package / "core").symlink_to(self._core)
+
+    def _compile(self, source: Path) -> None:
+        subprocess.run(
+            [
+                os.environ.get("CC", "cc"), *_CFLAGS, "-DPy_LIMITED_API=0x030b0000",
+                f"-I{sysconfig.get_paths()['include']}", f"-I{self._core / 'include'}",
+                f"-I{self._core / 'src'}", "-c", "-o", str(self._objects / f"{source.stem}.o"),
+                str(source),
+            ],
+            check=True,
+        )
+
+    def violations(self, scenario: Scenario, patches: Sequence[Patch]) -> list[str]:
+        """What the oracles find in a scenario with the patches in place."""
+        paths = [self._core / "src" / patch.file for patch in patches]
+        saved = {path: path.read_text(encoding="utf-8") for path in paths}
+        try:
+            for patch, path in zip(patches, paths, strict=True):
+                text = path.read_text(encoding="utf-8")
+                assert text.count(patch.now) == 1, f"{patch.file} has changed: {patch.now!r}"
+                path.write_text(text.replace(patch.now, patch.old), encoding="utf-8")
+                self._compile(path)
+            return self._run(scenario)
+        finally:
+            for path, text in saved.items():
+                path.write_text(text, encoding="utf-8")
+                self._compile(path)
+
+    def _run(self, scenario: Scenario) -> list[str]:
+        library = self._package / "_core.abi3.so"
+        library.unlink(missing_ok=True)
+        objects = sorted(map(str, self._objects.glob("*.o")))
+        subprocess.run(
+            [os.environ.get("CC", "cc"), "-shared", "-o", str(library), *objects, "-pthread",
+             "-lm"],
+            check=True,
+        )
+        done = subprocess.run(
+            [sys.executable, "-c", _RUN], check=True, capture_output=True, text=True,
+            input=files.dump(scenario), cwd=self._core.parent, timeout=120,
+            env={**os.environ, "PYTHONPATH": str(self._package.parent), "PYTHONSAFEPATH": "1"},
+        )
+        return done.stdout.splitlines()
