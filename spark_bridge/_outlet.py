@@ -1,0 +1,209 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a Python worker of Spark keeps between its tasks: a client, and its publications.
+
+A task takes some tens of milliseconds; connecting, adding a publication and waiting for its
+receivers takes as long again.  So the worker keeps them.  A worker runs one task at a time, hence
+the publications are exclusive, and the rows of one task follow those of another in one session.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import time
+from collections import OrderedDict
+from collections.abc import Mapping
+from typing import Any, Final
+
+import attrs
+
+from penstock.client import Client, Offer, Publication, connect
+from penstock.core.errors import InvalidArgument, PenstockError, TimeoutExpired
+from penstock.spark_bridge._sink_options import SinkOptions
+
+_FIRST_PAUSE_S: Final = 0.0005
+_LONGEST_PAUSE_S: Final = 0.02
+_KEPT: Final = 256
+
+
+def _is_drained(row: Mapping[str, Any], position: int, how: str) -> bool:
+    if row["consumer_position"] < position:
+        return False
+    return how == "sent" or all(peer["position"] >= position for peer in row["peers"])
+
+
+class SinkError(PenstockError):
+    """A task could not publish; names stream, cause and culprit."""
+
+
+@attrs.frozen(kw_only=True)
+class Pipe:
+    """Sends into one publication within bounded time."""
+
+    client: Client
+    publication: Publication
+    timeout_s: float
+    session_id: int
+
+    def send(self, message: bytes, *, reserved_value: int = 0) -> None:
+        """One message.  SinkError when it finds no room in time."""
+        try:
+            self.publication.send(message, self.timeout_s, reserved_value=reserved_value)
+        except TimeoutExpired as error:
+            raise self._held() from error
+        self._same_session()
+
+    def send_batch(self, messages: object) -> None:
+        """Many messages, few enough to be through in time."""
+        try:
+            self.publication.send_batch(messages, self.timeout_s)
+        except TimeoutExpired as error:
+            raise self._held() from error
+        self._same_session()
+
+    def drain(self, how: str) -> None:
+        """Waits until the daemon has sent everything (``sent``; on ``aeron:ipc`` it is there at
+        once), or every receiver's readers have taken it (``consumed``)."""
+        if how == "sent" and self.publication.channel.startswith("aeron:ipc"):
+            return
+        position = self.publication.position
+        deadline = time.monotonic() + self.timeout_s
+        pause_s = _FIRST_PAUSE_S
+        while True:
+            row = self._row()
+            if row is not None and _is_drained(row, position, how):
+                break
+            if time.monotonic() > deadline:
+                raise self._not_drained(row, position, how)
+            time.sleep(pause_s)
+            pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
+        self._same_session()
+
+    def _row(self) -> Mapping[str, Any] | None:
+        """What the daemon's status says of the publication."""
+        wanted = self.publication.original_id
+        rows = self.client.status()["publications"]
+        return next((row for row in rows if row["publication_id"] == wanted), None)
+
+    def _same_session(self) -> None:
+        if self.publication.session_id != self.session_id:
+            raise SinkError(
+                f"{self._stream()} goes on in another session after its daemon's death, and what "
+                "was sent last may be lost: the task has to run again"
+            )
+
+    def _not_drained(
+        self, row: Mapping[str, Any] | None, position: int, how: str
+    ) -> SinkError:
+        """The sender waits for the receivers although publishers have room."""
+        if row is None or not row["connected"] or not row["peers"]:
+            return self._held()
+        slowest = min(row["peers"], key=lambda peer: int(peer["position"]) + int(peer["window"]))
+        why = f", {slowest['reason']}" if slowest["reason"] else ""
+        return SinkError(
+            f"{self._stream()} was not {how} to its end within {self.timeout_s:g} s: position "
+            f"{row['consumer_position']} of {position}; cause receiver_window by receiver "
+            f"{slowest['receiver_id']} at {slowest['address']}, which has taken "
+            f"{slowest['position']} and has a window of {slowest['window']}{why}; make the "
+            "receiver faster, or raise the option timeout"
+        )
+
+    def _stream(self) -> str:
+        return f"stream {self.publication.stream_id} on {self.publication.channel}"
+
+    def _held(self) -> SinkError:
+        pub = self.publication
+        what = f"{self._stream()} was held for {self.timeout_s:g} s"
+        if not pub.is_connected:
+            return SinkError(
+                f"{what}: {Offer.NOT_CONNECTED.name}, nobody receives it; start the receiver, or "
+                "raise the option timeout"
+            )
+        try:
+            pressure = pub.pressure()
+        except PenstockError as error:
+            return SinkError(f"{what}; its daemon does not say why: {error}")
+        by = f" by {pressure.culprit}" if pressure.culprit else ""
+        why = f" ({pressure.reason})" if pressure.reason else ""
+        return SinkError(
+            f"{what}: cause {pressure.cause}{by}{why}; make the receiver faster, or raise the "
+            "option timeout"
+        )
+
+
+@attrs.frozen(kw_only=True)
+class _Where:
+    channel: str
+    stream_id: int
+    key: bytes
+
+
+class Outlet:
+    """The publications of one daemon directory.  For one thread."""
+
+    def __init__(self, directory: str | None) -> None:
+        self.client: Client = connect(directory, name=f"spark sink {os.getpid()}")
+        self._publications: OrderedDict[_Where, Publication] = OrderedDict()
+
+    def pipe(self, options: SinkOptions, key: bytes) -> Pipe:
+        """The publication of a key, new or from an earlier task."""
+        where = _Where(channel=options.channel, stream_id=options.stream_id, key=key)
+        found = self._publications.get(where)
+        if found is None or found.is_closed:
+            while len(self._publications) >= max(_KEPT, options.max_keys + 1):
+                _oldest, publication = self._publications.popitem(last=False)
+                publication.close()
+            found = self.client.add_exclusive_publication(options.channel, options.stream_id)
+            self._publications[where] = found
+        self._publications.move_to_end(where)
+        return Pipe(
+            client=self.client, publication=found, timeout_s=options.timeout_s,
+            session_id=found.session_id,
+        )
+
+    @property
+    def is_usable(self) -> bool:
+        return not self.client.is_closed and self.client.is_daemon_alive
+
+
+@functools.cache
+def _outlets() -> dict[tuple[int, str | None], Outlet]:
+    """Of this process: the reason is at the head of the file."""
+    return {}
+
+
+def outlet(directory: str | None) -> Outlet:
+    """The outlet of this process to a daemon.
+
+    :raises SinkError: no daemon answers there.
+    """
+    key = (os.getpid(), directory)
+    known = _outlets()
+    found = known.get(key)
+    if found is None or not found.is_usable:
+        if found is not None:
+            found.client.close()
+        try:
+            found = known[key] = Outlet(directory)
+        except PenstockError as error:
+            place = directory or os.environ.get("PENSTOCK_DIR") or "the default directory"
+            raise SinkError(
+                f"no penstock daemon for the sink in {place}: {error}; start one on every worker "
+                "host, and set daemonDir or the workers' PENSTOCK_DIR"
+            ) from error
+    return found
+
+
+def forget(directory: str | None) -> None:
+    """A task failed: what it left in its sessions is not for the next one."""
+    found = _outlets().pop((os.getpid(), directory), None)
+    if found is not None:
+        found.client.close()
+
+
+def too_many_keys(options: SinkOptions, found: int) -> InvalidArgument:
+    return InvalidArgument(
+        f"column {options.key_column} has more than maxKeys={options.max_keys} values in one task "
+        f"({found} so far), and each has a publication of its own: repartition by it, or raise "
+        "maxKeys"
+    )

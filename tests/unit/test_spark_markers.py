@@ -1,0 +1,295 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Markers of the Spark sink, and the reader that makes whole parts of what arrives."""
+
+from __future__ import annotations
+
+import json
+import zlib
+from collections.abc import Sequence
+from uuid import UUID
+
+import attrs
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from penstock.core.errors import InvalidArgument
+from penstock.spark_bridge._assembler import (
+    Assembler,
+    CommittedPart,
+    PendingTooLarge,
+    RepeatDiffers,
+)
+from penstock.spark_bridge.markers import (
+    HEAD_BYTES,
+    MAGIC,
+    Content,
+    Kind,
+    Marker,
+    MarkerError,
+    Part,
+    decode,
+    encode,
+)
+
+QUERY, RUN = UUID(int=1), UUID(int=2)
+parts = st.builds(
+    Part,
+    query=st.uuids(), run=st.uuids(), epoch=st.integers(0, 2**63 - 1),
+    partition=st.integers(0, 2**32 - 1), attempt=st.integers(0, 2**63 - 1),
+    key=st.binary(max_size=1024),
+)  # fmt: skip
+contents = st.builds(
+    Content,
+    messages=st.integers(0, 2**64 - 1), bytes=st.integers(0, 2**64 - 1),
+    crc=st.integers(0, 2**32 - 1),
+)  # fmt: skip
+
+
+def part_of(epoch: int, partition: int, attempt: int = 0, *, key: bytes = b"") -> Part:
+    return Part(
+        query=QUERY, run=RUN, epoch=epoch, partition=partition, attempt=attempt, key=key
+    )
+
+
+def rows_of(epoch: int, partition: int) -> list[bytes]:
+    """What Spark computes for a place, in every attempt."""
+    return [f"{epoch}/{partition}/{row}".encode() for row in range((epoch * 7 + partition) % 5)]
+
+
+def content_of(rows: Sequence[bytes]) -> Content:
+    joined = b"".join(rows)
+    return Content(messages=len(rows), bytes=len(joined), crc=zlib.crc32(joined))
+
+
+def begin(part: Part) -> bytes:
+    return encode(Marker(kind=Kind.BEGIN, part=part))
+
+
+def commit(part: Part, rows: Sequence[bytes]) -> bytes:
+    return encode(Marker(kind=Kind.COMMIT, part=part, content=content_of(rows)))
+
+
+def send(
+    reader: Assembler, session: int, part: Part, rows: Sequence[bytes]
+) -> CommittedPart | None:
+    """A whole attempt."""
+    reader.marked(session, begin(part))
+    reader.rows(session, rows)
+    return reader.marked(session, commit(part, rows))
+
+
+# ---- markers -------------------------------------------------------------------------------------
+
+
+@given(part=parts, content=contents)
+def test_a_marker_is_what_was_encoded(part: Part, content: Content) -> None:
+    for marker in (
+        Marker(kind=Kind.BEGIN, part=part), Marker(kind=Kind.COMMIT, part=part, content=content)
+    ):
+        assert decode(encode(marker)) == marker
+        assert decode(memoryview(encode(marker))) == marker
+
+
+@given(message=st.binary(max_size=2000))
+def test_any_bytes_are_a_marker_or_an_error(message: bytes) -> None:
+    for text in (message, MAGIC + message):
+        try:
+            assert encode(decode(text)) == text
+        except MarkerError:
+            continue
+
+
+@given(part=parts, content=contents, data=st.data())
+def test_a_changed_marker_never_passes_for_another_one(
+    part: Part, content: Content, data: st.DataObject
+) -> None:
+    whole = encode(Marker(kind=Kind.COMMIT, part=part, content=content))
+    at = data.draw(st.integers(0, len(whole) - 1))
+    bad = whole[:at] + bytes([whole[at] ^ data.draw(st.integers(1, 255))]) + whole[at + 1 :]
+    for message in (bad, whole[:at]):
+        try:
+            assert encode(decode(message)) == message
+        except MarkerError:
+            continue
+
+
+def test_the_errors_say_what_is_wrong() -> None:
+    good = begin(part_of(1, 2))
+    for message, text in (
+        (b"short", f"at least {HEAD_BYTES} bytes, not 5"),
+        (b"x" + good[1:], "begins with"),
+        (good[:8] + b"\x02" + good[9:], "version 2"),
+        (good[:9] + b"\x07" + good[10:], "kind 7"),
+        (good + b"k", "a key of 0 bytes"),
+        (good[:64] + b"\x01" + good[65:], "a BEGIN that counts"),
+    ):
+        with pytest.raises(MarkerError, match=text):
+            decode(message)
+
+
+# ---- parts ---------------------------------------------------------------------------------------
+
+
+@attrs.frozen
+class Attempt:
+    """What a task did: everything, or it died on the way, or a row of it was lost."""
+
+    epoch: int
+    partition: int
+    fate: str
+
+
+attempts = st.builds(
+    Attempt, st.integers(0, 3), st.integers(0, 2),
+    st.sampled_from(["whole", "whole", "died", "lost a row"]),
+)
+#: What each of several workers did, one attempt after another.
+workers = st.lists(st.lists(attempts, max_size=5), min_size=1, max_size=4)
+
+
+def stream_of(number: int, done: Sequence[Attempt]) -> list[tuple[str, bytes | list[bytes]]]:
+    """What a worker put into its session, and in which attempts nothing is missing."""
+    steps: list[tuple[str, bytes | list[bytes]]] = []
+    for index, attempt in enumerate(done):
+        part = part_of(attempt.epoch, attempt.partition, number * 100 + index)
+        rows = rows_of(attempt.epoch, attempt.partition)
+        steps.append(("mark", begin(part)))
+        kept = rows[1:] if attempt.fate == "lost a row" else rows
+        kept = kept[: len(kept) // 2] if attempt.fate == "died" else kept
+        steps.extend(("rows", [row]) for row in kept)
+        if attempt.fate != "died":
+            steps.append(("mark", commit(part, rows)))
+    return steps
+
+
+def is_whole(attempt: Attempt) -> bool:
+    """A part without rows has none to lose."""
+    return attempt.fate == "whole" or (
+        attempt.fate == "lost a row" and not rows_of(attempt.epoch, attempt.partition)
+    )
+
+
+@given(done=workers, data=st.data())
+def test_each_place_comes_once_and_whole_however_attempts_interleave(
+    done: list[list[Attempt]], data: st.DataObject
+) -> None:
+    reader = Assembler()
+    queues = [stream_of(number, attempts) for number, attempts in enumerate(done)]
+    out: list[CommittedPart] = []
+    while any(queues):
+        number = data.draw(st.sampled_from([n for n, queue in enumerate(queues) if queue]))
+        kind, what = queues[number].pop(0)
+        if kind == "rows":
+            assert isinstance(what, list)
+            reader.rows(number, what)
+        else:
+            assert isinstance(what, bytes)
+            found = reader.marked(number, what)
+            out += [found] if found is not None else []
+    for number in range(len(done)):
+        reader.ended(number)
+
+    everything = [attempt for attempts in done for attempt in attempts]
+    whole = [(attempt.epoch, attempt.partition) for attempt in everything if is_whole(attempt)]
+    assert sorted((part.epoch, part.partition) for part in out) == sorted(set(whole))
+    for part in out:
+        assert list(part.messages) == rows_of(part.epoch, part.partition)
+    seen = reader.statistics
+    assert (seen.parts, seen.repeats) == (len(set(whole)), len(whole) - len(set(whole)))
+    assert seen.partial == len(everything) - len(whole)
+    assert seen.messages == sum(len(part.messages) for part in out)
+    assert seen.pending_bytes == 0
+    assert (seen.headless, seen.malformed) == (0, 0)
+
+
+@given(done=workers, cut=st.integers(0, 60))
+def test_a_reader_that_joins_late_or_goes_on_from_its_state_repeats_nothing(
+    done: list[list[Attempt]], cut: int
+) -> None:
+    """The first reader stops somewhere; the second has its state and reads on from there."""
+    steps = [(n, step) for n, attempts in enumerate(done) for step in stream_of(n, attempts)]
+    out: list[tuple[int, int]] = []
+    reader = Assembler()
+    for index, (session, (kind, what)) in enumerate(steps):
+        if index == cut:
+            state = json.loads(json.dumps(reader.state()))
+            reader = Assembler(state=state)
+            assert reader.state() == state
+        if kind == "rows":
+            reader.rows(session, what)  # type: ignore[arg-type]
+            continue
+        found = reader.marked(session, what)  # type: ignore[arg-type]
+        if found is not None:
+            assert list(found.messages) == rows_of(found.epoch, found.partition)
+            out.append((found.epoch, found.partition))
+    assert len(out) == len(set(out))
+
+
+def test_open_and_given_up_parts_are_shown() -> None:
+    reader = Assembler()
+    reader.marked(1, begin(part_of(1, 0, 5)))
+    reader.rows(1, [b"a", b"b"])
+    assert [(p.reason, p.messages) for p in reader.partial] == [("open", 2)]
+    reader.marked(1, begin(part_of(1, 0, 6)))
+    reader.marked(2, begin(part_of(1, 1, 7)))
+    reader.ended(2)
+    reader.marked(1, commit(part_of(1, 0, 6), [b"never came"]))
+    assert [(p.reason, p.part.attempt) for p in reader.partial] == [
+        ("abandoned", 5), ("ended", 7), ("damaged", 6),
+    ]  # fmt: skip
+    assert reader.statistics.partial == 3
+    assert reader.statistics.partial_messages == 2
+
+
+def test_keys_are_parts_of_their_own() -> None:
+    reader = Assembler()
+    assert send(reader, 1, part_of(1, 0, key=b"a"), [b"1"]) is not None
+    assert send(reader, 2, part_of(1, 0, key=b"b"), [b"2"]) is not None
+    assert send(reader, 3, part_of(1, 0, 9, key=b"b"), [b"2"]) is None
+    assert reader.statistics.repeats == 1
+
+
+def test_a_repeat_with_other_rows_is_an_error_and_reading_goes_on() -> None:
+    reader = Assembler()
+    assert send(reader, 1, part_of(1, 0), [b"one"]) is not None
+    with pytest.raises(RepeatDiffers, match=r"epoch 1 partition 0 .* 2 messages, .* had 1"):
+        send(reader, 1, part_of(1, 0, 4), [b"one", b"two"])
+    assert send(reader, 1, part_of(2, 0), [b"two"]) is not None
+
+
+def test_epochs_beyond_memory_count_as_handed_out() -> None:
+    reader = Assembler(remember=2)
+    for epoch in range(5):
+        assert send(reader, 1, part_of(epoch, 0), [b"x"]) is not None
+    assert send(reader, 1, part_of(0, 0, 9), [b"something else"]) is None
+    assert send(reader, 1, part_of(3, 0, 9), [b"x"]) is None
+    assert reader.statistics.repeats == 2
+    assert list(reader.state()["queries"][str(QUERY)]["epochs"]) == ["3", "4"]
+
+
+def test_parts_that_never_end_are_bounded() -> None:
+    reader = Assembler(max_pending_bytes=10)
+    reader.marked(1, begin(part_of(1, 0)))
+    reader.rows(1, [b"12345"])
+    with pytest.raises(PendingTooLarge, match=r"11 bytes wait .* the limit is 10"):
+        reader.rows(1, [b"123456"])
+    assert reader.statistics.pending_bytes == 0
+    assert send(reader, 1, part_of(2, 0), [b"12345"]) is not None
+
+
+def test_rows_and_commits_without_a_begin_are_counted() -> None:
+    reader = Assembler()
+    reader.rows(1, [b"late", b"comer"])
+    assert reader.marked(1, commit(part_of(1, 0), [b"late", b"comer"])) is None
+    assert reader.marked(1, b"not a marker") is None
+    assert (reader.statistics.headless, reader.statistics.malformed) == (2, 1)
+
+
+@pytest.mark.parametrize(
+    "state", [{}, {"version": 9, "queries": {}}, {"version": 1, "queries": {"x": 1}},
+              {"version": 1, "queries": {str(QUERY): {"floor": 0, "epochs": {"1": [[0]]}}}}],
+)  # fmt: skip
+def test_a_state_that_is_none_is_refused(state: dict[str, object]) -> None:
+    with pytest.raises((InvalidArgument, ValueError)):
+        Assembler(state=state)
