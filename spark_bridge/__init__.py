@@ -11,15 +11,28 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from penstock.spark_bridge._committed import Committed, committed
     from penstock.spark_bridge._locality import read_local
+    from penstock.spark_bridge._publish import publish
     from penstock.spark_bridge._settings import register, tuned_settings
     from penstock.spark_bridge._source import DefaultSource
 
-__all__ = ["DefaultSource", "read_local", "register", "tuned_settings"]
+__all__ = [
+    "Committed",
+    "DefaultSource",
+    "committed",
+    "publish",
+    "read_local",
+    "register",
+    "tuned_settings",
+]
 
 # Where each public name lives: PySpark is imported only when one of them is used.
 _HOMES = {
+    "Committed": "_committed",
     "DefaultSource": "_source",
+    "committed": "_committed",
+    "publish": "_publish",
     "read_local": "_locality",
     "register": "_settings",
     "tuned_settings": "_settings",
