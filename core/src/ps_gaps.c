@@ -17,7 +17,8 @@ void ps_gaps_init(ps_gaps_t *gaps, ps_gap_t *storage, int32_t capacity)
     gaps->missing = 0;
 }
 
-bool ps_gaps_append(ps_gaps_t *gaps, int64_t from, int64_t to, int64_t due_ns)
+bool ps_gaps_append(ps_gaps_t *gaps, int64_t from, int64_t to, int64_t due_ns,
+                    int64_t now_ns)
 {
     assert(from < to);
     if (gaps->count > 0) {
@@ -33,7 +34,8 @@ bool ps_gaps_append(ps_gaps_t *gaps, int64_t from, int64_t to, int64_t due_ns)
     if (gaps->count == gaps->capacity) {
         return false;
     }
-    gaps->items[gaps->count++] = (ps_gap_t){ .from = from, .to = to, .due_ns = due_ns, .asked = 0 };
+    gaps->items[gaps->count++] =
+        (ps_gap_t){ .from = from, .to = to, .due_ns = due_ns, .opened_ns = now_ns };
     gaps->missing += to - from;
     return true;
 }

@@ -17,8 +17,10 @@
 typedef struct ps_gap {
     int64_t from;       /* first missing position */
     int64_t to;         /* first position behind the gap */
-    int64_t due_ns;     /* when to ask for it (again) */
+    int64_t due_ns;     /* when to ask for it (again); before that it counts as late, not lost */
+    int64_t opened_ns;  /* when it was seen first */
     int32_t asked;      /* how often it was asked for, saturating */
+    bool lost;          /* its time is over: counted as a loss */
 } ps_gap_t;
 
 typedef struct ps_gaps {
@@ -31,15 +33,15 @@ typedef struct ps_gaps {
 void ps_gaps_init(ps_gaps_t *gaps, ps_gap_t *storage, int32_t capacity);
 
 /* Adds [from, to) behind all others; joins the last gap when they touch.  from >= end of the last.
- * false: the list is full, nothing changed.  due_ns is for a new gap only. */
-bool ps_gaps_append(ps_gaps_t *gaps, int64_t from, int64_t to, int64_t due_ns);
+ * false: the list is full, nothing changed.  The times are for a new gap only. */
+bool ps_gaps_append(ps_gaps_t *gaps, int64_t from, int64_t to, int64_t due_ns, int64_t now_ns);
 
 /* Index of the first gap that ends behind position; count when there is none.  O(log count). */
 int32_t ps_gaps_find(const ps_gaps_t *gaps, int64_t position);
 
 /* Takes [from, to), which lies inside one gap, out of the list: shrinks, splits or removes the gap.
  * false: a split found the list full, or the range is not inside one gap; nothing changed.
- * Both halves of a split keep timer and count. */
+ * Both halves of a split keep times and count. */
 bool ps_gaps_fill(ps_gaps_t *gaps, int64_t from, int64_t to);
 
 /* Bytes missing in all gaps, counted anew: equals gaps->missing.  O(count). */

@@ -161,6 +161,7 @@ static int on_chain(ps_image_t *image, const ps_recv_destination_t *destination,
     if (position < image->sm_position) {
         ps_system_add(image->driver, PS_SYS_UNDER_RUNS, 1);
         if (end >= image->sm_position - image->congestion.window_max) {
+            ps_reordering_twice(&image->reordering, position, end, image->rtt.least_ns);
             ps_image_touch(image, destination, from, false);
         }
         return PS_WIRE_OK;
@@ -173,6 +174,8 @@ static int on_chain(ps_image_t *image, const ps_recv_destination_t *destination,
     }
     if (ps_image_insert(image, data, length, position, span, messages, rx_ns)) {
         ps_receiver_make_hot(image->receiver, image);
+    } else {
+        ps_reordering_twice(&image->reordering, position, end, image->rtt.least_ns);
     }
     return PS_WIRE_OK;
 }

@@ -21,6 +21,7 @@
 #include "ps_nak_list.h"
 #include "ps_nak_rate.h"
 #include "ps_recv_endpoint.h"
+#include "ps_reordering.h"
 #include "ps_rtt.h"
 #include "ps_tether.h"
 #include "ps_wire.h"
@@ -83,8 +84,9 @@ struct ps_image {
     int64_t loss_due_ns;
     int64_t nak_due_ns;                /* earliest gap timer, INT64_MAX none */
     int64_t front_from;                /* start of the first gap when last looked at */
-    int64_t loss_position;             /* start of the newest gap */
+    int64_t loss_position;             /* start of the newest gap that counts as lost */
     ps_nak_policy_t nak;
+    ps_reordering_t reordering;
     uint64_t refused;                  /* datagrams dropped because the gap list was full */
     int64_t ordinal;                   /* messages below ordinal_position; -1 unknown */
     int64_t ordinal_position;
@@ -167,6 +169,8 @@ bool ps_image_insert(ps_image_t *image, const uint8_t *data, uint32_t length, in
                      int32_t span, int32_t messages, int64_t rx_ns);
 /* Raises the high-water mark to position, noting the gap; false: no room in the gap list. */
 bool ps_image_raise_hwm(ps_image_t *image, int64_t position);
+/* [from, to) counts as lost: for the report, and as an event of the congestion control. */
+void ps_image_count_loss(ps_image_t *image, int64_t from, int64_t to);
 /* Counts messages up to rcv-pos, at most PS_IMAGE_SCAN_FRAMES frames a call. */
 void ps_image_count_messages(ps_image_t *image);
 /* Hot images, once a duty cycle: gaps, rcv-pos, consumption, status message.  Returns work done;

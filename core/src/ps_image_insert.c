@@ -107,28 +107,43 @@ static void write_run(ps_image_t *image, int64_t position, const uint8_t *data, 
 bool ps_image_raise_hwm(ps_image_t *image, int64_t position)
 {
     int64_t now_ns = image->receiver->now_ns;
-    int64_t first_ns;
+    int64_t first_ns = 0;
 
     assert(position >= image->hwm);
     if (position == image->hwm) {
         return true;
     }
-    first_ns = image->params.reliable ? ps_nak_first_ns(&image->nak, &image->receiver->random) : 0;
-    if (!ps_gaps_append(&image->gaps, image->hwm, position, now_ns + first_ns)) {
+    if (image->params.reliable) {
+        first_ns = ps_nak_first_ns(&image->nak, &image->receiver->random);
+        first_ns = first_ns > image->reordering.window_ns ? first_ns : image->reordering.window_ns;
+    }
+    if (!ps_gaps_append(&image->gaps, image->hwm, position, now_ns + first_ns, now_ns)) {
         image->refused++;
         return false;
     }
-    image->lost_bytes += position - image->hwm;
-    image->loss_position = image->hwm;
-    atomic_fetch_add_explicit(&image->slot->lost_bytes, position - image->hwm,
-                              memory_order_relaxed);
+    if (image->gaps.items[image->gaps.count - 1].lost) { /* it joined one that counts already */
+        ps_image_count_loss(image, image->hwm, position);
+    }
     image->hwm = position;
-    image->new_loss = 1;
     if (now_ns + first_ns < image->nak_due_ns) {
         image->nak_due_ns = now_ns + first_ns;
     }
     ps_receiver_make_hot(image->receiver, image);
     return true;
+}
+
+/* A gap closes, in part at least: by what was late, or by its repair. */
+static void learn_lateness(ps_image_t *image, int64_t from, int64_t to)
+{
+    int32_t index = ps_gaps_find(&image->gaps, from);
+
+    if (!image->params.group && index < image->gaps.count) {
+        const ps_gap_t *gap = &image->gaps.items[index];
+
+        ps_reordering_filled(&image->reordering, from, to,
+                             image->receiver->now_ns - gap->opened_ns, gap->asked,
+                             image->rtt.least_ns);
+    }
 }
 
 /* Writes [from, to) of the datagram, whole frames inside one gap. */
@@ -138,6 +153,7 @@ static bool fill_run(ps_image_t *image, const uint8_t *data, uint32_t length, in
     uint32_t at = (uint32_t)(from - start);
     uint32_t bytes = (uint32_t)(to - from);
 
+    learn_lateness(image, from, to);
     if (!ps_gaps_fill(&image->gaps, from, to)) {
         image->refused++;
         return false; /* would need one gap more than there is room for */
@@ -190,7 +206,8 @@ static bool extend_gap(ps_image_t *image, int64_t end)
 {
     ps_gaps_t *gaps = &image->gaps;
 
-    if (!ps_gaps_append(gaps, image->hwm, end, image->receiver->now_ns)) {
+    if (!ps_gaps_append(gaps, image->hwm, end, image->receiver->now_ns,
+                        image->receiver->now_ns)) {
         image->refused++;
         return false;
     }

@@ -68,6 +68,34 @@ static int32_t part_of(const ps_image_t *image, const ps_gap_t *gap)
     return (int32_t)(length < left ? length : left);
 }
 
+void ps_image_count_loss(ps_image_t *image, int64_t from, int64_t to)
+{
+    image->lost_bytes += to - from;
+    image->loss_position = from;
+    image->new_loss = 1;
+    atomic_fetch_add_explicit(&image->slot->lost_bytes, to - from, memory_order_relaxed);
+}
+
+/* Gaps whose first timer ran out are lost; before that they may be late only.  Gaps open in order,
+ * so those that do not count yet are the last. */
+static void count_losses(ps_image_t *image, int64_t now_ns)
+{
+    int32_t i = image->gaps.count;
+
+    while (i > 0 && !image->gaps.items[i - 1].lost) {
+        i--;
+    }
+    for (; i < image->gaps.count; i++) {
+        ps_gap_t *gap = &image->gaps.items[i];
+
+        if (gap->due_ns <= now_ns) {
+            gap->lost = true;
+            ps_image_count_loss(image, gap->from, gap->to);
+            ps_reordering_lost(&image->reordering);
+        }
+    }
+}
+
 /* reliable=false: what is missing becomes padding, readers go on. */
 static int32_t pad_over(ps_image_t *image)
 {
@@ -158,6 +186,7 @@ int32_t ps_image_ask(ps_image_t *image, int64_t now_ns)
     int32_t asked;
 
     if (!image->params.reliable) {
+        count_losses(image, now_ns);
         return pad_over(image);
     }
     if (image->revoked || image->endpoint == NULL || image->state != PS_IMAGE_ACTIVE) {
@@ -169,6 +198,7 @@ int32_t ps_image_ask(ps_image_t *image, int64_t now_ns)
     } else if (now_ns < image->nak_due_ns) {
         return 0; /* no timer of the list is due */
     }
+    count_losses(image, now_ns);
     asked = ask_for(image, limit, now_ns, &due_ns);
     image->nak_due_ns = due_ns;
     return asked;

@@ -160,6 +160,7 @@ static void open_side(ccsim_t *sim, int32_t which)
     params.daemon_epoch = 1;
     params.advertise = !sim->options.plain;
     params.loss_recovery = sim->options.loss_recovery;
+    params.max_gaps = sim->options.max_gaps > 0 ? sim->options.max_gaps : params.max_gaps;
     params.cubic_friendly = !sim->options.not_friendly;
     params.connection_timeout_ns = 60 * SECOND_NS;
     params.image_liveness_timeout_ns = 60 * SECOND_NS;
@@ -277,6 +278,8 @@ ccsim_t *ccsim_open(const ccsim_options_t *options)
     CHECK_EQ(ps_simnet_create(options->seed, &sim->net), PS_OK);
     const ps_simnet_link_t there = {
         .delay_ns = options->rtt_ns / 2, .loss_ppm = options->loss_ppm,
+        .reorder_ppm = options->reorder_ppm, .reorder_ns = options->reorder_ns,
+        .duplicate_ppm = options->duplicate_ppm,
         .bandwidth_bytes_per_s = options->bandwidth_bytes_per_s,
         .queue_bytes = options->queue_bytes
     };
@@ -412,6 +415,7 @@ void ccsim_flow(const ccsim_t *sim, int32_t index, ccsim_flow_state_t *out)
     out->delivered = ps_counter_get(sim->sides[1].cnc, flow->position);
     out->congestion_window = atomic_load(&flow->image_slot->congestion_window);
     out->rtt_ns = atomic_load(&flow->image_slot->rtt_ns);
+    out->lost_bytes = atomic_load(&flow->image_slot->lost_bytes);
     out->missing_gaps = atomic_load(&flow->image_slot->gaps);
     out->cause = atomic_load(&flow->slot->cause);
     out->blocked_congestion_ns = atomic_load(&flow->slot->blocked_ns[PS_CAUSE_CONGESTION_WINDOW]);

@@ -19,6 +19,10 @@ typedef struct ccsim_options {
     int64_t bandwidth_bytes_per_s; /* there; 0 unlimited.  Back: unlimited */
     int64_t queue_bytes;
     uint32_t loss_ppm;             /* both ways, random */
+    uint32_t reorder_ppm;          /* there: datagrams that take so much longer */
+    int64_t reorder_ns;
+    uint32_t duplicate_ppm;        /* there */
+    int32_t max_gaps;              /* 0: the default */
     int64_t drop_each;             /* data datagrams between two scripted losses, 0 none */
     int32_t lossy_flow;            /* flow of which every third data datagram is lost; 0 none */
     int32_t flows;                 /* 1..CCSIM_FLOWS_MAX */
@@ -39,6 +43,7 @@ typedef struct ccsim_flow_state {
     int64_t congestion_window;     /* now, bytes; 0 under static */
     int64_t rtt_ns;
     int64_t missing_gaps;
+    int64_t lost_bytes;            /* as counted by the receiver */
     int64_t cause;                 /* ps_cause the publication is bound by now */
     int64_t blocked_congestion_ns;
 } ccsim_flow_state_t;

@@ -57,7 +57,7 @@ static void check_same(const world_t *world)
 static void arrive(world_t *world, int64_t from, int64_t to)
 {
     if (from >= world->hwm) {
-        if (from > world->hwm && !ps_gaps_append(&world->gaps, world->hwm, from, 1)) {
+        if (from > world->hwm && !ps_gaps_append(&world->gaps, world->hwm, from, 1, 0)) {
             CHECK(world->gaps.count == world->gaps.capacity);
             return;
         }
@@ -114,7 +114,7 @@ static void test_fill_outside_a_gap_changes_nothing(void)
     ps_gaps_t gaps;
     ps_gaps_init(&gaps, storage, 4);
     CHECK(!ps_gaps_fill(&gaps, 0, 32));
-    CHECK(ps_gaps_append(&gaps, 64, 128, 5) && ps_gaps_append(&gaps, 192, 256, 6));
+    CHECK(ps_gaps_append(&gaps, 64, 128, 5, 0) && ps_gaps_append(&gaps, 192, 256, 6, 0));
     CHECK(!ps_gaps_fill(&gaps, 32, 96) && !ps_gaps_fill(&gaps, 96, 160));
     CHECK(!ps_gaps_fill(&gaps, 64, 256) && !ps_gaps_fill(&gaps, 128, 160));
     CHECK(gaps.count == 2 && ps_gaps_bytes(&gaps) == 128);
@@ -125,14 +125,14 @@ static void test_a_split_keeps_the_timer(void)
     ps_gap_t storage[2];
     ps_gaps_t gaps;
     ps_gaps_init(&gaps, storage, 2);
-    CHECK(ps_gaps_append(&gaps, 0, 320, 77));
+    CHECK(ps_gaps_append(&gaps, 0, 320, 77, 0));
     gaps.items[0].asked = 3;
     CHECK(ps_gaps_fill(&gaps, 96, 128) && gaps.count == 2);
     CHECK(gaps.items[0].to == 96 && gaps.items[1].from == 128 && gaps.items[1].to == 320);
     CHECK(gaps.items[1].due_ns == 77 && gaps.items[1].asked == 3);
     CHECK(!ps_gaps_fill(&gaps, 160, 192) && gaps.count == 2); /* no room for a third */
-    CHECK(ps_gaps_append(&gaps, 320, 352, 1) && gaps.count == 2 && gaps.items[1].to == 352);
-    CHECK(!ps_gaps_append(&gaps, 384, 416, 1));
+    CHECK(ps_gaps_append(&gaps, 320, 352, 1, 0) && gaps.count == 2 && gaps.items[1].to == 352);
+    CHECK(!ps_gaps_append(&gaps, 384, 416, 1, 0));
 }
 
 static void test_backoff_distribution(void)

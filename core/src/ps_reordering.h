@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * ps_reordering.h: how late datagrams come that others overtook, learned from one path, so that a
+ * gap is asked for, and counts as a loss, only when it is older than that.
+ *
+ * A gap that closes before it was asked for held something late.  One that closes after it was
+ * asked for once may hold the repair or the late original: it was the original when the same bytes
+ * come a second time (the proof that RFC 8985 takes from duplicate acknowledgements).
+ *
+ * Pure: no clock.  For unicast, where nobody else asks.  Owner: the receiver agent.
+ */
+#ifndef PS_REORDERING_H
+#define PS_REORDERING_H
+
+#include <stdint.h>
+
+enum { PS_REORDERING_SUSPECTS = 16 };
+
+typedef struct ps_suspect {
+    int64_t from, to;          /* bytes that came after they were asked for once; from == to: none */
+    int64_t late_ns;           /* so long after the gap opened */
+} ps_suspect_t;
+
+typedef struct ps_reordering {
+    int64_t window_ns;         /* a gap younger than this is not asked for; 0: nothing seen */
+    ps_suspect_t suspects[PS_REORDERING_SUSPECTS];
+    uint32_t next;
+} ps_reordering_t;
+
+/* [from, to) of a gap came late_ns >= 0 after it opened; the gap was asked for so often.  least_ns:
+ * least round trip of the path, 0 unknown. */
+void ps_reordering_filled(ps_reordering_t *reordering, int64_t from, int64_t to, int64_t late_ns,
+                          int32_t asked, int64_t least_ns);
+/* [from, to) came though it was there. */
+void ps_reordering_twice(ps_reordering_t *reordering, int64_t from, int64_t to, int64_t least_ns);
+/* A gap was not closed within the window: it fades by a sixteenth. */
+void ps_reordering_lost(ps_reordering_t *reordering);
+
+#endif
