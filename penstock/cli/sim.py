@@ -73,6 +73,37 @@ def run_scenario(
         sys.exit(1)
 
 
+@command.command("compare")
+@click.argument("file", default="overload")
+@click.option("--strategy", "strategies", multiple=True, metavar="FC",
+              help="As in a channel's fc=, or unicast; several times. Default: all built-in ones.")
+@click.option("--seconds", type=click.IntRange(1, 3600), default=28, show_default=True,
+              help="How long each run lasts, in virtual time.")
+@click.option("--seed", type=int, default=1, show_default=True)
+@json_option
+def compare_strategies(
+    file: str, strategies: tuple[str, ...], seconds: int, seed: int, as_json: bool
+) -> None:
+    """Run the scenario in FILE (or one that comes with penstock, by name) under several
+    flow-control strategies: the same traffic, network and faults."""
+    from penstock.sim.compare import STRATEGIES, compare
+    from penstock.sim.scenario import SECOND_NS
+
+    found = compare(
+        _scenario(file), strategies or STRATEGIES, until_ns=seconds * SECOND_NS, seed=seed
+    )
+    if as_json:
+        print_json([attrs.asdict(series) for series in found], indent=2)
+        return
+    for series in found:
+        click.echo(
+            f"{series.strategy:12} published {sum(series.published[0]):,} bytes, "
+            f"nothing for {series.stalled_s():.1f} s"
+        )
+        for name, got, missed in zip(series.names, series.delivered, series.missed, strict=True):
+            click.echo(f"{'':12} {name} took {sum(got):,} bytes, missed {missed[-1]:,} messages")
+
+
 @command.command("fuzz")
 @click.option("--seeds", type=click.IntRange(1), default=100, show_default=True,
               help="How many.")

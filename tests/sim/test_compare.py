@@ -1,0 +1,68 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One scenario under every strategy: what docs/strategy-comparison.md says of it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from penstock.cli import main
+from penstock.core.errors import ConfigurationError
+from penstock.sim import files, library
+from penstock.sim.compare import observe, under
+from penstock.sim.scenario import SECOND_NS, two_hosts
+
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "strategy-comparison.md"
+
+
+def rows() -> Iterator[tuple[str, list[float]]]:
+    """Strategy and numbers of each line of the page's first table."""
+    for line in PAGE.read_text(encoding="utf-8").splitlines():
+        cells = [cell.strip() for cell in line.strip("|").split("|")]
+        if len(cells) == 7 and cells[0].startswith("`"):
+            yield cells[0].strip("`"), [
+                float(re.sub(r"[^0-9.]", "", cell.split()[0])) for cell in cells[1:]
+            ]
+
+
+@pytest.mark.parametrize(("strategy", "stated"), list(rows()), ids=[name for name, _ in rows()])
+def test_the_page_states_what_a_run_gives(strategy: str, stated: list[float]) -> None:
+    scenario = files.load(library.path_of("overload"))
+    run = observe(scenario, strategy, until_ns=28 * SECOND_NS)
+    found = [
+        run.rate(1, 4) / 1000, run.rate(6, 16) / 1000, run.rate(17.5, 21) / 1000,
+        run.stalled_s(), sum(run.delivered[2]) / 1000, run.missed[2][-1],
+    ]
+    assert found == pytest.approx(stated, rel=0.1, abs=0.3)
+    assert run.missed[0][-1] == run.missed[1][-1] == 0      # b and c, whatever d does
+    assert (run.pressure > 0) == (strategy == "nak")        # and silence under all others
+
+
+def test_six_strategies_are_on_the_page() -> None:
+    assert len(list(rows())) == 6
+
+
+def test_each_reader_of_a_group_gets_a_stream_of_its_own() -> None:
+    apart = under(files.load(library.path_of("overload")), "unicast")
+    assert [p.stream_id for p in apart.publishers] == [1001, 1002, 1003]
+    assert [s.stream_id for s in apart.subscribers] == [1001, 1002, 1003]
+    assert [p.channel for p in apart.publishers] == [
+        f"aeron:udp?endpoint=10.0.0.{host}:40456|term-length=256k" for host in (2, 3, 4)
+    ]
+
+
+def test_a_channel_without_an_endpoint_cannot_be_taken_apart() -> None:
+    scenario = files.load(library.path_of("membership-churn"))
+    with pytest.raises(ConfigurationError, match="no endpoint"):
+        under(scenario, "unicast")
+    assert under(two_hosts(), "unicast").publishers[0].channel.startswith("aeron:udp?endpoint=")
+
+
+def test_the_command_prints_a_line_for_each_reader(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["sim", "compare", "overload", "--strategy", "max", "--seconds", "3"]) == 0
+    printed = capsys.readouterr().out
+    assert "max          published 2,500,000 bytes" in printed
+    assert "b took 2,499,000 bytes, missed 0 messages" in printed
