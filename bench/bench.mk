@@ -3,8 +3,9 @@
 # make bench         measures penstock beside its peers; BENCH_ARGS="--rounds 3 --seconds 2"
 # make bench-readme  writes the last run's tables into bench/README.md
 # make bench-peers   only builds the peers
+# make bench-kafka   only fetches a Kafka broker and Spark's connector to it
 
-.PHONY: bench bench-readme bench-peers
+.PHONY: bench bench-readme bench-peers bench-kafka
 
 BENCH_BUILD := build/bench
 BENCH_ARGS ?=
@@ -34,4 +35,14 @@ $(BENCH_BUILD)/site/.installed: bench/requirements.lock | $(STAMPS)/lock
 	@rm -rf $(@D)
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes \
 	    --target $(@D) -r $<
+	@touch $@
+
+# A broker, and Spark's own source of it.
+bench-kafka: $(BENCH_BUILD)/kafka-broker/.fetched $(BENCH_BUILD)/kafka-connector/.fetched
+
+$(BENCH_BUILD)/kafka-%/.fetched: bench/peers/kafka/%/pom.xml
+	@mvn -o -q -B -f $< dependency:copy-dependencies -DincludeScope=runtime \
+	    -DoutputDirectory=$(abspath $(@D)) >/dev/null 2>&1 || \
+	    mvn -q -B -f $< dependency:copy-dependencies -DincludeScope=runtime \
+	    -DoutputDirectory=$(abspath $(@D))
 	@touch $@
