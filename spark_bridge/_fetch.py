@@ -1,0 +1,255 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Where a task finds the frames of a range: in a log mapped on its own host, or fetched from a
+daemon that holds them.
+
+What a worker process opened is kept for its next task: workers live on between tasks and batches,
+mapping a log again faults in every page of it, and a connection with keys takes several round
+trips.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final, Protocol
+
+from penstock.client import GroupControl, GroupError
+from penstock.core import gather
+from penstock.core.errors import InvalidArgument, PenstockError
+from penstock.spark_bridge._options import Daemon, SourceOptions
+from penstock.spark_bridge._planner import Holder, Range
+from penstock.spark_bridge._subscription import control_of
+
+_log = logging.getLogger(__name__)
+
+_MOST_LOGS: Final = 64
+_NOBODY_S: Final = 5.0           # for how long a host without a daemon is not asked again
+_TIMEOUT_S: Final = 10.0
+_SOCKET: Final = "groups.sock"   # in the directory of a running daemon
+
+
+class RangeLost(PenstockError):
+    """No daemon has the range any more; ``lowest`` is where what is left begins, None: nothing."""
+
+    def __init__(self, message: str, *, lowest: int | None = None) -> None:
+        super().__init__(message)
+        self.lowest = lowest
+
+
+class FrameSource(Protocol):
+    """Frames of one range, in order."""
+
+    host: str
+
+    def frames(self, position: int) -> gather.Frames:
+        """From ``position`` on, within its term: what is at hand."""
+
+    def more(self, position: int) -> bool:
+        """Gets more behind what is at hand, of which only what lies from ``position`` on is kept;
+        False: there is no more in the range."""
+
+    def check(self, position: int) -> None:
+        """Whether what was copied from ``position`` on was still there after the copy.
+
+        :raises RangeLost: it may have been overwritten.
+        """
+
+    def finish(self) -> None:
+        """The same for the whole range, once it was read."""
+
+
+class Worker:
+    """What this process has open.  Any thread."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._controls: dict[tuple[Daemon, str | None], GroupControl] = {}
+        self._logs: dict[str, tuple[tuple[int, int], gather.MappedLog]] = {}
+        self._identities: dict[str, tuple[tuple[int, int], int, float]] = {}
+
+    def control(self, daemon: Daemon, key_file: str | None) -> GroupControl:
+        """A connection to a daemon of the options."""
+        with self._lock:
+            key = (daemon, key_file)
+            found = self._controls.get(key)
+            if found is None:
+                found = control_of(daemon, key_file, timeout_s=_TIMEOUT_S)
+                self._controls[key] = found
+            return found
+
+    def log(self, path: str) -> gather.MappedLog:
+        """A mapped log; mapped anew when another file has its name.
+
+        :raises OSError, PenstockError: it is gone, or no log.
+        """
+        status = os.stat(path)
+        identity = (status.st_dev, status.st_ino)
+        with self._lock:
+            known = self._logs.pop(path, None)
+            if known is None or known[0] != identity:
+                known = (identity, gather.MappedLog.open(path))
+            self._logs[path] = known
+            while len(self._logs) > _MOST_LOGS:
+                self._logs.pop(next(iter(self._logs)))
+            return known[1]
+
+    def daemon_id(self, directory: str | None) -> int | None:
+        """Whose directory it is; None when there is no daemon in it, or it does not answer."""
+        daemon = Daemon(directory=directory)
+        key = directory or ""
+        try:
+            status = os.stat(Path(directory or _default_directory()) / _SOCKET)
+        except OSError:
+            return None
+        identity = (status.st_dev, status.st_ino)
+        known = self._identities.get(key)
+        if known is not None and known[0] == identity and (
+            known[1] != 0 or time.monotonic() - known[2] < _NOBODY_S
+        ):
+            return known[1] or None
+        found = 0
+        try:
+            groups = self.control(daemon, None).groups()
+            found = groups[0].daemon_id if groups else 0
+        except GroupError as error:
+            _log.warning("the daemon of this host does not answer: %s", error)
+        self._identities[key] = (identity, found, time.monotonic())
+        return found or None
+
+
+def _default_directory() -> str:
+    from penstock.client._directory import daemon_directory
+
+    return str(daemon_directory())
+
+
+#: Of this process; see the module for why it outlives a task.
+worker: Final = Worker()
+
+
+# ---- the two sources -----------------------------------------------------------------------------
+
+
+class _Mapped:
+    """Frames in a log of this host."""
+
+    def __init__(
+        self, options: SourceOptions, item: Range, holder: Holder, log: gather.MappedLog,
+        directory: str | None,
+    ) -> None:
+        self._options = options
+        self._range = item
+        self._holder = holder
+        self._log = log
+        self._directory = directory
+        self.host = holder.host
+
+    def frames(self, position: int) -> gather.Frames:
+        return self._log.frames(position, self._range.end)
+
+    def more(self, position: int) -> bool:
+        return False
+
+    def check(self, position: int) -> None:
+        if not self._log.intact(position):
+            raise RangeLost(
+                f"{self._range.session}: position {position} was overwritten while it was read"
+            )
+
+    def finish(self) -> None:
+        """The daemon's word: it retains the range, so nobody wrote into it.  A daemon that does not
+        answer writes nothing either."""
+        session = self._range.session
+        try:
+            state = worker.control(Daemon(directory=self._directory), None).state(
+                name=self._options.subscription, channel=session.channel,
+                stream_id=session.stream_id,
+            )
+        except GroupError as error:
+            _log.warning("%s: read without the daemon's confirmation: %s", session, error)
+            return
+        for log in state.logs:
+            if log.log_id == self._holder.log_id and log.retained_from <= self._range.start:
+                return
+        raise RangeLost(
+            f"{session}: [{self._range.start}, {self._range.end}) was released while it was read"
+        )
+
+
+class _Fetched:
+    """Frames from a daemon somewhere."""
+
+    def __init__(self, item: Range, holder: Holder, control: GroupControl) -> None:
+        self._range = item
+        self._holder = holder
+        self._control = control
+        self.host = holder.host
+        self._pieces: Iterator[bytes] | None = None
+        self._start = 0
+        self._data = b""
+
+    def frames(self, position: int) -> gather.Frames:
+        session = self._range.session
+        if self._pieces is None:
+            self._pieces = self._control.fetch(
+                log_id=self._holder.log_id, session_id=session.session_id,
+                initial_term_id=session.initial_term_id, start=position, end=self._range.end,
+            )
+        if position >= self._start + len(self._data):
+            self._data, self._start = b"", position
+            self.more(position)
+        return gather.frames_of(
+            self._data, start=position, offset=position - self._start, end=self._range.end,
+            session_id=session.session_id, stream_id=session.stream_id,
+            initial_term_id=session.initial_term_id, term_length=self._range.term_length,
+        )
+
+    def more(self, position: int) -> bool:
+        piece = next(self._pieces, None) if self._pieces is not None else None
+        if not piece:
+            return False
+        rest = self._data[position - self._start :]
+        self._data = rest + piece if rest else piece
+        self._start = position
+        return True
+
+    def check(self, position: int) -> None:
+        """The daemon checks its own reading."""
+
+    def finish(self) -> None:
+        """As ``check``."""
+
+
+def sources(options: SourceOptions, item: Range) -> Iterator[FrameSource]:
+    """The ways to read a range, the nearest first.  Each is tried when the one before it failed;
+    what stood in its way is logged."""
+    where = local_directory(options)
+    mine = worker.daemon_id(where)
+    for holder in item.holders:
+        if holder.daemon_id != mine:
+            continue
+        try:
+            yield _Mapped(options, item, holder, worker.log(holder.log_path), where)
+        except (OSError, PenstockError) as error:
+            _log.warning("%s: not from the log of this host: %s", item.session, error)
+    for holder in item.holders:
+        daemon = options.daemons[holder.daemon]
+        try:
+            control = worker.control(daemon, options.key_file)
+        except InvalidArgument as error:
+            _log.warning("%s: not from %s: %s", item.session, daemon.name, error)
+            continue
+        yield _Fetched(item, holder, control)
+
+
+def local_directory(options: SourceOptions) -> str | None:
+    """The daemon directory of the host that this runs on.  With daemons on several hosts each has
+    its own, which its environment names; otherwise the one of the options."""
+    if options.remote:
+        return os.environ.get("PENSTOCK_DIR") or options.daemon_dir
+    return options.daemon_dir
+

@@ -1,0 +1,93 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Reading each range on the host that holds it.
+
+Spark asks a Python source for no preferred locations, and spreads tasks as it likes.  But in a
+barrier stage each task is told where all of them run, so all compute the same table: a range goes
+to a task on a host that holds it, in turn among several, and to any task where none is on such a
+host.  What names a host has was decided on the driver, so that all tasks compare the same texts.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+import attrs
+
+from penstock.spark_bridge._options import SourceOptions
+from penstock.spark_bridge._planner import Range
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+
+def read_local(df: DataFrame) -> DataFrame:
+    """``df``, read where its data is: a stream of one host by a task on that host, without the
+    network.
+
+    ``df`` comes from ``format("penstock")`` with the options ``locality=barrier`` and
+    ``minPartitions`` = the number of task slots of the cluster, or fewer: a barrier stage starts
+    when all its tasks can run at once, and waits in silence where there are too few slots.  When
+    one task fails, all are repeated.  Not with dynamic allocation.
+    """
+    return df.mapInArrow(_same, df.schema, barrier=True)
+
+
+def _same(batches: Iterable[Any]) -> Iterator[Any]:
+    yield from batches
+
+
+def own_ranges(table: Sequence[Range], own: tuple[int, ...]) -> tuple[int, ...]:
+    """What the task that asks reads: by the places of all tasks in a barrier stage, else what was
+    planned for it."""
+    from pyspark import BarrierTaskContext, TaskContext
+
+    context = TaskContext.get()
+    if not isinstance(context, BarrierTaskContext):
+        return own
+    hosts = [info.address.rpartition(":")[0] or info.address for info in context.getTaskInfos()]
+    return assign(table, hosts)[context.partitionId()]
+
+
+def assign(table: Sequence[Range], hosts: Sequence[str]) -> list[tuple[int, ...]]:
+    """For each task, by the hosts of all, the ranges that it reads: on a host that holds it where
+    there is one, and of those tasks the one that has least."""
+    loads = [0] * len(hosts)
+    tasks: list[list[int]] = [[] for _ in hosts]
+    for index in sorted(range(len(table)), key=lambda i: (-table[i].length, i)):
+        names = {name for holder in table[index].holders for name in holder.names}
+        near = [task for task, host in enumerate(hosts) if host in names]
+        chosen = min(near or range(len(hosts)), key=lambda task: (loads[task], task))
+        tasks[chosen].append(index)
+        loads[chosen] += table[index].length
+    return [tuple(sorted(task)) for task in tasks]
+
+
+def with_names(options: SourceOptions, table: Sequence[Range]) -> list[Range]:
+    """The table with the names of each holder's host: what the daemon calls it, what the option
+    control calls it, and the addresses of both."""
+    known: dict[tuple[int, str], tuple[str, ...]] = {}
+    for item in table:
+        for holder in item.holders:
+            key = (holder.daemon, holder.host)
+            if key not in known:
+                address = options.daemons[holder.daemon].address or ""
+                known[key] = _names(
+                    holder.host, address.removeprefix("tcp://").rpartition(":")[0].strip("[]")
+                )
+    return [
+        attrs.evolve(item, holders=tuple(
+            attrs.evolve(holder, names=known[(holder.daemon, holder.host)])
+            for holder in item.holders
+        )) for item in table
+    ]
+
+
+def _names(*hosts: str) -> tuple[str, ...]:
+    names = {host for host in hosts if host}
+    for host in tuple(names):
+        with contextlib.suppress(OSError):
+            names |= {str(info[4][0]) for info in socket.getaddrinfo(host, None)}
+    return tuple(sorted(names))

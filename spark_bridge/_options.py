@@ -1,0 +1,406 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Options of the source, read and checked before a query starts."""
+
+from __future__ import annotations
+
+import difflib
+import json
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, Literal
+
+import attrs
+
+from penstock.config import uri
+from penstock.config.keys import check_public_key, load_public_key
+from penstock.core.errors import InvalidArgument, PenstockError
+
+MIB: Final = 1024 * 1024
+DEFAULT_EXPIRY_NS: Final = 600 * 10**9
+DEFAULT_RETRY_NS: Final = 30 * 10**9
+DEFAULT_BATCH_BYTES: Final = 4 * MIB
+MOST_BATCH_BYTES: Final = 1024 * MIB
+MOST_SESSIONS: Final = 64
+MOST_PARTITIONS: Final = 1024
+_DURATION: Final = re.compile(r"(\d{1,12})(ms|s|m|h)")
+_UNITS_NS: Final = {"ms": 10**6, "s": 10**9, "m": 60 * 10**9, "h": 3600 * 10**9}
+_SIZE: Final = re.compile(r"(\d{1,15})([kmg]?)(i?b)?", re.IGNORECASE)
+_SIZES: Final = {"": 1, "k": 1024, "m": MIB, "g": 1024 * MIB}
+
+#: Lower-case, as Spark hands them over, to the spelling of the documentation.
+NAMES: Final = {
+    name.lower(): name
+    for name in (
+        "channel", "streamId", "sessions", "streams", "subscription", "ackOn", "startingOffsets",
+        "endingOffsets", "maxBytesPerTrigger", "maxOffsetsPerTrigger", "minPartitions",
+        "failOnDataLoss", "daemonDir", "control", "keyFile", "serverKey", "serverKeyFile",
+        "serverKeys", "payload", "arrowSchema", "includeMetadata", "groupExpiry", "batchBytes",
+        "retry", "locality",
+    )
+}
+#: Of the sink: the same options may serve both ends.
+_SINKS: Final = frozenset({"timeout", "keycolumn", "maxkeys", "markers", "drain", "writeid"})
+#: Spark's own, which reach a source too.
+_SPARKS: Final = frozenset({"path", "checkpointlocation", "queryname"})
+_BATCH_ONLY: Final = frozenset({"endingoffsets"})
+_STREAM_ONLY: Final = frozenset({"ackon", "maxbytespertrigger", "maxoffsetspertrigger"})
+
+Bound = Literal["latest", "earliest"] | Mapping[str, int]
+
+
+@attrs.frozen(kw_only=True)
+class StreamName:
+    """One stream of one channel."""
+
+    channel: str
+    stream_id: int
+
+
+@attrs.frozen(kw_only=True)
+class Daemon:
+    """Where a daemon is spoken to: ``directory`` on this host, or ``address`` with keys."""
+
+    directory: str | None = None
+    address: str | None = None
+    server_key: str = ""
+
+    @property
+    def name(self) -> str:
+        """For messages."""
+        return self.address or (self.directory or "the default daemon directory")
+
+
+@attrs.frozen(kw_only=True)
+class SourceOptions:
+    """What a query reads, as whom, and how much at a time."""
+
+    streams: tuple[StreamName, ...]
+    sessions: tuple[int, ...] = ()                  # none: all
+    subscription: str
+    ack_on: Literal["batch", "commit"] = "batch"
+    starting: Bound = "latest"
+    ending: Bound = "latest"
+    max_bytes: int | None = None                    # per trigger
+    max_messages: int | None = None                 # per trigger
+    min_partitions: int | None = None
+    fail_on_data_loss: bool = True
+    daemon_dir: str | None = None
+    daemons: tuple[Daemon, ...] = (Daemon(),)
+    key_file: str | None = None
+    payload: Literal["binary", "arrow"] = "binary"
+    arrow_schema: str | None = None                 # DDL
+    include_metadata: bool = False
+    expiry_ns: int = DEFAULT_EXPIRY_NS
+    retry_ns: int = DEFAULT_RETRY_NS
+    batch_bytes: int = DEFAULT_BATCH_BYTES
+    locality: Literal["none", "barrier"] = "none"
+
+    @property
+    def remote(self) -> bool:
+        """Whether daemons are spoken to over TCP."""
+        return any(daemon.address is not None for daemon in self.daemons)
+
+
+def read_options(options: Mapping[str, str], *, streaming: bool = True) -> SourceOptions:
+    """The options of a reader.
+
+    :raises InvalidArgument: names the option, its value and what is accepted.
+    """
+    given = {key.lower(): value for key, value in options.items()}
+    _check_names(given, streaming)
+    subscription = given.get("subscription", "")
+    if not subscription or len(subscription) > 80:
+        raise InvalidArgument(
+            f"option subscription={subscription!r}: give the name under which the daemon keeps "
+            "this query's progress, 1 to 80 characters, another one for each query"
+        )
+    payload = _choice(given, "payload", ("binary", "arrow"))
+    return SourceOptions(
+        streams=_streams(given),
+        sessions=_sessions(given),
+        subscription=subscription,
+        ack_on=_choice(given, "ackOn", ("batch", "commit")),
+        starting=_bound(given, "startingOffsets", "latest" if streaming else "earliest"),
+        ending=_ending(given),
+        max_bytes=_size(given, "maxBytesPerTrigger"),
+        max_messages=_optional_integer(given, "maxOffsetsPerTrigger", 2**62),
+        min_partitions=_optional_integer(given, "minPartitions", MOST_PARTITIONS),
+        fail_on_data_loss=_boolean(given, "failOnDataLoss", True),
+        daemon_dir=given.get("daemondir") or None,
+        daemons=_daemons(given),
+        key_file=given.get("keyfile") or None,
+        payload=payload,
+        arrow_schema=_arrow_schema(given, payload),
+        include_metadata=_metadata(given, payload),
+        expiry_ns=_duration(given, "groupExpiry", DEFAULT_EXPIRY_NS if streaming else 60 * 10**9),
+        retry_ns=_duration(given, "retry", DEFAULT_RETRY_NS),
+        batch_bytes=_batch_bytes(given),
+        locality=_choice(given, "locality", ("none", "barrier")),
+    )
+
+
+def _check_names(given: Mapping[str, str], streaming: bool) -> None:
+    for key in given:
+        if key in _SINKS or key in _SPARKS:
+            if key == "path":
+                raise InvalidArgument(
+                    f"load({given[key]!r}): the source has no path; give the option channel"
+                )
+            continue
+        if key not in NAMES:
+            close = difflib.get_close_matches(key, NAMES, 1)
+            hint = f"; did you mean {NAMES[close[0]]}?" if close else ""
+            raise InvalidArgument(
+                f"option {key}: the penstock source has none of that name{hint} It has: "
+                f"{', '.join(sorted(NAMES.values()))}"
+            )
+        if streaming and key in _BATCH_ONLY:
+            raise InvalidArgument(
+                f"option {NAMES[key]}: is for spark.read; a streaming query has no end: leave it "
+                "out"
+            )
+        if not streaming and key in _STREAM_ONLY:
+            raise InvalidArgument(
+                f"option {NAMES[key]}: is for spark.readStream; a batch acknowledges nothing and "
+                "reads all that it finds: leave it out"
+            )
+
+
+# ---- what to read --------------------------------------------------------------------------------
+
+
+def _streams(given: Mapping[str, str]) -> tuple[StreamName, ...]:
+    if "streams" in given:
+        for key in ("channel", "streamid"):
+            if key in given:
+                raise InvalidArgument(
+                    f"options streams and {NAMES[key]} contradict each other: give one of them"
+                )
+        return _stream_list(given["streams"])
+    channels = [c.strip() for c in re.split(r",(?=\s*aeron:)", given.get("channel", "")) if c]
+    if not channels or not all(channels):
+        raise InvalidArgument(
+            "option channel is missing: give an Aeron URI, e.g. aeron:udp?endpoint=10.0.0.2:40456, "
+            "or several with commas between them"
+        )
+    ids = [_stream_id(text, "streamId") for text in given.get("streamid", "").split(",")]
+    return _distinct([StreamName(channel=c, stream_id=i) for c in channels for i in ids])
+
+
+def _stream_list(text: str) -> tuple[StreamName, ...]:
+    form = 'a JSON list such as [{"channel": "aeron:ipc", "streamId": 1001}]'
+    try:
+        entries = json.loads(text)
+    except ValueError as error:
+        raise InvalidArgument(f"option streams={text!r}: {error}; expected {form}") from None
+    if not isinstance(entries, list) or not entries:
+        raise InvalidArgument(f"option streams={text!r}: expected {form}")
+    found = []
+    for entry in entries:
+        if not isinstance(entry, dict) or set(entry) != {"channel", "streamId"}:
+            raise InvalidArgument(f"option streams: {entry!r}: expected {form}")
+        found.append(StreamName(
+            channel=str(entry["channel"]), stream_id=_stream_id(str(entry["streamId"]), "streams")
+        ))
+    return _distinct(found)
+
+
+def _stream_id(text: str, name: str) -> int:
+    try:
+        value = int(text)
+    except ValueError:
+        value = 2**31
+    if not -(2**31) <= value < 2**31:
+        raise InvalidArgument(
+            f"option {name}={text!r}: expected a stream id, -2147483648 to 2147483647"
+            + (", or several with commas between them" if name == "streamId" else "")
+        )
+    return value
+
+
+def _distinct(names: Sequence[StreamName]) -> tuple[StreamName, ...]:
+    for name in names:
+        try:
+            uri.check_subscription(uri.parse(name.channel))
+        except ValueError as error:
+            raise InvalidArgument(f"option channel={name.channel}: {error}") from None
+    if len(set(names)) < len(names):
+        raise InvalidArgument("option channel or streams: a stream is named twice")
+    return tuple(names)
+
+
+def _sessions(given: Mapping[str, str]) -> tuple[int, ...]:
+    text = given.get("sessions", "")
+    try:
+        ids = tuple(int(part) for part in text.split(",")) if text else ()
+    except ValueError:
+        ids = (2**31,)
+    if len(ids) > MOST_SESSIONS or not all(-(2**31) <= i < 2**31 for i in ids):
+        raise InvalidArgument(
+            f"option sessions={text!r}: expected up to {MOST_SESSIONS} session ids with commas "
+            "between them, or none for all"
+        )
+    return ids
+
+
+def _bound(given: Mapping[str, str], name: str, default: Literal["latest", "earliest"]) -> Bound:
+    text = given.get(name.lower(), default)
+    if text in ("latest", "earliest"):
+        return text  # type: ignore[return-value]
+    form = (
+        'latest, earliest or JSON such as {"aeron:ipc|1001|-17|5": 4096} '
+        "(channel|stream|session|initial term id: position)"
+    )
+    try:
+        value = json.loads(text)
+    except ValueError:
+        raise InvalidArgument(f"option {name}={text!r}: expected {form}") from None
+    if not isinstance(value, dict) or not value or not all(
+        isinstance(position, int) and 0 <= position < 2**63 and position % 32 == 0
+        and re.fullmatch(r".+\|-?\d+\|-?\d+\|-?\d+", key) for key, position in value.items()
+    ):
+        raise InvalidArgument(f"option {name}={text!r}: expected {form}")
+    return value
+
+
+def _ending(given: Mapping[str, str]) -> Bound:
+    ending = _bound(given, "endingOffsets", "latest")
+    if ending == "earliest":
+        raise InvalidArgument("option endingOffsets=earliest: nothing lies before that: use latest")
+    return ending
+
+
+# ---- how to decode -------------------------------------------------------------------------------
+
+
+def _arrow_schema(given: Mapping[str, str], payload: str) -> str | None:
+    text = given.get("arrowschema") or None
+    if text is not None and payload != "arrow":
+        raise InvalidArgument(
+            "option arrowSchema: goes with payload=arrow: set that, or leave arrowSchema out"
+        )
+    return text
+
+
+def _metadata(given: Mapping[str, str], payload: str) -> bool:
+    if "includemetadata" in given and payload != "arrow":
+        raise InvalidArgument(
+            "option includeMetadata: goes with payload=arrow; with payload=binary name the columns "
+            "that you want in .schema(...)"
+        )
+    return _boolean(given, "includeMetadata", False)
+
+
+def _batch_bytes(given: Mapping[str, str]) -> int:
+    value = _size(given, "batchBytes")
+    if value is None:
+        return DEFAULT_BATCH_BYTES
+    if not 64 * 1024 <= value <= MOST_BATCH_BYTES:
+        raise InvalidArgument(
+            f"option batchBytes={given['batchbytes']}: expected 64k to 1g, the bytes of payload in "
+            "one Arrow batch"
+        )
+    return value
+
+
+# ---- whom to ask ---------------------------------------------------------------------------------
+
+
+def _daemons(given: Mapping[str, str]) -> tuple[Daemon, ...]:
+    addresses = [a.strip() for a in given.get("control", "").split(",") if a.strip()]
+    if not addresses:
+        for key in ("keyfile", "serverkey", "serverkeyfile", "serverkeys"):
+            if key in given:
+                raise InvalidArgument(
+                    f"option {NAMES[key]}: goes with control=tcp://HOST:PORT: give that, or leave "
+                    f"{NAMES[key]} out"
+                )
+        return (Daemon(directory=given.get("daemondir") or None),)
+    if not given.get("keyfile"):
+        raise InvalidArgument(
+            "option keyFile is missing: control over TCP needs a key pair; make one with 'penstock "
+            "keygen' and name the .key_secret file"
+        )
+    keys = _server_keys(given, addresses)
+    for address in addresses:
+        if not re.fullmatch(r"tcp://.+:\d{1,5}", address):
+            raise InvalidArgument(f"option control={address}: expected tcp://HOST:PORT")
+    if len(set(addresses)) < len(addresses):
+        raise InvalidArgument(f"option control={given['control']}: an address is named twice")
+    return tuple(Daemon(address=a, server_key=keys[a]) for a in addresses)
+
+
+def _server_keys(given: Mapping[str, str], addresses: Sequence[str]) -> dict[str, str]:
+    present = [name for name in ("serverKey", "serverKeyFile", "serverKeys")
+               if name.lower() in given]
+    if len(present) != 1:
+        raise InvalidArgument(
+            "control over TCP needs the daemons' public keys: give one of serverKey, "
+            f"serverKeyFile and serverKeys (given: {', '.join(present) or 'none'})"
+        )
+    text = given[present[0].lower()]
+    try:
+        if present[0] == "serverKeys":
+            table = json.loads(text)
+            missing = [a for a in addresses if not isinstance(table, dict) or a not in table]
+            if missing:
+                raise InvalidArgument(
+                    f'option serverKeys: no key for {missing[0]}; expected JSON such as '
+                    f'{{"{missing[0]}": "<public key>"}}'
+                )
+            return {a: check_public_key(str(table[a]), f"option serverKeys, {a}")
+                    for a in addresses}
+        key = load_public_key(text) if present[0] == "serverKeyFile" else text
+        return dict.fromkeys(addresses, check_public_key(key, f"option {present[0]}"))
+    except InvalidArgument:
+        raise
+    except (PenstockError, ValueError) as error:
+        raise InvalidArgument(f"option {present[0]}: {error}") from None
+
+
+# ---- plain values --------------------------------------------------------------------------------
+
+
+def _choice(given: Mapping[str, str], name: str, accepted: Sequence[str]) -> Any:
+    text = given.get(name.lower(), accepted[0])
+    if text.lower() not in accepted:
+        raise InvalidArgument(f"option {name}={text!r}: expected {' or '.join(accepted)}")
+    return text.lower()
+
+
+def _boolean(given: Mapping[str, str], name: str, default: bool) -> bool:
+    text = given.get(name.lower(), str(default)).lower()
+    if text not in ("true", "false"):
+        raise InvalidArgument(f"option {name}={text!r}: expected true or false")
+    return text == "true"
+
+
+def _optional_integer(given: Mapping[str, str], name: str, most: int) -> int | None:
+    text = given.get(name.lower())
+    if text is None:
+        return None
+    if not text.isascii() or not text.isdigit() or not 1 <= int(text) <= most:
+        raise InvalidArgument(f"option {name}={text!r}: expected a whole number from 1 to {most}")
+    return int(text)
+
+
+def _size(given: Mapping[str, str], name: str) -> int | None:
+    text = given.get(name.lower())
+    if text is None:
+        return None
+    match = _SIZE.fullmatch(text.strip())
+    value = int(match[1]) * _SIZES[match[2].lower()] if match else 0
+    if not 1 <= value < 2**62:
+        raise InvalidArgument(f"option {name}={text!r}: expected bytes, such as 67108864 or 64m")
+    return value
+
+
+def _duration(given: Mapping[str, str], name: str, default: int) -> int:
+    text = given.get(name.lower())
+    if text is None:
+        return default
+    match = _DURATION.fullmatch(text.strip())
+    value = int(match[1]) * _UNITS_NS[match[2]] if match else 0
+    if not 10**6 <= value < 2**62:
+        raise InvalidArgument(f"option {name}={text!r}: expected a time, such as 500ms, 30s or 10m")
+    return value

@@ -1,0 +1,341 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a batch reads, and which task reads what of it: decided from states alone, without asking
+anybody.
+
+A session's log may be held by several daemons (multicast), or twice by one (an image that was lost
+and joined again): a *holding* is one such log.  A position is read from a holding that retains it;
+which one is a matter of convenience, for frames at one position of one session are the same
+everywhere.
+
+Admission: from each session at most half of its window, so that the sender fills the other half
+while the batch runs, and of all sessions together no more than the query's limits, shared so that a
+small session never waits for a large one (max-min fairness).
+"""
+
+from __future__ import annotations
+
+import bisect
+import heapq
+import itertools
+from collections.abc import Mapping, Sequence
+from typing import Final, TypeVar
+
+import attrs
+
+from penstock.client import GroupState, LogRange
+from penstock.spark_bridge._offsets import Offset, Session
+from penstock.spark_bridge._options import StreamName
+
+#: A task costs tens of milliseconds: less than this is not worth one of its own.
+SMALLEST_PART: Final = 256 * 1024
+_K = TypeVar("_K")
+
+
+@attrs.frozen(kw_only=True)
+class Holding:
+    """One log on one daemon, by its number in the options."""
+
+    daemon: int
+    daemon_id: int
+    daemon_epoch: int
+    host: str
+    log: LogRange
+
+    @property
+    def session(self) -> Session:
+        return Session(
+            channel=self.log.channel, stream_id=self.log.stream_id,
+            session_id=self.log.session_id, initial_term_id=self.log.initial_term_id,
+        )
+
+    def readable(self, position: int) -> bool:
+        """Whether there is something to read at ``position``."""
+        return self.log.retained_from <= position < self.log.end_position
+
+
+@attrs.frozen(kw_only=True)
+class View:
+    """What all daemons hold for the query at one moment."""
+
+    holdings: Mapping[Session, Sequence[Holding]] = attrs.Factory(dict)
+    groups: Mapping[StreamName, str] = attrs.Factory(dict)
+
+    @classmethod
+    def of(cls, states: Sequence[tuple[int, GroupState]]) -> View:
+        """From (number of the daemon, state of one of its groups)."""
+        holdings: dict[Session, list[Holding]] = {}
+        marks: dict[StreamName, list[str]] = {}
+        for daemon, state in states:
+            stream = StreamName(channel=state.channel, stream_id=state.stream_id)
+            marks.setdefault(stream, []).append(f"{state.daemon_id:x}.{state.group_id:x}")
+            for log in state.logs:
+                holding = Holding(
+                    daemon=daemon, daemon_id=state.daemon_id, daemon_epoch=state.daemon_epoch,
+                    host=state.host, log=log,
+                )
+                holdings.setdefault(holding.session, []).append(holding)
+        return cls(
+            holdings={session: holdings[session] for session in sorted(holdings)},
+            groups={stream: " ".join(sorted(found)) for stream, found in marks.items()},
+        )
+
+    def first(self, session: Session) -> int:
+        """Where a session that the query has not seen begins for it."""
+        return min(holding.log.committed for holding in self.holdings[session])
+
+    def end(self, session: Session) -> int:
+        """The furthest that any daemon has; 0 when none has the session."""
+        return max((h.log.end_position for h in self.holdings.get(session, ())), default=0)
+
+    def source(self, session: Session, position: int) -> Holding | None:
+        """The log to plan from: of those that can be read at ``position`` the shortest, so that
+        every daemon can serve the batch."""
+        found = [h for h in self.holdings.get(session, ()) if h.readable(position)]
+        return min(found, key=lambda h: (h.log.end_position, h.daemon), default=None)
+
+    def ended_at(self, session: Session, position: int) -> bool:
+        """Whether the stream has ended there."""
+        return any(
+            h.log.ended and h.log.end_position == position
+            for h in self.holdings.get(session, ())
+        )
+
+
+# ---- what is gone --------------------------------------------------------------------------------
+
+
+@attrs.frozen(kw_only=True)
+class Loss:
+    """Part of a stream that the query will not see."""
+
+    session: Session
+    start: int
+    end: int | None          # None: nobody knows how much
+    reason: str
+
+    def __str__(self) -> str:
+        much = "an unknown number of" if self.end is None else str(self.end - self.start)
+        return f"{self.session}: {much} bytes from position {self.start}: {self.reason}"
+
+
+def losses(view: View, start: Offset) -> list[Loss]:
+    """What the query has still to read according to ``start``, and no daemon has any more."""
+    found = []
+    for session, position in sorted(start.positions.items()):
+        if session in start.ended:
+            continue
+        holdings = view.holdings.get(session, ())
+        if not holdings:
+            if _groups_are_others(view, start, session.stream):
+                found.append(Loss(
+                    session=session, start=position, end=None,
+                    reason="the group expired or was closed, and the session is not there any more",
+                ))
+            continue
+        further = [h for h in holdings if h.log.end_position > position]
+        lowest = min((h.log.retained_from for h in further), default=0)
+        if lowest > position:
+            found.append(Loss(
+                session=session, start=position, end=lowest,
+                reason=f"the log is retained from {lowest} on",
+            ))
+    return found
+
+
+def _groups_are_others(view: View, start: Offset, stream: StreamName) -> bool:
+    before = set(start.groups.get(stream, "").split())
+    return not before & set(view.groups.get(stream, "").split())
+
+
+def skip(start: Offset, lost: Sequence[Loss]) -> Offset:
+    """``start`` behind what is lost: at what is left, or without the session."""
+    positions = dict(start.positions)
+    for loss in lost:
+        if loss.end is None:
+            positions.pop(loss.session, None)
+        else:
+            positions[loss.session] = loss.end
+    return attrs.evolve(start, positions=positions)
+
+
+# ---- how much ------------------------------------------------------------------------------------
+
+
+@attrs.frozen(kw_only=True)
+class Want:
+    """To read a session from ``start`` on, at most ``max_bytes`` of its log."""
+
+    session: Session
+    holding: Holding
+    start: int
+    max_bytes: int
+
+
+def share(available: Mapping[_K, int], limit: int) -> dict[_K, int]:
+    """Max-min fair parts of ``limit``: nobody gets more than is available, and who gets less gets
+    as much as anybody.  At least 1 each, so that none starves."""
+    parts: dict[_K, int] = {}
+    left, count = limit, len(available)
+    for key, most in sorted(available.items(), key=lambda item: item[1]):
+        parts[key] = max(1, min(most, left // count))
+        left = max(0, left - parts[key])
+        count -= 1
+    return parts
+
+
+def wants(
+    view: View,
+    start: Offset,
+    *,
+    max_bytes: int | None,
+    target: Mapping[Session, int] | None = None,
+) -> list[Want]:
+    """What the next batch may take.  ``target``: not beyond these positions (AvailableNow)."""
+    found: dict[Session, tuple[Holding, int, int]] = {}
+    for session in view.holdings:
+        if session in start.ended:
+            continue
+        position = start.positions.get(session)
+        at = view.first(session) if position is None else position
+        holding = view.source(session, at)
+        if holding is None:
+            continue
+        most = min(holding.log.end_position - at, max(1, holding.log.window_bytes // 2))
+        if target is not None:
+            most = min(most, target.get(session, 0) - at)
+        if most > 0:
+            found[session] = (holding, at, most)
+    available = {session: most for session, (_, _, most) in found.items()}
+    parts = available if max_bytes is None else share(available, max_bytes)
+    return [
+        Want(session=session, holding=holding, start=at, max_bytes=parts[session])
+        for session, (holding, at, _) in found.items()
+    ]
+
+
+def advance(view: View, start: Offset, ends: Mapping[Session, int]) -> Offset:
+    """The offset of a batch that goes on to ``ends``; ``start`` itself when that is nothing new."""
+    moved = {
+        session: end for session, end in ends.items()
+        if end > start.positions.get(session, -1) and session not in start.ended
+    }
+    if not moved:
+        return start
+    positions = {
+        session: position for session, position in start.positions.items()
+        if session not in start.ended
+    }
+    begun = {session: view.first(session) for session in moved if session not in positions}
+    # A session that is gone, with everything acknowledged, has been read to its end.
+    positions = {s: p for s, p in positions.items() if s in view.holdings}
+    positions |= moved
+    return Offset(
+        positions=positions,
+        begun=begun,
+        ended=frozenset(s for s, p in positions.items() if view.ended_at(s, p)),
+        groups=dict(view.groups),
+    )
+
+
+# ---- who reads what ------------------------------------------------------------------------------
+
+
+@attrs.frozen(kw_only=True)
+class Holder:
+    """A daemon that can serve a range."""
+
+    daemon: int              # number in the options
+    daemon_id: int
+    daemon_epoch: int
+    host: str
+    log_id: int
+    log_path: str
+    names: tuple[str, ...] = ()
+    """Of its host, as Spark may know it; filled in when a task's place matters."""
+
+
+@attrs.frozen(kw_only=True)
+class Range:
+    """Positions [start, end) of a session, between messages, and who has them."""
+
+    session: Session
+    start: int
+    end: int
+    term_length: int
+    holders: tuple[Holder, ...]
+    time_positions: tuple[int, ...] = ()
+    """Ascending; what lies before one of them had arrived at its time."""
+    times_ns: tuple[int, ...] = ()
+
+    @property
+    def length(self) -> int:
+        return self.end - self.start
+
+
+def ranges(view: View, start: Offset, end: Offset) -> list[Range]:
+    """What lies between two offsets.  A range that nobody has, has no holders."""
+    found = []
+    for session, stop in sorted(end.positions.items()):
+        begin = start.positions.get(session, end.begun.get(session, stop))
+        if begin < stop and session not in start.ended:
+            found.append(_range(view, session, begin, stop))
+    return found
+
+
+def _range(view: View, session: Session, start: int, end: int) -> Range:
+    able = [
+        h for h in view.holdings.get(session, ())
+        if h.log.retained_from <= start and h.log.end_position >= end
+    ]
+    times: Sequence[tuple[int, int]] = max((h.log.time_index for h in able), key=len, default=())
+    first = bisect.bisect_right(times, start, key=lambda entry: entry[0])
+    last = bisect.bisect_left(times, end, key=lambda entry: entry[0]) + 1
+    if first == len(times):
+        first = max(0, first - 1)       # older than the newest entry: the best that is known
+    return Range(
+        session=session, start=start, end=end,
+        term_length=able[0].log.term_length if able else 0,
+        holders=tuple(
+            Holder(
+                daemon=h.daemon, daemon_id=h.daemon_id, daemon_epoch=h.daemon_epoch, host=h.host,
+                log_id=h.log.log_id, log_path=h.log.log_path,
+            )
+            for h in able
+        ),
+        time_positions=tuple(entry[0] for entry in times[first:last]),
+        times_ns=tuple(entry[1] for entry in times[first:last]),
+    )
+
+
+def partition_count(total_bytes: int, *, wanted: int | None, cores: int) -> int:
+    """How many tasks: as many as were asked for, else one per core as far as each has work."""
+    if wanted is not None:
+        return wanted
+    return max(1, min(cores, -(-total_bytes // SMALLEST_PART)))
+
+
+def pieces(found: Sequence[Range], count: int) -> list[int]:
+    """Into how many parts to cut each range so that ``count`` tasks can have about the same."""
+    total = sum(item.length for item in found)
+    even = max(1, -(-total // count))
+    return [max(1, round(item.length / even)) for item in found]
+
+
+def split(item: Range, places: Sequence[int]) -> list[Range]:
+    """The range cut at ``places``, ascending and within it."""
+    edges = [item.start, *(p for p in places if item.start < p < item.end), item.end]
+    return [
+        attrs.evolve(item, start=a, end=b) for a, b in itertools.pairwise(edges)
+    ]
+
+
+def pack(found: Sequence[Range], count: int) -> list[tuple[int, ...]]:
+    """Which of the ranges each of ``count`` tasks reads: the largest first, each to the task that
+    has least; within a task in order."""
+    tasks: list[list[int]] = [[] for _ in range(count)]
+    heap = [(0, task) for task in range(count)]
+    for index in sorted(range(len(found)), key=lambda i: (-found[i].length, i)):
+        load, task = heapq.heappop(heap)
+        tasks[task].append(index)
+        heapq.heappush(heap, (load + found[index].length, task))
+    return [tuple(sorted(task)) for task in tasks]

@@ -1,0 +1,215 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The executor's side: ranges of logs become Arrow record batches.
+
+Reading consumes nothing: a task that is repeated, here or on another host, gives the same rows.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.client import GroupError
+from penstock.core import gather
+from penstock.core.errors import CorruptLogError, PenstockError
+from penstock.spark_bridge._decode import Decoder, Messages
+from penstock.spark_bridge._fetch import FrameSource, RangeLost, sources
+from penstock.spark_bridge._options import SourceOptions
+from penstock.spark_bridge._planner import Range
+
+if TYPE_CHECKING:
+    from pyspark.sql.types import StructType
+
+_log = logging.getLogger(__name__)
+
+_ROWS: Final = 64 * 1024                # most of one batch
+_SMALL_ROWS: Final = 4096               # batches below are put together ...
+_SMALL_BYTES: Final = 256 * 1024        # ... up to here
+
+
+class DataLoss(PenstockError):
+    """Part of the stream cannot be read any more; option failOnDataLoss=false goes on without."""
+
+
+def read_ranges(
+    options: SourceOptions, schema: StructType, found: Sequence[Range]
+) -> Iterator[Any]:
+    """The messages of some ranges as record batches of ``schema``, in the order of the ranges.
+
+    :raises DataLoss: a range is gone, and option failOnDataLoss is true.
+    :raises PayloadError: a message is not what option payload says.
+    """
+    decoder = Decoder(options, schema)
+
+    def batches() -> Iterator[Any]:
+        for item in found:
+            yield from _RangeReader(options, decoder, item).batches()
+
+    yield from _merged(batches())
+
+
+def _merged(batches: Iterator[Any]) -> Iterator[Any]:
+    """Small batches put together: Spark takes as long for one of ten rows as for a thousand."""
+    waiting: list[Any] = []
+    rows = size = 0
+    for batch in batches:
+        if batch.num_rows == 0:
+            continue
+        if batch.num_rows >= _SMALL_ROWS or batch.nbytes >= _SMALL_BYTES:
+            yield from _joined(waiting)
+            waiting, rows, size = [], 0, 0
+            yield batch
+            continue
+        waiting.append(batch)
+        rows += batch.num_rows
+        size += batch.nbytes
+        if rows >= _SMALL_ROWS or size >= _SMALL_BYTES:
+            yield from _joined(waiting)
+            waiting, rows, size = [], 0, 0
+    yield from _joined(waiting)
+
+
+def _joined(batches: Sequence[Any]) -> Iterator[Any]:
+    if len(batches) < 2:
+        yield from batches
+    else:
+        yield from pa.Table.from_batches(batches).combine_chunks().to_batches()
+
+
+class _Arrays:
+    """What one batch is gathered into."""
+
+    def __init__(self, value_bytes: int, rows: int) -> None:
+        self._values = pa.allocate_buffer(value_bytes)
+        self._offsets = pa.allocate_buffer(4 * (rows + 1))
+        self._positions = np.empty(rows, np.int64)
+        self._reserved = np.empty(rows, np.int64)
+        self.rows = gather.Rows(
+            values=self._values, offsets=self._offsets, positions=self._positions,
+            reserved_values=self._reserved,
+        )
+
+    def messages(self, item: Range, host: str, times: tuple[Any, Any]) -> Messages:
+        count, used = self.rows.count, self.rows.used
+        value = pa.Array.from_buffers(
+            pa.binary(), count,
+            [None, self._offsets.slice(0, 4 * (count + 1)), self._values.slice(0, used)],
+        )
+        return Messages(
+            value=value,
+            positions=self._positions[:count],
+            reserved_values=self._reserved[:count],
+            channel=item.session.channel,
+            stream_id=item.session.stream_id,
+            session_id=item.session.session_id,
+            host=host,
+            time_positions=times[0],
+            times_us=times[1],
+        )
+
+
+class _RangeReader:
+    """Reads one range, from one source after the other if need be."""
+
+    def __init__(self, options: SourceOptions, decoder: Decoder, item: Range) -> None:
+        self._options = options
+        self._decoder = decoder
+        self._range = item
+        self._position = item.start
+        self._times = (
+            np.array(item.time_positions, np.int64),
+            np.array(item.times_ns, np.int64) // 1000,
+        )
+        self._value_bytes = options.batch_bytes
+
+    def batches(self) -> Iterator[Any]:
+        reasons = []
+        lowest = None
+        for source in sources(self._options, self._range):
+            try:
+                yield from self._read(source)
+                return
+            except RangeLost as error:
+                reasons.append(str(error))
+                lowest = error.lowest
+                if self._position > self._range.start:
+                    break           # rows are out that may not have been right
+            except (GroupError, CorruptLogError) as error:
+                reasons.append(f"{source.host}: {error}")
+                lowest = getattr(error, "lowest_readable", None)
+                if self._position > self._range.start and isinstance(error, CorruptLogError):
+                    break
+        self._lost(reasons, lowest)
+
+    def _lost(self, reasons: Sequence[str], lowest: int | None) -> None:
+        text = (
+            f"{self._range.session}: [{self._position}, {self._range.end}) cannot be read: "
+            f"{'; '.join(reasons) or 'no daemon holds it'}"
+        )
+        if self._options.fail_on_data_loss or self._position > self._range.start:
+            raise DataLoss(
+                f"{text}. Is each daemon of the query running? What is lost for good is skipped "
+                "with option failOnDataLoss=false"
+            )
+        _log.warning("%s: skipped (lowest readable: %s)", text, lowest)
+
+    def _read(self, source: FrameSource) -> Iterator[Any]:
+        """Batches from where the source before this one stopped.  ``_position`` moves when a batch
+        is out, so that nothing is left out when this source fails."""
+        at = self._position
+        arrays = self._new_arrays(at)
+        while at < self._range.end:
+            frames = source.frames(at)
+            if frames.end <= at:
+                raise RangeLost(f"{source.host}: nothing at position {at}")
+            stop = arrays.rows.copy(frames)
+            at = arrays.rows.position
+            if stop is gather.Stop.INCOMPLETE:
+                at = self._complete(source, frames, at)
+            elif stop is gather.Stop.TOO_LONG:
+                self._value_bytes = 2 * max(self._value_bytes, arrays.rows.needed)
+                arrays = self._new_arrays(at)
+            elif stop is gather.Stop.FULL:
+                yield from self._out(source, arrays, at)
+                arrays = self._new_arrays(at)
+        yield from self._out(source, arrays, at)
+        source.finish()
+
+    def _complete(self, source: FrameSource, frames: gather.Frames, at: int) -> int:
+        """The last message at hand, at ``at``, goes on behind it.  Returns where to go on."""
+        if frames.end % self._range.term_length == 0:
+            return frames.end           # no message goes on in the next term
+        if frames.end < self._range.end and source.more(at):
+            return at
+        raise RangeLost(f"{source.host}: the message at position {at} has no end")
+
+    def _out(self, source: FrameSource, arrays: _Arrays, end: int) -> Iterator[Any]:
+        rows = arrays.rows
+        if rows.gaps:
+            self._gap(rows.gaps, rows.gap_messages)
+        if rows.count:
+            source.check(self._position)
+            yield from self._decoder.decode(
+                arrays.messages(self._range, source.host, self._times)
+            )
+        self._position = end
+
+    def _gap(self, gaps: int, messages: int) -> None:
+        text = (
+            f"{self._range.session}: {gaps} gaps ({messages} messages are known to be missing) "
+            f"behind position {self._position}: the stream's policy dropped them before they were "
+            "read"
+        )
+        if self._options.fail_on_data_loss:
+            raise DataLoss(f"{text}. Option failOnDataLoss=false goes on without them")
+        _log.warning("%s", text)
+
+    def _new_arrays(self, at: int) -> _Arrays:
+        left = max(self._range.end - at, gather.ALIGNMENT)
+        return _Arrays(
+            min(self._value_bytes, max(left, 64)), min(_ROWS, left // gather.ALIGNMENT + 1)
+        )

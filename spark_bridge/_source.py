@@ -1,0 +1,446 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The data source ``penstock``: what Spark calls, and in which process.
+
+Options and schema are checked in a planner process before a query starts.  The stream reader's
+offset methods run in one process beside the driver, as long as the query; ``read`` runs in the
+executors, on an unpickled copy that knows options and schema only.  So nothing is opened before it
+is used, and what a task needs travels in its partition.
+
+Spark calls ``latestOffset(start)`` when everything before ``start`` is in the sink and in the
+commit log; that is the acknowledgement, and ``commit`` the second, redundant one, except with
+``ackOn=commit`` (for asynchronous progress tracking), where it is the only one.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import signal
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
+
+import attrs
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceReader,
+    DataSourceStreamReader,
+    InputPartition,
+)
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxBytes,
+    ReadMaxRows,
+    SupportsTriggerAvailableNow,
+)
+from pyspark.sql.types import StructType
+
+from penstock.client import RangeNotRetained
+from penstock.spark_bridge import _planner as planner
+from penstock.spark_bridge._decode import check_schema, ddl
+from penstock.spark_bridge._locality import own_ranges, with_names
+from penstock.spark_bridge._offsets import Offset, Session
+from penstock.spark_bridge._options import SourceOptions, read_options
+from penstock.spark_bridge._planner import Range, View, Want
+from penstock.spark_bridge._reader import DataLoss, read_ranges
+from penstock.spark_bridge._subscription import Subscription, check_reachable
+
+_log = logging.getLogger(__name__)
+
+NAME: Final = "penstock"
+_CUT_BYTES: Final = 64 * 1024 * 1024     # a daemon walks no further at once
+
+
+class DefaultSource(DataSource):
+    """``spark.readStream.format("penstock")``, ``spark.read``, ``writeStream`` and ``write``."""
+
+    @classmethod
+    def name(cls) -> str:
+        return NAME
+
+    def schema(self) -> str:
+        """Called when a reader is loaded: what is wrong is said before a query starts."""
+        options = read_options(self.options, streaming=_streams(self.options))
+        check_reachable(options)
+        return ddl(options)
+
+    def streamReader(self, schema: StructType) -> StreamReader:  # noqa: N802
+        options = read_options(self.options)
+        check_schema(options, schema)
+        return StreamReader(options, schema)
+
+    def reader(self, schema: StructType) -> BatchReader:
+        options = read_options(self.options, streaming=False)
+        check_schema(options, schema)
+        return BatchReader(options, schema)
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> Any:  # noqa: N802
+        from penstock.spark_bridge._sink import stream_writer
+
+        return stream_writer(self.options, schema)
+
+    def writer(self, schema: StructType, overwrite: bool) -> Any:
+        from penstock.spark_bridge._sink import batch_writer
+
+        return batch_writer(self.options, schema, overwrite)
+
+
+def _streams(options: Mapping[str, str]) -> bool:
+    """``schema`` is not told for whom it is asked: options of batches tell."""
+    return "endingoffsets" not in {key.lower() for key in options}
+
+
+@attrs.frozen
+class Partition(InputPartition):  # type: ignore[misc]
+    """What one task reads, and what all tasks of the batch read."""
+
+    index: int
+    own: tuple[int, ...]
+    table: tuple[Range, ...]
+
+
+# ---- streaming -----------------------------------------------------------------------------------
+
+
+class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """One query's.  Pickled with options and schema only."""
+
+    def __init__(self, options: SourceOptions, schema: StructType) -> None:
+        self._options = options
+        self._schema = schema
+        self._planning: _Planning | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"_options": self._options, "_schema": self._schema, "_planning": None}
+
+    # In the process beside the driver.
+
+    def _plan(self) -> _Planning:
+        if self._planning is None:
+            _stop_on_sigterm()
+            self._planning = _Planning(self._options)
+        return self._planning
+
+    def initialOffset(self) -> dict[str, Any]:  # noqa: N802
+        return self._plan().initial().to_plain()
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
+        if self._options.max_bytes is not None:
+            return ReadMaxBytes(self._options.max_bytes)
+        if self._options.max_messages is not None:
+            return ReadMaxRows(self._options.max_messages)
+        return ReadAllAvailable()
+
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
+        before = Offset.from_plain(start)
+        after = self._plan().latest(before, _bytes(limit), self._messages(limit))
+        return start if after is before else after.to_plain()
+
+    def _messages(self, limit: ReadLimit) -> int:
+        if isinstance(limit, ReadMaxRows):
+            return limit.max_rows
+        # Spark passes one limit of two: the other is the option's.
+        if isinstance(limit, ReadMaxBytes):
+            return self._options.max_messages or 0
+        return 0
+
+    def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802
+        return self._plan().report()
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
+        self._plan().prepare()
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
+        return self._plan().partitions(Offset.from_plain(start), Offset.from_plain(end))
+
+    def commit(self, end: dict[str, Any]) -> None:
+        self._plan().acknowledge(Offset.from_plain(end))
+
+    def stop(self) -> None:
+        if self._planning is not None:
+            self._planning.stop()
+            self._planning = None
+
+    # In the executors.
+
+    def read(self, partition: InputPartition) -> Iterator[Any]:
+        assert isinstance(partition, Partition)
+        return _read(self._options, self._schema, partition)
+
+
+def _read(options: SourceOptions, schema: StructType, partition: Partition) -> Iterator[Any]:
+    own = partition.own
+    if options.locality == "barrier":
+        own = own_ranges(partition.table, own)
+    return read_ranges(options, schema, [partition.table[index] for index in own])
+
+
+def _bytes(limit: ReadLimit) -> int | None:
+    return limit.max_bytes if isinstance(limit, ReadMaxBytes) else None
+
+
+def _stop_on_sigterm() -> None:
+    """``query.stop()`` sends SIGTERM; as an exception it lets the runner call ``stop``."""
+    with contextlib.suppress(ValueError):        # not in the main thread: somebody tests
+        if signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
+            signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+
+
+class _Planning:
+    """What the offset methods share."""
+
+    def __init__(self, options: SourceOptions) -> None:
+        self._options = options
+        self._subscription = Subscription(options)
+        self._view = View()
+        self._available_now = False
+        self._target: dict[Session, int] | None = None
+        self._planned = Offset()
+        self._lost_bytes = 0
+        self._said: set[str] = set()
+
+    def initial(self) -> Offset:
+        """Where the groups stand, which is where startingOffsets put them once."""
+        starting = self._options.starting
+        self._subscription.open()
+        view = self._look()
+        chosen = {} if isinstance(starting, str) else {
+            Session.parse(key): position for key, position in starting.items()
+        }
+        Offset(positions=chosen).check_streams(self._options.streams)
+        if chosen:
+            view = self._look(chosen)
+        return Offset(
+            positions={
+                session: max(view.first(session), chosen.get(session, 0))
+                for session in view.holdings
+            },
+            groups=dict(view.groups),
+        )
+
+    def latest(self, start: Offset, max_bytes: int | None, max_messages: int) -> Offset:
+        start.check_streams(self._options.streams)
+        self._subscription.open(start.groups)
+        view = self._look(start.positions if self._options.ack_on == "batch" else None)
+        if self._available_now and self._target is None:
+            self._target = {session: view.end(session) for session in view.holdings}
+        begin = self._behind_losses(view, start)
+        found = planner.wants(view, begin, max_bytes=max_bytes, target=self._target)
+        after = planner.advance(view, begin, self._ends(found, max_messages))
+        if self._target is not None:
+            after = _not_beyond(after, self._target, begin)
+        # What was lost is behind us only together with something new.
+        after = start if after is begin else after
+        self._planned = after
+        return after
+
+    def _ends(self, found: Sequence[Want], max_messages: int) -> dict[Session, int]:
+        """Where each session's part ends: between messages, which the daemons find.  With a limit
+        of messages each session has its share first, and then what others left."""
+        ends: dict[Session, int] = {}
+        left = max_messages
+        for number, want in enumerate(found):
+            quota = max(1, left // (len(found) - number)) if max_messages else 0
+            if max_messages and left < 1:
+                break
+            with contextlib.suppress(RangeNotRetained):     # the next look shows what is lost
+                ends[want.session], count = self._subscription.cut(want, max_messages=quota)
+                left -= count
+        if max_messages and 0 < left < max_messages:
+            for want in found:
+                if left < 1 or want.session not in ends:
+                    continue
+                rest = attrs.evolve(
+                    want, start=ends[want.session],
+                    max_bytes=want.start + want.max_bytes - ends[want.session],
+                )
+                if rest.max_bytes < 1:
+                    continue
+                with contextlib.suppress(RangeNotRetained):
+                    ends[want.session], count = self._subscription.cut(rest, max_messages=left)
+                    left -= count
+        return ends
+
+    def prepare(self) -> None:
+        """The first look that a batch is planned from says how far AvailableNow goes.  (Whether the
+        query is new, and so where it begins, is not known here.)"""
+        self._available_now = True
+
+    def partitions(self, start: Offset, end: Offset) -> list[InputPartition]:
+        for offset in (start, end):
+            offset.check_streams(self._options.streams)
+        self._subscription.open(end.groups)
+        view = self._look()
+        found = planner.ranges(view, self._behind_losses(view, start), end)
+        return self._partitions(view, self._with_holders(found))
+
+    def batch(self) -> list[InputPartition]:
+        """All that is retained, or between the options' bounds."""
+        start = self.initial()
+        view = self._view
+        ending = self._options.ending
+        chosen = {} if isinstance(ending, str) else {
+            Session.parse(key): position for key, position in ending.items()
+        }
+        Offset(positions=chosen).check_streams(self._options.streams)
+        ends: dict[Session, int] = {}
+        for session, at in start.positions.items():
+            holding = view.source(session, at)
+            last = view.end(session) if isinstance(ending, str) else chosen.get(session, at)
+            while holding is not None and at < last:
+                want = Want(session=session, holding=holding, start=at,
+                            max_bytes=min(last - at, _CUT_BYTES))
+                place, _ = self._subscription.cut(want)
+                if place <= at or place > last:
+                    break
+                at = place
+                holding = view.source(session, at)
+            ends[session] = at
+        return self._partitions(view, planner.ranges(view, start, Offset(positions=ends)))
+
+    def _partitions(self, view: View, found: Sequence[Range]) -> list[InputPartition]:
+        options = self._options
+        wanted = options.min_partitions
+        cores = len(os.sched_getaffinity(0))
+        count = planner.partition_count(
+            sum(item.length for item in found), wanted=wanted, cores=cores
+        )
+        table: list[Range] = []
+        for item, pieces in zip(found, planner.pieces(found, count), strict=True):
+            table += planner.split(item, self._places(view, item, pieces))
+        if options.locality == "barrier":
+            count = wanted if wanted is not None else cores
+            table = with_names(options, table)
+        else:
+            count = min(count, max(1, len(table)))
+        packed = planner.pack(table, count)
+        return [Partition(index, own, tuple(table)) for index, own in enumerate(packed)]
+
+    def _places(self, view: View, item: Range, pieces: int) -> list[int]:
+        """Where to split a range; nowhere when nobody can say."""
+        places: list[int] = []
+        at = item.start
+        while pieces > 1 and at < item.end:
+            holding = view.source(item.session, at)
+            if holding is None:
+                break
+            length = min(item.end - at, _CUT_BYTES)
+            want = Want(session=item.session, holding=holding, start=at, max_bytes=length)
+            try:
+                found, _ = self._subscription.cut_places(
+                    want, max_bytes=length, max_messages=0,
+                    pieces=max(1, round(pieces * length / item.length)),
+                )
+            except RangeNotRetained:
+                break
+            if not found:
+                break
+            places += found
+            at = found[-1]
+        return places
+
+    def acknowledge(self, end: Offset) -> None:
+        self._subscription.open(end.groups)
+        self._look(end.positions)
+
+    def report(self) -> dict[str, Any]:
+        """The furthest there is, and beside it what a user asks when a query falls behind."""
+        view = self._view
+        ends = {str(session): view.end(session) for session in view.holdings}
+        planned = self._planned.positions
+        lag = sum(
+            max(0, view.end(s) - planned.get(s, view.first(s))) for s in view.holdings
+        )
+        credit = sum(
+            max(0, min(h.log.committed + h.log.window_bytes - h.log.end_position for h in found))
+            for found in view.holdings.values()
+        )
+        return dict(sorted((ends | {
+            "lagBytes": lag, "creditBytes": credit, "lostBytes": self._lost_bytes,
+            "sessions": len(view.holdings),
+        }).items()))
+
+    def stop(self) -> None:
+        self._subscription.stop()
+
+    # ---- looking ---------------------------------------------------------------------------------
+
+    def _look(self, acknowledged: Mapping[Session, int] | None = None) -> View:
+        self._view = self._subscription.view(acknowledged)
+        return self._view
+
+    def _behind_losses(self, view: View, start: Offset) -> Offset:
+        """``start``, or behind what is lost, when the query goes on without."""
+        lost = planner.losses(view, start)
+        for loss in lost:
+            if self._options.fail_on_data_loss:
+                raise DataLoss(
+                    f"data loss: {loss}. To go on with what is left set failOnDataLoss=false; a "
+                    "longer groupExpiry or a faster query avoids it"
+                )
+            if str(loss) not in self._said:
+                self._said.add(str(loss))
+                self._lost_bytes += 0 if loss.end is None else loss.end - loss.start
+                _log.warning("data loss, going on: %s", loss)
+        return planner.skip(start, lost)
+
+    def _with_holders(self, found: Sequence[Range]) -> list[Range]:
+        """The ranges that somebody has; it is an error when one is not there, or a loss."""
+        able = []
+        for item in found:
+            if item.holders:
+                able.append(item)
+                continue
+            text = (
+                f"data loss: no daemon holds {item.session} from {item.start} to {item.end} any "
+                "more"
+            )
+            if self._options.fail_on_data_loss:
+                raise DataLoss(f"{text}. To go on with what is left set failOnDataLoss=false")
+            self._lost_bytes += item.length
+            _log.warning("%s; going on", text)
+        return able
+
+
+def _not_beyond(after: Offset, target: Mapping[Session, int], begin: Offset) -> Offset:
+    """``after`` without sessions that a whole message took beyond the target."""
+    positions = dict(after.positions)
+    for session, position in after.positions.items():
+        before = begin.positions.get(session)
+        if position > target.get(session, 0) and position != before:
+            del positions[session]
+            if before is not None:
+                positions[session] = before
+    if positions == dict(after.positions):
+        return after
+    if positions == dict(begin.positions):
+        return begin
+    return attrs.evolve(
+        after, positions=positions,
+        begun={s: p for s, p in after.begun.items() if s in positions},
+        ended=frozenset(s for s in after.ended if s in positions),
+    )
+
+
+# ---- batch ---------------------------------------------------------------------------------------
+
+
+class BatchReader(DataSourceReader):
+    """``spark.read``: what the daemons retain, acknowledging nothing."""
+
+    def __init__(self, options: SourceOptions, schema: StructType) -> None:
+        self._options = options
+        self._schema = schema
+
+    def partitions(self) -> Sequence[InputPartition]:
+        planning = _Planning(self._options)
+        try:
+            return planning.batch()
+        finally:
+            planning.stop()
+
+    def read(self, partition: InputPartition) -> Iterator[Any]:
+        assert isinstance(partition, Partition)
+        return _read(self._options, self._schema, partition)

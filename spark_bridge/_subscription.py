@@ -1,0 +1,244 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The driver's side of a subscription: its groups on every daemon, kept alive, asked and
+acknowledged; a daemon that is away for a moment is waited for."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import threading
+import time
+from collections.abc import Callable, Container, Iterator, Mapping
+from typing import Final, Literal, TypeVar
+
+from penstock.client import (
+    CurveKeys,
+    DaemonUnreachable,
+    GroupControl,
+    GroupError,
+    GroupRefused,
+    GroupState,
+    UnknownGroup,
+    UnreliableStream,
+)
+from penstock.core.errors import ConfigurationError, InvalidArgument
+from penstock.spark_bridge._offsets import Session
+from penstock.spark_bridge._options import Daemon, SourceOptions, StreamName
+from penstock.spark_bridge._planner import View, Want
+
+_log = logging.getLogger(__name__)
+_T = TypeVar("_T")
+
+_ATTEMPT_S: Final = 5.0
+_CHECK_S: Final = 5.0
+_PAUSE_S: Final = 0.2
+_ALIVE_PARTS: Final = 4          # of the expiry time
+_ALIVE_MOST_S: Final = 10.0
+#: What a daemon says whose host does not have a channel's address; another one may have it.
+_ELSEWHERE: Final = frozenset({"no_interface", "address_in_use", "invalid_channel", "permission"})
+
+
+def control_of(
+    daemon: Daemon, key_file: str | None, *, timeout_s: float = _ATTEMPT_S
+) -> GroupControl:
+    """A connection to one of the daemons of the options.
+
+    :raises InvalidArgument: an option is wrong; names it.
+    """
+    if daemon.address is None:
+        return GroupControl(directory=daemon.directory, timeout_s=timeout_s)
+    try:
+        keys = CurveKeys.load(key_file or "")
+    except ConfigurationError as error:
+        raise InvalidArgument(f"option keyFile: {error}") from None
+    return GroupControl(
+        address=daemon.address, keys=keys, server_key=daemon.server_key, timeout_s=timeout_s
+    )
+
+
+def check_reachable(options: SourceOptions) -> None:
+    """Whether all daemons answer, before a query starts.
+
+    :raises InvalidArgument: one does not: names the option and the fix.
+    """
+    for daemon in options.daemons:
+        with contextlib.closing(
+            control_of(daemon, options.key_file, timeout_s=_CHECK_S)
+        ) as control:
+            try:
+                control.groups()
+            except GroupError as error:
+                raise InvalidArgument(_unreachable(daemon, error)) from None
+
+
+def _unreachable(daemon: Daemon, error: GroupError) -> str:
+    if daemon.address is not None:
+        return f"option control={daemon.address}: {error}"
+    return (
+        f"option daemonDir: no daemon in {daemon.name}: {error} Start one with 'penstock daemon', "
+        "name its directory with daemonDir, or a daemon of another host with control"
+    )
+
+
+class Subscription:
+    """The groups of one query.  Made, and used, in the process that plans; the keep-alive thread
+    starts with the first group."""
+
+    def __init__(self, options: SourceOptions) -> None:
+        self._options = options
+        self._controls = [
+            control_of(daemon, options.key_file) for daemon in options.daemons
+        ]
+        self._open: set[tuple[int, StreamName]] = set()
+        self._elsewhere: set[tuple[int, StreamName]] = set()
+        self._heard = 0.0
+        self._stopping = threading.Event()
+        self._keeper: threading.Thread | None = None
+        self._warned: set[str] = set()
+
+    # ---- groups ----------------------------------------------------------------------------------
+
+    def open(self, resumed: Container[StreamName] = ()) -> None:
+        """Opens, or finds, the groups.  A stream under way is joined as option startingOffsets
+        says, or, where the query was in it before, at the oldest that is retained.
+
+        :raises InvalidArgument: a channel cannot be subscribed to on any daemon.
+        """
+        for stream in self._options.streams:
+            refusals: list[GroupRefused] = []
+            latest = self._options.starting == "latest" and stream not in resumed
+            first: Literal["latest", "earliest"] = "latest" if latest else "earliest"
+            for daemon in range(len(self._controls)):
+                key = (daemon, stream)
+                if key in self._open or key in self._elsewhere:
+                    continue
+                try:
+                    self._open_group(daemon, stream, first)
+                except UnreliableStream as error:
+                    raise InvalidArgument(
+                        f"option channel={stream.channel}: {error} Use unicast, fc=min or "
+                        "fc=tagged at the publisher, or accept losses with failOnDataLoss=false"
+                    ) from None
+                except GroupRefused as error:
+                    if error.code not in _ELSEWHERE:
+                        raise
+                    refusals.append(error)
+                    self._elsewhere.add(key)
+            if not any((d, stream) in self._open for d in range(len(self._controls))):
+                raise InvalidArgument(
+                    f"option channel={stream.channel}: no daemon takes it: {refusals[-1]}"
+                ) from None
+        if self._keeper is None:
+            self._keeper = threading.Thread(
+                target=self._keep_alive, name="penstock-keep-alive", daemon=True
+            )
+            self._keeper.start()
+
+    def _open_group(
+        self, daemon: int, stream: StreamName, starting: Literal["latest", "earliest"]
+    ) -> GroupState:
+        options = self._options
+        state = self._patiently(lambda: self._controls[daemon].open(
+            name=options.subscription, channel=stream.channel, stream_id=stream.stream_id,
+            sessions=options.sessions, starting=starting, expiry_ns=options.expiry_ns,
+            allow_unreliable=not options.fail_on_data_loss,
+        ))
+        self._open.add((daemon, stream))
+        for warning in state.warnings:
+            if warning not in self._warned:
+                self._warned.add(warning)
+                _log.warning("subscription %s: %s", options.subscription, warning)
+        return state
+
+    def view(self, acknowledged: Mapping[Session, int] | None = None) -> View:
+        """What the daemons hold, after they heard what is done with.  Opens anew what has expired:
+        whether anything is missing then is for the planner to see."""
+        states = []
+        for daemon, stream in sorted(self._open, key=lambda key: (key[0], str(key[1]))):
+            states.append((daemon, self._state(daemon, stream, acknowledged or {})))
+        self._heard = time.monotonic()
+        return View.of(states)
+
+    def _state(
+        self, daemon: int, stream: StreamName, acknowledged: Mapping[Session, int]
+    ) -> GroupState:
+        positions = {
+            (session.session_id, session.initial_term_id): position
+            for session, position in acknowledged.items() if session.stream == stream
+        }
+        control = self._controls[daemon]
+        name = self._options.subscription
+
+        def ask() -> GroupState:
+            if not positions:
+                return control.state(
+                    name=name, channel=stream.channel, stream_id=stream.stream_id
+                )
+            return control.acknowledge(
+                name=name, channel=stream.channel, stream_id=stream.stream_id, positions=positions
+            )
+
+        try:
+            return self._patiently(ask)
+        except UnknownGroup:
+            _log.warning(
+                "subscription %s: its group of %s stream %d is gone (it expired, or the daemon "
+                "started anew): opening another", name, stream.channel, stream.stream_id,
+            )
+            return self._open_group(daemon, stream, "earliest")
+
+    def cut(self, want: Want, *, max_messages: int = 0) -> tuple[int, int]:
+        """(end of the batch, messages in it) for one session; the start when nothing is whole."""
+        places, messages = self.cut_places(
+            want, max_bytes=want.max_bytes, max_messages=max_messages, pieces=1
+        )
+        return (places[-1], messages) if places else (want.start, 0)
+
+    def cut_places(
+        self, want: Want, *, max_bytes: int, max_messages: int, pieces: int
+    ) -> tuple[list[int], int]:
+        """Places between messages, as :meth:`penstock.client.GroupControl.cut` has them."""
+        log = want.holding.log
+        cuts = self._patiently(lambda: self._controls[want.holding.daemon].cut(
+            log_id=log.log_id, session_id=log.session_id, initial_term_id=log.initial_term_id,
+            start=want.start, max_bytes=max_bytes, max_messages=max_messages, pieces=pieces,
+        ))
+        return cuts.positions, cuts.messages
+
+    # ---- life ------------------------------------------------------------------------------------
+
+    def stop(self) -> None:
+        """Ends the keep-alive.  The groups stay until they expire: a restart finds them."""
+        self._stopping.set()
+        if self._keeper is not None:
+            self._keeper.join(_ATTEMPT_S)
+        for control in self._controls:
+            control.close()
+
+    def _patiently(self, call: Callable[[], _T]) -> _T:
+        """The call, again while its daemon is away, as long as option retry allows."""
+        deadline = time.monotonic() + self._options.retry_ns / 1e9
+        while True:
+            try:
+                return call()
+            except DaemonUnreachable as error:
+                if time.monotonic() >= deadline or self._stopping.is_set():
+                    raise
+                _log.warning("subscription %s: %s", self._options.subscription, error)
+            time.sleep(_PAUSE_S)
+
+    def _keep_alive(self) -> None:
+        period = min(self._options.expiry_ns / 1e9 / _ALIVE_PARTS, _ALIVE_MOST_S)
+        while not self._stopping.wait(period / 2):
+            if time.monotonic() - self._heard < period / 2:
+                continue
+            for daemon, stream in self._groups():
+                # What is wrong shows when the query asks.
+                with contextlib.suppress(GroupError):
+                    self._controls[daemon].state(
+                        name=self._options.subscription, channel=stream.channel,
+                        stream_id=stream.stream_id,
+                    )
+
+    def _groups(self) -> Iterator[tuple[int, StreamName]]:
+        yield from list(self._open)
