@@ -126,8 +126,8 @@ class MappedLog:
         return Frames(native, handle)
 
     def intact(self, position: int) -> bool:
-        """Whether the frame that began at ``position`` is still there: then nothing behind it was
-        overwritten either."""
+        """Whether the frame that began at ``position`` is still there.  A quick look: who must be
+        sure asks the daemon, after the copy, whether it retains the position."""
         return bool(lib.ps_gather_intact(self._open_handle(), position))
 
     def _open_handle(self) -> Any:

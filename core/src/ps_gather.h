@@ -94,8 +94,9 @@ void ps_gather_close(ps_gather_log_t *log);     /* NULL is allowed */
  * end before position. */
 int ps_gather_locate(const ps_gather_log_t *log, int64_t position, int64_t end,
                      ps_gather_frames_t *out);
-/* 1: the frame at position is still the one that belongs there, so nothing behind it was overwritten
- * either (the cleaner goes upwards); 0: it is gone. */
+/* 1: the frame at position is still the one that belongs there; 0: it was overwritten, and what was
+ * copied from there on may be anything.  A quick look: who must be sure asks the daemon, after the
+ * copy, whether it retains the position. */
 int ps_gather_intact(const ps_gather_log_t *log, int64_t position);
 
 #endif

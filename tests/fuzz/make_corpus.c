@@ -62,6 +62,26 @@ static ps_trailer_t stated(void)
                           .reason_backlog_bytes = 4096};
 }
 
+/* Frames of a log: a whole message, one of three fragments, padding. */
+static void write_gather(void)
+{
+    static const struct { int32_t length; uint8_t flags; uint16_t type; } frames[] = {
+        {37, 0xC0, 1}, {64, 0x80, 1}, {64, 0, 1}, {40, 0x40, 1}, {96, 0xC0, 0}, {32, 0xC0, 1}};
+    uint8_t out[1024] = {0x87}; /* repaired, the largest arrays */
+    size_t length = 1;
+    for (size_t i = 0; i < sizeof frames / sizeof *frames; i++) {
+        memcpy(out + length, &frames[i].length, sizeof frames[i].length);
+        out[length + 5] = frames[i].flags;
+        memcpy(out + length + 6, &frames[i].type, sizeof frames[i].type);
+        length += ((size_t)frames[i].length + 31) / 32 * 32;
+    }
+    write_file("gather", "mixed", out, length);
+    out[0] = 0xC8; /* at the end of a term, small arrays */
+    write_file("gather", "small", out, length);
+    out[0] = 0x07; /* as they are */
+    write_file("gather", "raw", out, length);
+}
+
 int main(int argc, char **argv)
 {
     if (argc != 2) {
@@ -85,6 +105,7 @@ int main(int argc, char **argv)
     length = ps_wire_build_setup(frame, &setup, &trailer);
     write_file("wire", "setup_trailer", frame, length);
     write_file("trailer", "setup", frame + PS_SETUP_BYTES, length - PS_SETUP_BYTES);
+    write_gather();
     static const char *const whole[] = {
         "setup", "+1", "data_hello", "data_33", "data_two", "!0", "heartbeat", "+1000",
         "rttm_request", "pad", "+2500", "eos", "!0", "+30000", NULL};
