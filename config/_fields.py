@@ -27,6 +27,10 @@ class FieldError(ValueError):
         self.expected = expected
 
 
+class Unreadable(ValueError):
+    """A value that cannot be read, and why."""
+
+
 @attrs.frozen(kw_only=True)
 class Description:
     """What there is to know of a field beside its name and default."""
@@ -124,6 +128,32 @@ def text(default: str, pattern: str, expected: str, doc: str, change: str) -> An
     return _make(default, Description(
         doc=doc, change=change, expected=expected, read=lambda value: value,
         accepts=lambda value: type(value) is str and compiled.fullmatch(value) is not None,
+        write=lambda value: f'"{value}"',
+    ))
+
+
+def parsed_text(default: str, parse: Callable[[str], object], expected: str, doc: str,
+                change: str) -> Any:
+    """Text that ``parse`` takes; its ValueError says why not."""
+
+    def read(value: Any) -> Any:
+        if type(value) is not str:
+            raise TypeError
+        try:
+            parse(value)
+        except ValueError as error:
+            raise Unreadable(str(error)) from error
+        return value
+
+    def accepts(value: Any) -> bool:
+        try:
+            read(value)
+        except (ValueError, TypeError):
+            return False
+        return True
+
+    return _make(default, Description(
+        doc=doc, change=change, expected=expected, read=read, accepts=accepts,
         write=lambda value: f'"{value}"',
     ))
 

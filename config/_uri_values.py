@@ -11,7 +11,7 @@ import enum
 import ipaddress
 import re
 from collections.abc import Callable
-from typing import Final
+from typing import Any, Final
 
 import attrs
 
@@ -313,6 +313,7 @@ class FlowControl:
     group_tag: int | None = None
     group_min_size: int | None = None
     retransmit_window_multiple: int | None = None
+    by_rule: bool = attrs.field(default=False, eq=False)   # not from the channel itself
 
     def __str__(self) -> str:
         parts = [self.strategy]
@@ -349,7 +350,7 @@ def read_flow_control(key: str, text: str) -> FlowControl:
     strategy, *options = text.split(",")
     if not _STRATEGY.fullmatch(strategy) and not _PYTHON_STRATEGY.fullmatch(strategy):
         raise ChannelError(key, text, "is not the name of a strategy", _FC_FORM)
-    found: dict[str, int] = {}
+    found: dict[str, Any] = {}
     seen: set[str] = set()
     for option in options:
         name, colon, value = option.partition(":")

@@ -16,7 +16,7 @@ import cattrs
 from cattrs.errors import ClassValidationError, ForbiddenExtraKeysError
 from cattrs.gen import make_dict_structure_fn, override
 
-from penstock.config._fields import METADATA, FieldError, description
+from penstock.config._fields import METADATA, FieldError, Unreadable, description
 from penstock.config.models import DaemonConfig, StreamRule
 from penstock.core.errors import ConfigurationError
 
@@ -103,6 +103,10 @@ def _reader(attribute: attrs.Attribute[Any]) -> Callable[[Any, Any], Any]:
     def read(value: Any, _type: Any) -> Any:
         try:
             found = about.read(value)
+        except Unreadable as error:
+            raise FieldError(
+                attribute.name, value, f"{about.expected} ({error})"
+            ) from None
         except (ValueError, TypeError):
             raise FieldError(attribute.name, value, about.expected) from None
         if not about.accepts(found):
@@ -151,7 +155,25 @@ def _converter() -> cattrs.Converter:
 def _rules(converter: cattrs.Converter, value: Any) -> tuple[StreamRule, ...]:
     if not isinstance(value, list):
         raise FieldError("stream", value, "an array of tables, [[stream]]")
-    return tuple(converter.structure(item, StreamRule) for item in value)
+    rules = []
+    wrong = []
+    for number, item in enumerate(value, 1):
+        try:
+            rules.append(converter.structure(item, StreamRule))
+        except (ClassValidationError, FieldError) as error:
+            wrong.append(_Numbered(number, error))
+    if wrong:
+        raise ExceptionGroup("[[stream]]", wrong)
+    return tuple(rules)
+
+
+class _Numbered(Exception):
+    """What is wrong with the n-th table of an array."""
+
+    def __init__(self, number: int, error: Exception) -> None:
+        super().__init__(str(error))
+        self.number = number
+        self.error = error
 
 
 # ---- errors --------------------------------------------------------------------------------------
@@ -162,6 +184,8 @@ def _leaves(error: BaseException, path: tuple[str, ...]) -> Iterator[tuple[str, 
     if isinstance(error, ForbiddenExtraKeysError):
         for name in sorted(map(str, error.extra_fields)):
             yield ".".join((*path, name)), "", _unknown(name, error.cl)
+    elif isinstance(error, _Numbered):
+        yield from _leaves(error.error, (*path[:-1], f"{path[-1]}[{error.number}]"))
     elif isinstance(error, BaseExceptionGroup):
         for inner in error.exceptions:
             names = [n.name for n in getattr(inner, "__notes__", ()) if hasattr(n, "name")]

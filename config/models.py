@@ -13,6 +13,7 @@ from typing import Any, Final
 
 import attrs
 
+from penstock.config import uri
 from penstock.config._fields import (
     I32_MAX,
     FieldError,
@@ -23,6 +24,7 @@ from penstock.config._fields import (
     integer,
     optional_duration,
     optional_integer,
+    parsed_text,
     percent,
     port_range,
     size,
@@ -80,7 +82,7 @@ class AgentsConfig:
                               "With dedicated threads on isolated CPUs.")
     receiver_cpu: int = integer(-1, -1, 4095, "CPU the receiver is pinned to; -1: none.",
                                 "With dedicated threads on isolated CPUs.")
-    max_gaps: int = integer(1024, 1, 16384, "Gaps tracked at once for an image.",
+    max_gaps: int = integer(1024, 4, 16384, "Gaps tracked at once for an image.",
                             "Raise it on long, fat, lossy paths: it bounds the losses a round "
                             "trip that are repaired at once.")
     loss_recovery: str = choice(
@@ -100,7 +102,28 @@ class AgentsConfig:
                                     _RARELY)
 
 
-_FLOW_CONTROL: Final = r"((max|min|tagged|preferred|nak)(,.*)?|py:.+)?"
+_FLOW_CONTROLS: Final = ("max", "min", "tagged", "preferred", "nak")
+
+
+def _flow_control(text: str) -> None:
+    """:raises ValueError: it is not what fc= takes."""
+    strategy = uri.read_flow_control("fc", text).strategy if text else "max"
+    if strategy not in _FLOW_CONTROLS and not strategy.startswith("py:"):
+        raise ValueError(f"{strategy} is none of {', '.join(_FLOW_CONTROLS)}, py:...")
+
+
+def _unicast_flow_control(text: str) -> None:
+    """:raises ValueError: one receiver leaves no such choice."""
+    if text == "unicast":
+        return
+    strategy = uri.read_flow_control("fc", text).strategy
+    if strategy != "nak" and not strategy.startswith("py:"):
+        raise ValueError(f"{strategy} chooses among receivers")
+
+
+def _rate(text: str) -> None:
+    if text:
+        uri.read_rate("ps-rate", text)
 
 
 @attrs.frozen(kw_only=True)
@@ -129,12 +152,12 @@ class PublicationsConfig:
                               "Raise it for large lossy groups.")
     sparse: bool = boolean(True, "Log files take memory only for what is reserved.",
                            "false to take and touch all memory at once, for steady latency.")
-    unicast_flow_control: str = text(
-        "unicast", r"unicast|nak(,.*)?|py:.*", "unicast, nak or py:...",
+    unicast_flow_control: str = parsed_text(
+        "unicast", _unicast_flow_control, "unicast, nak or py:...",
         "Flow control of channels with one receiver.",
         "nak to be slowed by rate rather than by window.")
-    multicast_flow_control: str = text(
-        "max", _FLOW_CONTROL, "max, min, tagged, preferred, nak or py:..., with their options",
+    multicast_flow_control: str = parsed_text(
+        "max", _flow_control, "max, min, tagged, preferred, nak or py:..., with their options",
         "Flow control of multicast and multi-destination channels.",
         "min where every receiver must keep up.")
     flow_control_group_tag: int = integer(
@@ -159,14 +182,14 @@ class StreamRule:
     session_id: int | None = optional_integer(
         -(2**31), I32_MAX, "Session as the channel states it; not set: any.", "For one session.")
     term_length_bytes: int = size(0, 0, GIB, "Term length; 0: any.", "For streams of one size.")
-    flow_control: str = text(
-        "", _FLOW_CONTROL, "a flow control as in fc=, or empty",
+    flow_control: str = parsed_text(
+        "", _flow_control, "a flow control as in fc=, or empty",
         "Flow control of publications; empty: as before.", "\"min\" where nobody may miss data.")
     window_bytes: int = size(0, 0, GIB // 2, "Publication window; 0: as before.",
                              "To bound latency in the log.")
-    rate: str = text("", r"([0-9]+[kmg]?|[0-9]+msg)?(,([0-9]+[kmg]?|[0-9]+msg))?",
-                     "a rate as in ps-rate=, or empty", "Rate of publications; empty: unlimited.",
-                     "\"10m\" for bytes, \"500msg\" for messages a second.")
+    rate: str = parsed_text(
+        "", _rate, "a rate as in ps-rate=, or empty", "Rate of publications; empty: unlimited.",
+        "\"10m\" for bytes, \"500msg\" for messages a second.")
     congestion_control: str = text("", r"(static|cubic)?", "static, cubic or empty",
                                    "Congestion control of subscriptions; empty: as before.",
                                    "\"cubic\" on paths shared with others.")

@@ -84,10 +84,12 @@ def add_publication(
     world: World, client: Client, message: AddPublication
 ) -> Saga[PublicationReady]:
     """Serves AddPublication."""
-    parsed = rules.apply(
-        parse(message.channel), message.stream_id, world.settings, publication=True
+    stated = parse(message.channel)
+    parsed = rules.apply(stated, message.stream_id, world.settings, publication=True)
+    plan = attrs.evolve(
+        publication_plan(parsed, message.channel, world.settings),
+        given=frozenset(stated.given()),        # a rule contradicts nobody
     )
-    plan = publication_plan(parsed, message.channel, world.settings)
     addressing: SendAddressing | None = None
     by_tag = not (plan.address.endpoint or plan.address.control or plan.address.control_mode)
     if not plan.is_ipc and not by_tag:

@@ -14,6 +14,7 @@ import attrs
 from penstock.config import uri
 from penstock.config.models import StreamRule
 from penstock.core.driver_types import FlowControl
+from penstock.daemon.conductor.plans import publication_plan, subscription_plan
 from penstock.daemon.conductor.saga import Refused
 from penstock.daemon.conductor.settings import ConductorSettings
 
@@ -41,14 +42,42 @@ def matches(rule: StreamRule, parsed: uri.ChannelUri, stream_id: int, default_te
 def apply(
     parsed: uri.ChannelUri, stream_id: int, settings: ConductorSettings, *, publication: bool
 ) -> uri.ChannelUri:
-    """The channel with the first matching rule's values where it has none of its own."""
+    """The channel with the first matching rule's values where it has none of its own.
+
+    What cannot apply to this medium is left out: a rule may speak of many channels.  What makes no
+    sense with the channel's own parameters is refused, and the rule named.
+    """
     if publication and parsed.fc is not None:
         _kind_of(parsed.fc)
     default_term = settings.ipc_term_length if parsed.is_ipc else settings.term_length
-    for rule in settings.rules:
+    for number, rule in enumerate(settings.rules, 1):
         if matches(rule, parsed, stream_id, default_term):
-            return _filled(parsed, rule, publication=publication)
+            found = _filled(parsed, rule, publication=publication)
+            _check(parsed, found, number, settings, publication=publication)
+            return found
     return parsed
+
+
+def _check(
+    parsed: uri.ChannelUri, found: uri.ChannelUri, number: int, settings: ConductorSettings, *,
+    publication: bool,
+) -> None:
+    """A refusal that the rule is to blame for, says so."""
+    make_plan = publication_plan if publication else subscription_plan
+    added = {key: value for key, value in found.given().items() if key not in parsed.given()}
+    try:
+        make_plan(found, str(parsed), settings)
+    except Refused as refused:
+        to_blame = [
+            f"{key}={value}" for key, value in added.items() if f"{key}=" in refused.message
+        ]
+        if not to_blame:
+            raise
+        raise Refused(
+            refused.code,
+            f"{refused.message}; {', '.join(to_blame)} is from [[stream]] {number} of the "
+            "configuration",
+        ) from refused
 
 
 def _filled(
@@ -56,19 +85,31 @@ def _filled(
 ) -> uri.ChannelUri:
     found: dict[str, Any] = {}
     if publication:
-        found["fc"] = _read_flow_control(rule.flow_control)
+        found["fc"] = _flow_control_for(parsed, rule)
         found["pub_wnd"] = rule.window_bytes or None
         found["ps_rate"] = uri.read_rate("rate", rule.rate) if rule.rate else None
     else:
-        found["cc"] = rule.congestion_control or None
+        found["cc"] = None if parsed.is_ipc else rule.congestion_control or None
         found["rcv_wnd"] = rule.receiver_window_bytes or None
-    if parsed.is_ipc:
-        found.pop("cc", None)
-        if found.get("fc") is not None and found["fc"].strategy not in _ONE_RECEIVER:
-            found.pop("fc")
     given = {key: value for key, value in found.items()
              if value is not None and getattr(parsed, key) is None}
     return attrs.evolve(parsed, **given)
+
+
+def _flow_control_for(parsed: uri.ChannelUri, rule: StreamRule) -> uri.FlowControl | None:
+    """The rule's flow control, where the channel leaves a choice of that kind."""
+    chosen = _read_flow_control(rule.flow_control)
+    if chosen is None or chosen.strategy in _ONE_RECEIVER:
+        return chosen
+    if parsed.is_ipc:
+        return None
+    alone = (
+        parsed.endpoint is not None and parsed.endpoint.ip is not None
+        and not parsed.is_multicast and not parsed.control_mode
+    )
+    if alone and not chosen.strategy.startswith("py:"):
+        return None
+    return attrs.evolve(chosen, by_rule=True)       # a name may yet turn out to be one receiver
 
 
 def _read_flow_control(text: str) -> uri.FlowControl | None:
@@ -124,6 +165,9 @@ def choose(
     default = settings.multicast_flow_control if group else settings.unicast_flow_control
     if ipc:
         default = "unicast"
+    if given is not None and given.by_rule and not group and given.strategy in _KINDS \
+            and given.strategy not in _ONE_RECEIVER:
+        given = None
     if given is None and default != "unicast":
         given = _read_flow_control(default)
     if given is None:

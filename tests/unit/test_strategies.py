@@ -16,13 +16,15 @@ from conductor_rig import Rig
 from penstock.config import uri
 from penstock.config.control import AddPublication
 from penstock.config.models import StreamRule
-from penstock.core.driver_types import FlowControl, ReceiverView
+from penstock.core.driver_types import CongestionControl, FlowControl, ReceiverView
 from penstock.core.errors import ChannelRefused
 from penstock.daemon.conductor import custom, rules
 from penstock.daemon.conductor.actions import (
+    AddImageObject,
     AddPublicationObject,
     LogError,
     MakeStrategy,
+    OpenRecvEndpoint,
     ReadReceivers,
     RunStrategy,
     SetPublicationLimit,
@@ -222,8 +224,75 @@ def test_the_first_rule_that_matches_fills_in_what_the_channel_leaves_open() -> 
     own = publication(uri.parse("aeron:udp?endpoint=239.0.0.1:1|fc=max"), 6)
     assert (str(own.fc), own.pub_wnd) == ("max", 131072)
     assert publication(uri.parse("aeron:udp?endpoint=10.0.0.1:1"), 6).fc is None
+    assert str(publication(uri.parse("aeron:udp?endpoint=239.0.0.1:1|mtu=4k"), 5).fc) == "min"
     subscription = rules.apply(group, 6, settings, publication=False)
     assert (subscription.cc, subscription.rcv_wnd, subscription.fc) == ("cubic", 262144, None)
+
+
+def test_a_rule_leaves_out_what_a_medium_has_no_use_for() -> None:
+    """One rule for all streams of a number must not refuse those with one receiver."""
+    rig = Rig(rules=(
+        StreamRule(stream_id=7, flow_control="min,t:1s", congestion_control="cubic",
+                   receiver_window_bytes=262144),
+    ))
+    rig.names["one.example"] = "10.0.0.7"
+    client = rig.client()
+    for channel, kind in (
+        (GROUP, FlowControl.MIN),
+        ("aeron:udp?control=127.0.0.1:5000|control-mode=dynamic", FlowControl.MIN),
+        ("aeron:udp?endpoint=10.0.0.7:4000", FlowControl.UNICAST),
+        ("aeron:udp?endpoint=one.example:4001", FlowControl.UNICAST),
+        ("aeron:ipc?term-length=64k", FlowControl.UNICAST),
+    ):
+        assert rig.pub(client, channel).session_id, channel
+        assert rig.last(AddPublicationObject).params.flow_control is kind, channel
+    assert rig.sub(client, "aeron:ipc").registration_id
+
+
+@pytest.mark.parametrize(("rule", "channel", "blamed"), [
+    (StreamRule(window_bytes=1 << 20), f"{GROUP}|term-length=64k", "pub-wnd=1m"),
+    (StreamRule(window_bytes=1024), f"{GROUP}|mtu=8k", "pub-wnd=1k"),
+    (StreamRule(flow_control="py:x:Y"), "aeron:ipc", ""),
+])
+def test_a_refusal_that_a_rule_is_to_blame_for_names_it(
+    rule: StreamRule, channel: str, blamed: str
+) -> None:
+    rig = Rig(rules=(StreamRule(stream_id=99), rule))
+    answer = rig.pub(rig.client(), channel)
+    if not blamed:
+        assert answer.session_id            # left out
+        return
+    assert answer.code == "invalid_channel"
+    assert f"{blamed} is from [[stream]] 2 of the configuration" in answer.message
+
+
+def test_what_a_rule_says_does_not_contradict_an_open_publication() -> None:
+    rig = Rig(rules=(StreamRule(flow_control="min"),))
+    client = rig.client()
+    first = rig.pub(client, f"{GROUP}|fc=max")
+    assert rig.pub(client, GROUP).session_id == first.session_id
+    answer = rig.pub(client, f"{GROUP}|fc=tagged,g:1")
+    assert "fc=tagged,g:1 contradicts" in answer.message
+
+
+def test_congestion_control_by_rule() -> None:
+    rig = Rig(rules=(
+        StreamRule(stream_id=8, congestion_control="cubic", receiver_window_bytes=262144),
+        StreamRule(channel="*endpoint=10.0.0.1:*", congestion_control="static"),
+        StreamRule(congestion_control="cubic"),
+    ))
+    client = rig.client()
+    for port, stream, channel, kind in (
+        (4000, 8, "aeron:udp?endpoint=10.0.0.1:4000", CongestionControl.CUBIC),
+        (4001, 7, "aeron:udp?endpoint=10.0.0.1:4001", CongestionControl.STATIC),
+        (4002, 7, "aeron:udp?endpoint=10.0.1.1:4002", CongestionControl.CUBIC),
+        (4003, 7, "aeron:udp?endpoint=10.0.1.1:4003|cc=static", CongestionControl.STATIC),
+    ):
+        assert rig.sub(client, channel, stream).registration_id, port
+        rig.setup(rig.last(OpenRecvEndpoint).params.id, stream_id=stream)
+        made = rig.last(AddImageObject).params
+        assert made.congestion_control is kind, channel
+        assert (made.window_bytes == 262144) == (stream == 8)
 
 
 # ---- when the conductor asks ---------------------------------------------------------------------
