@@ -8,6 +8,7 @@ holds the batch, which holds the source's acknowledgement: the pressure reaches 
 
 from __future__ import annotations
 
+import os
 import socket
 import time
 import zlib
@@ -242,7 +243,7 @@ def publish_task(
         forget(options.directory)   # the next attempt begins in sessions of its own
         raise
     return Published(
-        host=socket.gethostname(),
+        host=os.environ.get("SPARK_LOCAL_HOSTNAME") or socket.gethostname(),    # as Spark has it
         partition=part.partition,
         attempt=part.attempt,
         sessions=tuple(lane.session_id for lane in task.lanes),

@@ -14,6 +14,7 @@ import pytest
 from support.hosts import PenstockHost, memory_directory, penstock_host
 
 from cluster.network import Network, network
+from cluster.spark_cluster import Driver, SparkCluster, spark_cluster
 
 
 @pytest.fixture(scope="session")
@@ -40,3 +41,21 @@ def start(lan: Network) -> Iterator[Callable[..., PenstockHost]]:
             )
 
         yield begin
+
+
+@pytest.fixture(scope="session")
+def spark(lan: Network) -> Iterator[SparkCluster]:
+    """A master, two workers and three daemons, for all tests of the session."""
+    folder = Path(tempfile.mkdtemp(prefix="penstock-spark-", dir=memory_directory()))
+    try:
+        with spark_cluster(lan, folder) as made:
+            yield made
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture(scope="session")
+def driver(spark: SparkCluster) -> Iterator[Driver]:
+    """A driver that no test harms."""
+    with spark.driver("shared") as made:
+        yield made

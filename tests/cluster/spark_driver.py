@@ -1,0 +1,254 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The driver process of the cluster tests: a Spark session that does what the test tells it.
+
+``python -m cluster.spark_driver SETTINGS EXECUTORS`` reads commands from standard input, a JSON
+object a line, and reports on standard output in the same way.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import json
+import os
+import socket
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+
+from cluster.spark_publisher import HEAD
+from penstock.spark_bridge import publish, read_local, register, tuned_settings
+
+_LOCK = threading.Lock()
+
+
+def say(event: str, **values: Any) -> None:
+    with _LOCK:
+        print(json.dumps({"event": event, **values}), flush=True)
+
+
+class Jobs:
+    """What a test can ask for; each method answers once."""
+
+    def __init__(self, spark: SparkSession) -> None:
+        self.spark = spark
+        self.queries: dict[str, StreamingQuery] = {}
+
+    # ---- the sink --------------------------------------------------------------------------------
+
+    def write(self, *, rows: int, partitions: int, options: dict[str, str]) -> dict[str, Any]:
+        """A batch of numbers into a stream."""
+        df = self.spark.range(0, rows, 1, partitions).selectExpr("cast(id as string) as value")
+        begun = time.monotonic()
+        df.write.format("penstock").mode("append").options(**options).save()
+        return {"seconds": time.monotonic() - begun}
+
+    def publish(self, *, rows: int, partitions: int, options: dict[str, Any]) -> dict[str, Any]:
+        """The same by ``publish``."""
+        df = self.spark.range(0, rows, 1, partitions).selectExpr("cast(id as string) as value")
+        return {"tasks": [row.asDict() for row in publish(df, **options).collect()]}
+
+    # ---- the source ------------------------------------------------------------------------------
+
+    def copy(
+        self, *, query: str, source: dict[str, str], sink: dict[str, str], checkpoint: str,
+        local: bool = False, work_s: float = 0.0,
+    ) -> dict[str, Any]:
+        """From a stream into a stream."""
+        df = with_place(self._read(source, local=local), work_s).select("value")
+        self.queries[query] = (
+            df.writeStream.format("penstock").options(**sink)
+            .option("checkpointLocation", checkpoint).start()
+        )
+        return {"id": str(self.queries[query].id)}
+
+    def collect(
+        self, *, query: str, source: dict[str, str], folder: str, checkpoint: str,
+        local: bool = False, work_s: float = 0.0, plain: bool = False,
+    ) -> dict[str, Any]:
+        """From a stream into a file a batch, which is replaced when the batch comes again; and a
+        journal to which every row is added whenever it comes.  ``plain``: without the step that
+        tells where a row is read."""
+        target = Path(folder)
+        target.mkdir(exist_ok=True)
+
+        def take(df: DataFrame, batch: int) -> None:
+            columns = ["value"] if plain else ["value", "host", "read_on"]
+            table = df.select(*columns).toArrow()
+            now = time.time_ns()
+            heads = [HEAD.unpack_from(value.as_py()) for value in table["value"]]
+            numbers = [number for number, _sent in heads]
+            text = json.dumps(numbers)
+            with (target / "journal").open("a") as journal:
+                journal.write(f"{text}\n")
+            fresh = target / f".{batch}"
+            fresh.write_text(text)
+            os.replace(fresh, target / f"{batch}.json")
+            say(
+                "batch", query=query, batch=batch, rows=len(numbers),
+                places=[] if plain else places_of(table), last=max(numbers, default=-1),
+                latency_ms=[(now - sent) / 1e6 for _number, sent in heads[-16:]],
+            )
+
+        df = self._read(source, local=local)
+        df = df if plain else with_place(df, work_s)
+        self.queries[query] = (
+            df.writeStream.foreachBatch(take).option("checkpointLocation", checkpoint)
+            .queryName(query).start()
+        )
+        return {"id": str(self.queries[query].id)}
+
+    def floor(self, *, batches: int, checkpoint: str) -> dict[str, Any]:
+        """What an empty micro-batch takes here: a source without rows that always has a batch."""
+        took: list[float] = []
+        done = threading.Event()
+
+        def take(df: DataFrame, _batch: int) -> None:
+            df.select("value").toArrow()
+            if len(took) >= batches:
+                done.set()
+            took.append(time.monotonic())
+
+        self.spark.dataSource.register(_empty_source())
+        query = (
+            self.spark.readStream.format("empty_batches").load().writeStream.foreachBatch(take)
+            .option("checkpointLocation", checkpoint).start()
+        )
+        done.wait(120)
+        query.stop()
+        gaps = [(b - a) * 1e3 for a, b in itertools.pairwise(took)]
+        return {"batch_ms": gaps}
+
+    def progress(self, *, query: str) -> dict[str, Any]:
+        running = self.queries[query]
+        last = running.lastProgress
+        error = running.exception()
+        return {
+            "active": running.isActive, "error": str(error) if error is not None else "",
+            "progress": json.loads(last.json) if last is not None else None,
+        }
+
+    def ended(self, *, query: str) -> dict[str, Any]:
+        """Waits for its end; why it ended."""
+        running = self.queries.pop(query)
+        with contextlib.suppress(StreamingQueryException):
+            running.awaitTermination()
+        error = running.exception()
+        return {"error": str(error) if error is not None else ""}
+
+    def finish(self, *, query: str) -> dict[str, Any]:
+        """Everything there is, then the end."""
+        running = self.queries.pop(query)
+        running.processAllAvailable()
+        running.stop()
+        return {}
+
+    def stop(self, *, query: str) -> dict[str, Any]:
+        self.queries.pop(query).stop()
+        return {}
+
+    def stop_all(self) -> dict[str, Any]:
+        """Ends what a test left."""
+        for name in tuple(self.queries):
+            self.queries.pop(name).stop()
+        return {}
+
+    def read(self, *, source: dict[str, str], local: bool = False) -> dict[str, Any]:
+        """A batch read: numbers, and where each was read."""
+        df = self.spark.read.format("penstock").options(**source).load()
+        table = with_place(self._near(df, local)).select("value", "host", "read_on").toArrow()
+        return {
+            "numbers": [HEAD.unpack_from(value.as_py())[0] for value in table["value"]],
+            "places": places_of(table),
+        }
+
+    def _read(self, source: dict[str, str], *, local: bool) -> DataFrame:
+        df = self.spark.readStream.format("penstock").options(**source).load()
+        return self._near(df, local)
+
+    def _near(self, df: DataFrame, local: bool) -> DataFrame:
+        return read_local(df) if local else df
+
+
+def places_of(table: Any) -> list[tuple[str, str]]:
+    """(host that holds the data, host that read it) of all rows."""
+    pairs = zip(table["host"].to_pylist(), table["read_on"].to_pylist(), strict=True)
+    return sorted(set(pairs))
+
+
+def with_place(df: DataFrame, work_s: float = 0.0) -> DataFrame:
+    """Adds the host whose worker handled the row; each task takes ``work_s`` longer."""
+
+    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            here = pa.array([socket.gethostname()] * batch.num_rows, pa.string())
+            yield batch.append_column("read_on", here)
+        time.sleep(work_s)
+
+    return df.mapInArrow(run, f"{df.schema.toDDL()}, read_on string")
+
+
+def _empty_source() -> type:
+    from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
+
+    class Reader(DataSourceStreamReader):
+        def initialOffset(self) -> dict[str, int]:  # noqa: N802
+            return {"at": 0}
+
+        def latestOffset(self, start: dict[str, int], limit: Any) -> dict[str, int]:  # noqa: N802
+            return {"at": start["at"] + 1}
+
+        def partitions(
+            self, start: dict[str, int], end: dict[str, int]
+        ) -> list[InputPartition]:
+            return [InputPartition(0), InputPartition(1)]
+
+        def read(self, partition: InputPartition) -> Iterator[tuple[bytes]]:
+            return iter(())
+
+    class Empty(DataSource):
+        @classmethod
+        def name(cls) -> str:
+            return "empty_batches"
+
+        def schema(self) -> str:
+            return "value binary"
+
+        def streamReader(self, schema: Any) -> Reader:  # noqa: N802
+            return Reader()
+
+    return Empty
+
+
+def main() -> None:
+    settings, executors = json.loads(sys.argv[1]), int(sys.argv[2])
+    builder = SparkSession.builder
+    for key, value in {**tuned_settings(), **settings}.items():
+        builder = builder.config(key, value)
+    spark = builder.config("spark.ui.enabled", "false").getOrCreate()
+    register(spark)
+    status = spark.sparkContext._jsc.sc().statusTracker()
+    while len(status.getExecutorInfos()) < executors + 1:   # the driver counts
+        time.sleep(0.1)
+    jobs = Jobs(spark)
+    say("ready", application=spark.sparkContext.applicationId)
+    for line in sys.stdin:
+        command = json.loads(line)
+        run: Callable[..., dict[str, Any]] = getattr(jobs, command.pop("run"))
+        try:
+            say("answer", **run(**command))
+        except Exception as error:
+            say("failed", text=str(error))
+    spark.stop()
+
+
+if __name__ == "__main__":
+    main()

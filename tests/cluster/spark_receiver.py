@@ -1,0 +1,56 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Reads what a Spark sink publishes: ``python -m cluster.spark_receiver --dir=D --channel=C ...``.
+
+Reports each complete part, and at the end what was counted.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import threading
+
+import attrs
+
+import penstock
+from penstock.spark_bridge import committed
+
+
+def say(event: str, **values: object) -> None:
+    print(json.dumps({"event": event, **values}), flush=True)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--dir", required=True)
+    parser.add_argument("--channel", required=True)
+    parser.add_argument("--stream", type=int, required=True)
+    parser.add_argument("--values", action="store_true", help="report the messages too")
+    parser.add_argument("--head", action="store_true", help="messages are numbered: report those")
+    args = parser.parse_args()
+    told = threading.Event()
+    threading.Thread(target=lambda: (sys.stdin.read(), told.set()), daemon=True).start()
+    with penstock.connect(args.dir, name="receiver") as client:
+        subscription = client.add_subscription(args.channel, args.stream)
+        say("listening")
+        reader = committed(subscription, timeout_s=0.5)
+        while not told.is_set():
+            for part in reader:
+                values: list[object] = []
+                if args.head:
+                    values = [int.from_bytes(m[:8], "little") for m in part.messages]
+                elif args.values:
+                    values = [m.decode() for m in part.messages]
+                say(
+                    "part", query=str(part.query), epoch=part.epoch, partition=part.partition,
+                    key=part.key.decode(), messages=len(part.messages), values=values,
+                )
+        say(
+            "counted", **attrs.asdict(reader.statistics),
+            reasons=[part.reason for part in reader.partial],
+        )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,228 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The sink in Spark's local mode: what arrives, what is refused, what is repeated."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from pyspark.errors import AnalysisException, PythonException
+from pyspark.sql import DataFrame, SparkSession
+from support.hosts import PenstockHost
+
+import penstock
+from penstock.spark_bridge import committed, publish, register, tuned_settings
+from penstock.spark_bridge._assembler import CommittedPart
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.timeout(600),
+    pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::FutureWarning"),
+]
+WAIT_S = 30.0
+
+
+@pytest.fixture(scope="module")
+def spark(host: PenstockHost) -> Iterator[SparkSession]:
+    """Two task slots, and one more attempt for a task that fails; its workers use ``host``."""
+    before = dict(os.environ)
+    os.environ.update(PENSTOCK_DIR=str(host.directory), PYSPARK_PYTHON=sys.executable)
+    settings = {
+        **tuned_settings(), "spark.master": "local[2,2]", "spark.ui.enabled": "false",
+        "spark.driver.memory": "600m", "spark.sql.shuffle.partitions": "2",
+        "spark.driver.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1",
+        "spark.ui.showConsoleProgress": "false", "spark.log.level": "OFF",
+    }  # fmt: skip
+    builder = SparkSession.builder
+    for key, value in settings.items():
+        builder = builder.config(key, value)
+    session = builder.getOrCreate()
+    register(session)
+    try:
+        yield session
+    finally:
+        session.stop()
+        os.environ.clear()
+        os.environ.update(before)
+
+
+@pytest.fixture
+def channel(port: Callable[[], int]) -> str:
+    return f"aeron:udp?endpoint=127.0.0.1:{port()}|term-length=1m"
+
+
+def numbers(spark: SparkSession, count: int, partitions: int = 2) -> DataFrame:
+    return spark.range(0, count, 1, partitions).selectExpr("cast(id as string) as value")
+
+
+def save(df: DataFrame, channel: str, **options: str) -> None:
+    given = {"channel": channel, "streamId": "7", "timeout": "20s", **options}
+    df.write.format("penstock").mode("append").options(**given).save()
+
+
+def take(sub: penstock.Subscription, count: int) -> list[CommittedPart]:
+    """The next parts; the reader waits no longer than needed."""
+    reader = committed(sub, timeout_s=WAIT_S)
+    return [next(reader) for _ in range(count)]
+
+
+def test_rows_arrive_in_whole_parts(
+    spark: SparkSession, client: penstock.Client, channel: str
+) -> None:
+    with client.add_subscription(channel, 7) as sub:
+        save(numbers(spark, 500), channel)
+        found = take(sub, 2)
+    assert sorted(int(m) for part in found for m in part.messages) == list(range(500))
+    assert {(part.epoch, part.partition) for part in found} == {(0, 0), (0, 1)}
+    assert len({part.query for part in found}) == 1
+
+
+def test_each_key_has_a_session_of_its_own(
+    spark: SparkSession, client: penstock.Client, channel: str
+) -> None:
+    df = numbers(spark, 100, 1).selectExpr("value", "concat('k', int(value) % 3) as k")
+    with client.add_subscription(channel, 7) as sub:
+        save(df, channel, keyColumn="k")
+        found = take(sub, 3)
+        with pytest.raises(PythonException, match="has more than maxKeys=2 values in one task"):
+            save(df, channel, keyColumn="k", maxKeys="2")
+    assert {part.key for part in found} == {b"k0", b"k1", b"k2"}
+    assert len({part.session_id for part in found}) == 3
+    for part in found:
+        wanted = [n for n in range(100) if f"k{n % 3}".encode() == part.key]
+        assert [int(m) for m in part.messages] == wanted
+
+
+def test_arrow_batches_are_cut_to_what_a_message_holds(
+    spark: SparkSession, client: penstock.Client, channel: str
+) -> None:
+    df = spark.range(0, 20_000, 1, 1).selectExpr("id", "id * 0.5 as half")
+    with client.add_subscription(channel, 7) as sub:
+        save(df, channel, payload="arrow")
+        part = take(sub, 1)[0]
+    schema = pa.schema([("id", pa.int64()), ("half", pa.decimal128(22, 1))])
+    tables = [pa.ipc.read_record_batch(pa.py_buffer(m), schema) for m in part.messages]
+    assert len(tables) > 2      # a message of this channel has at most 128 KiB
+    assert [n for table in tables for n in table.column("id").to_pylist()] == list(range(20_000))
+
+
+def test_a_task_that_is_tried_again_repeats_nothing(
+    spark: SparkSession, client: penstock.Client, channel: str, tmp_path: Path
+) -> None:
+    """The first attempt sends its rows and dies before it commits."""
+    flag = tmp_path / "died"
+
+    def die_once(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        yield from batches
+        if not flag.exists():
+            flag.touch()
+            os._exit(1)
+
+    df = numbers(spark, 30_000, 1).mapInArrow(die_once, "value string")
+    with client.add_subscription(channel, 7) as sub:
+        save(df, channel)
+        reader = committed(sub, timeout_s=WAIT_S)
+        part = next(reader)
+        assert [int(m) for m in part.messages] == list(range(30_000))
+        assert reader.statistics.parts == 1
+    assert flag.exists()
+
+
+def test_a_stream_of_batches_and_its_restart(
+    spark: SparkSession, client: penstock.Client, channel: str, tmp_path: Path
+) -> None:
+    """The restarted query goes on, and one whose commit was lost comes as a repeat."""
+    df = (
+        spark.readStream.format("rate-micro-batch").option("rowsPerBatch", 100)
+        .option("numPartitions", 2).load().selectExpr("cast(value as string) as value")
+    )
+    checkpoint = tmp_path / "checkpoint"
+
+    def run(epochs: int) -> list[CommittedPart]:
+        query = (
+            df.writeStream.format("penstock").option("channel", channel).option("streamId", 7)
+            .option("checkpointLocation", str(checkpoint)).start()
+        )
+        try:
+            parts: list[CommittedPart] = []
+            while len({p.epoch for p in parts}) < epochs:
+                parts.append(next(reader))
+            return parts
+        finally:
+            query.stop()
+
+    with client.add_subscription(channel, 7) as sub:
+        reader = committed(sub, timeout_s=WAIT_S)
+        parts = run(2)
+        commits = sorted(
+            (p for p in (checkpoint / "commits").iterdir() if p.name.isdigit()),
+            key=lambda p: int(p.name),
+        )
+        for path in checkpoint.glob(f"commits/*{commits[-1].name}*"):
+            path.unlink()       # as if the driver had died between the sink and its log
+        parts += run(2)
+        places = [(p.epoch, p.partition) for p in parts]
+        assert len(places) == len(set(places))
+        assert reader.statistics.repeats >= 1
+        by_epoch = {p.epoch for p in parts}
+        assert by_epoch == set(range(max(by_epoch) + 1))
+        for part in parts:
+            assert len(part.messages) == 50
+
+
+def test_publish_counts(spark: SparkSession, client: penstock.Client, channel: str) -> None:
+    with client.add_subscription(channel, 7) as sub:
+        rows = publish(numbers(spark, 200), channel=channel, stream_id=7, timeout="20s").collect()
+        take(sub, 2)
+    assert [row.messages for row in sorted(rows, key=lambda row: row.partition)] == [100, 100]
+    assert sum(row.bytes for row in rows) == sum(len(str(n)) for n in range(200))
+
+
+def test_a_reader_that_stops_fails_the_task_with_cause_and_culprit(
+    spark: SparkSession, client: penstock.Client, channel: str
+) -> None:
+    with (
+        client.add_subscription(channel, 7),
+        pytest.raises(
+            PythonException,
+            match=r"cause receiver_window by receiver -?\d+ at 127\.0\.0\.1:\d+.*option timeout",
+        ),
+    ):
+        save(numbers(spark, 200_000, 1), channel, timeout="1s")
+
+
+def test_nulls_are_refused(spark: SparkSession, client: penstock.Client, channel: str) -> None:
+    df = numbers(spark, 10, 1).selectExpr("nullif(value, '3') as value")
+    with (
+        client.add_subscription(channel, 7),
+        pytest.raises(PythonException, match="column value has 1 nulls"),
+    ):
+        save(df, channel)
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"timout": "3s"}, "did you mean timeout"),
+        ({"timeout": "soon"}, "option timeout=soon"),
+        ({"keyColumn": "k"}, "keyColumn=k names no column"),
+    ],
+)
+def test_a_bad_option_is_named_before_anything_runs(
+    spark: SparkSession, channel: str, changes: dict[str, str], said: str
+) -> None:
+    with pytest.raises(AnalysisException, match=said):
+        save(numbers(spark, 10), channel, **changes)
+    with pytest.raises(AnalysisException, match="mode overwrite"):
+        numbers(spark, 10).write.format("penstock").mode("overwrite").option(
+            "channel", channel
+        ).option("streamId", 7).save()
+
+
+def test_no_daemon_is_named(spark: SparkSession, channel: str, tmp_path: Path) -> None:
+    with pytest.raises(PythonException, match="no penstock daemon for the sink in"):
+        save(numbers(spark, 10, 1), channel, daemonDir=str(tmp_path / "none"))
