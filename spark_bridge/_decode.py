@@ -170,7 +170,9 @@ class Decoder:
         )
         try:
             columns = self._payload_columns(messages.value[index].as_buffer(), where)
-        except (pa.ArrowException, OSError, KeyError, IndexError) as error:
+        except PayloadError:
+            raise
+        except (pa.ArrowException, OSError, EOFError, LookupError, ValueError) as error:
             raise PayloadError(
                 f"{where}: is no Arrow IPC record batch ({error}): read it with payload=binary, or "
                 "send record batches"

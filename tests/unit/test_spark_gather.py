@@ -160,7 +160,8 @@ def test_cuts_lie_between_messages_and_within_the_limits(
         return
     places = {start, *(m[1] for m in whole)}
     last = cuts.positions[-1]
-    assert cuts.positions == sorted(set(cuts.positions)) and len(cuts.positions) <= pieces
+    assert cuts.positions == sorted(set(cuts.positions))
+    assert len(cuts.positions) <= pieces
     # Behind a message, or behind padding at the end of a term.
     assert all(p in places or p % made.TERM == 0 for p in cuts.positions)
     admitted = [m for m in whole if m[1] <= last]
@@ -195,7 +196,8 @@ def test_a_damaged_byte_is_refused_or_harmless(sizes: list[int], at: int, value:
 def test_a_log_file_is_read_over_the_ends_of_terms(tmp_path: Path) -> None:
     stream = made.of_messages(bytes([n % 256]) * (n % 900) for n in range(600))
     log = gather.MappedLog.open(str(stream.write_log(tmp_path / "log")))
-    assert log.facts.session_id == -77 and log.facts.term_length == made.TERM
+    assert log.facts.session_id == -77
+    assert log.facts.term_length == made.TERM
     start = next(m[0] for m in stream.messages if m[0] > stream.position - 2 * made.TERM)
     got: list[Row] = []
     at = start
@@ -205,7 +207,8 @@ def test_a_log_file_is_read_over_the_ends_of_terms(tmp_path: Path) -> None:
         got += arrays.read()
         at = arrays.rows.position
     assert got == walk(stream, start)
-    assert log.intact(start) and not log.intact(start - 3 * made.TERM)
+    assert log.intact(start)
+    assert not log.intact(start - 3 * made.TERM)
 
 
 def test_rows_of_several_calls_stand_behind_each_other() -> None:

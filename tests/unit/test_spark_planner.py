@@ -93,7 +93,8 @@ def test_each_range_is_read_by_one_task(lengths: list[int], count: int) -> None:
     loads = [sum(table[i].length for i in task) for task in tasks]
     assert max(loads) - min(loads) <= max((r.length for r in table), default=0)
     cuts = planner.pieces(table, count)
-    assert all(number >= 1 for number in cuts) and sum(cuts) <= count + len(table)
+    assert all(number >= 1 for number in cuts)
+    assert sum(cuts) <= count + len(table)
 
 
 def made_range(number: int, start: int, end: int, *names: str) -> Range:

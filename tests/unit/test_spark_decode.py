@@ -1,0 +1,153 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Columns from messages."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import attrs
+import numpy as np
+import pyarrow as pa
+import pytest
+from pyspark.sql.types import (
+    BinaryType,
+    IntegerType,
+    LongType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampType,
+)
+
+from penstock.core.errors import InvalidArgument
+from penstock.spark_bridge._decode import (
+    Constants,
+    Decoder,
+    Messages,
+    PayloadError,
+    check_schema,
+    ddl,
+)
+from penstock.spark_bridge._options import SourceOptions, StreamName
+
+OPTIONS = SourceOptions(
+    streams=(StreamName(channel="aeron:ipc", stream_id=7),), subscription="s"
+)
+ARROW = attrs.evolve(OPTIONS, payload="arrow", arrow_schema="id bigint, name string")
+ROW = StructType([StructField("id", LongType()), StructField("name", StringType())])
+METADATA = [
+    StructField("channel", StringType()), StructField("stream_id", IntegerType()),
+    StructField("session_id", IntegerType()), StructField("position", LongType()),
+    StructField("timestamp", TimestampType()), StructField("reserved_value", LongType()),
+    StructField("host", StringType()),
+]
+
+
+def messages(*payloads: bytes) -> Messages:
+    count = len(payloads)
+    return Messages(
+        value=pa.array(payloads, pa.binary()),
+        positions=np.arange(1, count + 1, dtype=np.int64) * 64,
+        reserved_values=np.arange(count, dtype=np.int64),
+        channel="aeron:ipc", stream_id=7, session_id=-9, host="here",
+        time_positions=np.array([64, 256], np.int64), times_us=np.array([1000, 2000], np.int64),
+    )
+
+
+def ipc(batch: Any) -> bytes:
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, batch.schema) as writer:
+        writer.write_batch(batch)
+    return bytes(sink.getvalue())
+
+
+def test_a_message_is_a_row_with_what_is_known_of_it() -> None:
+    schema = StructType([StructField("value", BinaryType()), *METADATA])
+    check_schema(OPTIONS, schema)
+    (batch,) = Decoder(OPTIONS, schema).decode(messages(b"a", b"", b"ccc"))
+    rows = batch.to_pylist()
+    assert [row["value"] for row in rows] == [b"a", b"", b"ccc"]
+    assert [row["position"] for row in rows] == [64, 128, 192]
+    assert [row["timestamp"].microsecond for row in rows] == [1000, 2000, 2000]
+    assert {(r["channel"], r["stream_id"], r["session_id"], r["host"]) for r in rows} == {
+        ("aeron:ipc", 7, -9, "here")
+    }
+
+
+def test_only_the_columns_that_were_asked_for_in_their_order() -> None:
+    schema = StructType([METADATA[3], StructField("value", BinaryType())])
+    (batch,) = Decoder(OPTIONS, schema).decode(messages(b"a"))
+    assert batch.schema.names == ["position", "value"]
+    nothing = attrs.evolve(messages(b"a"), times_us=np.array([], np.int64))
+    (batch,) = Decoder(OPTIONS, StructType([METADATA[4]])).decode(nothing)
+    assert batch.to_pylist() == [{"timestamp": None}]
+
+
+@pytest.mark.parametrize("wrap", [ipc, lambda batch: bytes(batch.serialize())])
+def test_arrow_messages_become_their_rows(wrap: Any) -> None:
+    options = attrs.evolve(ARROW, include_metadata=True)
+    schema = StructType([*ROW.fields, *METADATA])
+    check_schema(options, schema)
+    first = pa.record_batch({"id": [1, 2], "name": ["x", None]})
+    empty = first.slice(0, 0)
+    batches = list(Decoder(options, schema).decode(messages(wrap(first), wrap(empty))))
+    assert [batch.num_rows for batch in batches] == [2, 0]
+    assert batches[0].to_pylist()[1]["id"] == 2
+    assert batches[0].column("position").to_pylist() == [64, 64]
+
+
+def test_the_same_values_stored_otherwise_are_taken() -> None:
+    batch = pa.record_batch({
+        "id": pa.array([1]), "name": pa.array(["x"], pa.large_string())
+    })
+    (decoded,) = Decoder(ARROW, ROW).decode(messages(ipc(batch)))
+    assert decoded.schema.field("name").type == pa.string()
+
+
+@pytest.mark.parametrize(("payload", "words"), [
+    (b"hello", "no Arrow IPC record batch"),
+    (b"", "no Arrow IPC record batch"),
+    (ipc(pa.record_batch({"id": [1]})), r"its columns are id int64, but option arrowSchema"),
+    (ipc(pa.record_batch({"id": ["1"], "name": ["x"]})), r"columns are id string, name string"),
+    (ipc(pa.record_batch({"name": ["x"], "id": [1]})), r"columns are name string, id int64"),
+    (ipc(pa.record_batch({"id": [1], "name": ["x"]}))[:-40], "no Arrow IPC record batch"),
+])
+def test_other_payloads_are_refused_with_their_position(payload: bytes, words: str) -> None:
+    with pytest.raises(PayloadError, match=words) as caught:
+        list(Decoder(ARROW, ROW).decode(messages(payload)))
+    assert "position 64" in str(caught.value)
+
+
+def test_damaged_batches_do_not_get_through() -> None:
+    good = ipc(pa.record_batch({"id": [1, 2, 3], "name": ["abc", "", "d"]}))
+    decoder = Decoder(ARROW, ROW)
+    for at in range(0, len(good), 3):
+        damaged = good[:at] + bytes([good[at] ^ 0xFF]) + good[at + 1 :]
+        try:
+            for batch in decoder.decode(messages(damaged)):
+                batch.validate(full=True)
+        except PayloadError:
+            pass
+
+
+def test_schemas_that_cannot_be_given_are_refused() -> None:
+    for fields, words in (
+        ([StructField("value", StringType())], "column value string is not one of"),
+        ([StructField("key", BinaryType())], "column key binary is not one of"),
+        ([METADATA[0], METADATA[0]], "channel is there twice"),
+    ):
+        with pytest.raises(InvalidArgument, match=words):
+            check_schema(OPTIONS, StructType(fields))
+    with pytest.raises(InvalidArgument, match="includeMetadata"):
+        check_schema(attrs.evolve(ARROW, include_metadata=True), ROW)
+    with pytest.raises(InvalidArgument, match="arrowSchema is missing"):
+        ddl(attrs.evolve(ARROW, arrow_schema=None))
+    whole = ddl(attrs.evolve(ARROW, include_metadata=True))
+    assert whole.startswith("id bigint, name string, channel string")
+
+
+def test_constants_are_made_once_and_grow() -> None:
+    constants = Constants()
+    few = constants.column("x", pa.string(), 3)
+    assert few.to_pylist() == ["x"] * 3
+    assert len(constants.column("x", pa.string(), 5000)) == 5000
