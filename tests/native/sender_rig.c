@@ -161,7 +161,11 @@ int64_t rig_tail(const rig_t *rig)
 void rig_dirty(rig_t *rig)
 {
     const int64_t index = rig->slot - rig->shared->publications;
-    if (atomic_exchange(&rig->slot->dirty, 1) == 0) {
+    const uint32_t before = atomic_load(&rig->slot->dirty);
+    if (before == PS_DIRTY_HOT || before == PS_DIRTY_DATA) {
+        return;
+    }
+    if (atomic_exchange(&rig->slot->dirty, PS_DIRTY_DATA) == PS_DIRTY_NOT) {
         atomic_fetch_or(&rig->shared->dirty[index / 64], UINT64_C(1) << (index % 64));
     }
 }
