@@ -365,6 +365,32 @@ class MetricsConfig:
 
 
 @attrs.frozen(kw_only=True)
+class ControlTcpConfig:
+    """Consumer groups, status and fetches for other hosts: over TCP, with CURVE keys."""
+
+    listen: str = text(
+        "", r"(\[[0-9A-Fa-f:]+\]:[0-9]{1,5}|[A-Za-z0-9.*-]+:[0-9]{1,5})?",
+        '"host:port", "*:port" or empty', "Where it is served; empty: nowhere.",
+        "When readers of groups run on other hosts.")
+    secret_key: str = text(
+        "", r"[^\0]*", "a path", "The daemon's key: NAME.key_secret of 'penstock keygen'.",
+        "With listen.")
+    clients: str = text(
+        "", r"[^\0]*", "a path", "Public keys that may connect: a file with one in each line, or a "
+        "directory of .key files; read again when it changes.", "With listen.")
+    connections: int = integer(64, 1, 4096, "Connections at once; more are refused.", _RARELY)
+    fetch_bytes: int = size(
+        64 * MIB, 4 * MIB, 16 * GIB, "Fetched data under way, of all readers.",
+        "Raise it for many fetches over long paths.")
+
+    def __attrs_post_init__(self) -> None:
+        if self.listen and not (self.secret_key and self.clients):
+            raise FieldError(
+                "control_tcp.listen", self.listen,
+                "with secret_key and clients: there is no TCP without keys (penstock keygen)")
+
+
+@attrs.frozen(kw_only=True)
 class ImpairmentConfig:
     """Bad networks, on purpose: for tests and demonstrations only."""
 
@@ -405,6 +431,7 @@ class DaemonConfig:
     limits: LimitsConfig = attrs.field(factory=LimitsConfig)
     extensions: ExtensionsConfig = attrs.field(factory=ExtensionsConfig)
     metrics: MetricsConfig = attrs.field(factory=MetricsConfig)
+    control_tcp: ControlTcpConfig = attrs.field(factory=ControlTcpConfig)
     impairment: ImpairmentConfig = attrs.field(factory=ImpairmentConfig)
     log: LogConfig = attrs.field(factory=LogConfig)
     stream: tuple[StreamRule, ...] = ()

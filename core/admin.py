@@ -27,6 +27,7 @@ from penstock.core.driver_types import (
 _LABEL_BYTES = 380
 _KEY_BYTES = 112
 _ERROR_TEXT_BYTES = 4096
+_INDEX_ENTRIES = 256
 
 
 class Cnc:
@@ -255,6 +256,20 @@ class Shared:
             sent_ordinal=view.sent_ordinal,
         )
 
+    def read_index(self, kind: SlotKind, index: int) -> list[tuple[int, int]]:
+        """(position, epoch ns) of the entries of a log's index ring, ascending."""
+        out = ffi.new("ps_index_view_t[]", _INDEX_ENTRIES)
+        count = check(
+            lib.ps_slot_read_index(self._handle, int(kind), index, out, _INDEX_ENTRIES),
+            "read an index ring",
+        )
+        return [(int(out[i].position), int(out[i].time_ns)) for i in range(count)]
+
+    def describe_group(
+        self, index: int, *, committed: int, retained_from: int, expiry_ms: int
+    ) -> None:
+        code = lib.ps_slot_describe_group(self._handle, index, committed, retained_from, expiry_ms)
+        check(code, "describe a group")
 
     def read_image(self, image_slot: int) -> ImageView:
         """What an image slot says of its path."""

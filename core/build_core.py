@@ -23,6 +23,7 @@ DECLARATIONS = (
     "src/ps_gather.h",
     "src/ps_admin.h",
     "src/ps_driver.h",
+    "src/ps_log_reader.h",
     "src/ps_sim.h",
     "src/ps_bench.h",
 )

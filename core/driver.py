@@ -257,6 +257,19 @@ class Driver:
         )
         check(code, "hand over a reserved term")
 
+    def release(
+        self, *, position: int, position_counter_id: int, subscriber_slot: int,
+        publication_slot: int,
+    ) -> None:
+        """Moves the position of a subscriber that has no process, never backwards; -1: it reads a
+        network image."""
+        params = ffi.new("ps_release_params_t *")
+        params.position = position
+        params.position_counter_id = position_counter_id
+        params.subscriber_slot = subscriber_slot
+        params.publication_slot = publication_slot
+        check(lib.ps_driver_release(self._driver, params), "move a group's position")
+
     def publication_status(self, publication_id: int) -> PublicationStatus:
         out = ffi.new("ps_publication_status_t *")
         lib.ps_publication_get_status(self._publications[publication_id], out)

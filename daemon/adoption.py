@@ -2,8 +2,9 @@
 """What a dead daemon left in its directory, and whether a successor can go on with it.
 
 It can when the journal is whole and of this version, ``cnc.dat`` and ``penstock.dat`` are valid,
-and somebody is left to go on for: a client whose process lives, or a publication with data that its
-client left to the daemon.  Otherwise the directory is wiped, and clients that come back start anew.
+and somebody is left to go on for: a client whose process lives, a consumer group, or a publication
+with data that its client left to the daemon.  Otherwise the directory is wiped, and clients that
+come back start anew.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from penstock.core.driver_types import SlotKind
 from penstock.core.errors import PenstockError
 from penstock.daemon import journal
 from penstock.daemon.conductor import Conductor
-from penstock.daemon.conductor.adopt import counters_in_use, slots_in_use, sources
+from penstock.daemon.conductor.adopt import counters_in_use, logs_in_use, slots_in_use
 
 _LOG = logging.getLogger("penstock.daemon")
 _SYSTEM_COUNTER: Final = 0
@@ -74,7 +75,8 @@ def inherit(directory: Path) -> Inheritance | None:
         )
         living = any(kind == "client" and key[0] not in dead for kind, key in records)
         owed = any(kind == "publication" and _is_owed(f) for (kind, _), f in records.items())
-        if not living and not owed:
+        grouped = any(kind == "group" for kind, _ in records)
+        if not living and not owed and not grouped:
             return None
         daemon_id = records["daemon", (0,)]["daemon_id"]
         cnc = admin.Cnc.open(str(directory), read_only=False)
@@ -96,7 +98,7 @@ def sweep(directory: Path, cnc: admin.Cnc, shared: admin.Shared, conductor: Cond
     """Deletes logs that nobody has any more, and has counters and slots freed later: clients that
     have not heard yet may still write to them."""
     world = conductor.world
-    logs = {source.log.path for source in sources(world)}
+    logs = logs_in_use(world)
     for folder in ("publications", "images"):
         for entry in os.scandir(directory / folder):
             if entry.path not in logs:
@@ -110,7 +112,7 @@ def sweep(directory: Path, cnc: admin.Cnc, shared: admin.Shared, conductor: Cond
         ],
         [
             (kind, index)
-            for kind in (SlotKind.CLIENT, SlotKind.PUBLICATION, SlotKind.IMAGE, SlotKind.SUBSCRIBER)
+            for kind in SlotKind
             for index in range(shared.slot_count(kind))
             if shared.slot_id(kind, index) and (kind, index) not in slots
         ],

@@ -148,7 +148,7 @@ class ControlSocket:
         try:
             correlation_id, message = codec.decode(frames[1])
         except ControlError as error:
-            self._refuse(identity, _correlation_of(frames[1]), str(error))
+            self._refuse(identity, correlation_of(frames[1]), str(error))
             return
         if correlation_id == 0:
             self._refuse(identity, 0, "a request needs a correlation id above 0")
@@ -181,7 +181,7 @@ class ControlSocket:
         self.send(identity, Failure(code="malformed", message=why[:1000]), correlation_id)
 
 
-def _correlation_of(data: bytes) -> int:
+def correlation_of(data: bytes) -> int:
     """The correlation id of a message that is otherwise wrong, 0 when it cannot be told."""
     try:
         frame = msgpack.unpackb(data, max_array_len=64, max_map_len=64)

@@ -23,10 +23,12 @@ from penstock.core.errors import ConfigurationError, DirectoryInUseError, Versio
 LOCK_NAME: Final = "daemon.lock"
 _LOCK_HEAD: Final = "penstock 1"
 _FILES: Final = (
-    "cnc.dat", "penstock.dat", "loss-report.dat", "control.sock", "events.sock", "lease.sock",
-    "lease.sock.new", "metrics.sock", "registry.journal", "registry.new",
+    "cnc.dat", "penstock.dat", "loss-report.dat", "control.sock", "events.sock", "groups.sock",
+    "lease.sock", "lease.sock.new", "metrics.sock", "registry.journal", "registry.new",
 )
-_SOCKETS: Final = ("control.sock", "events.sock", "lease.sock", "lease.sock.new", "metrics.sock")
+_SOCKETS: Final = (
+    "control.sock", "events.sock", "groups.sock", "lease.sock", "lease.sock.new", "metrics.sock",
+)
 _FOLDERS: Final = ("publications", "images")
 _LOG_SUFFIX: Final = ".logbuffer"
 

@@ -29,6 +29,7 @@ from penstock.core.errors import ChannelRefused, PenstockError, StorageError
 from penstock.daemon.addressing import LocalInterface
 from penstock.daemon.conductor import actions as a
 from penstock.daemon.conductor.counters import SystemCounter
+from penstock.daemon.group_logs import GroupLogs
 from penstock.daemon.strategies import StrategyHost, make
 
 SLOW_LOG_BYTES: Final = 64 * 1024 * 1024
@@ -48,6 +49,8 @@ class Port(Protocol):
     def refuse(self, action: a.RefuseLease) -> None: ...
 
     def forget(self, action: a.ForgetClient) -> None: ...
+
+    def answer(self, action: a.Answer) -> None: ...
 
     def record(self, action: a.Record) -> None: ...
 
@@ -114,11 +117,13 @@ class Executor:
         self._shared = shared
         self._port = port
         self.strategies = StrategyHost()
+        self.logs = GroupLogs(cnc, shared)
         self._handlers: dict[type[a.Action], Callable[[Any], Any]] = {
             **self._port_handlers(),
             **self._file_handlers(),
             **self._send_handlers(),
             **self._receive_handlers(),
+            **self._group_handlers(),
             a.RemoveObject: self._remove,
             a.DestroyObject: self._destroy,
         }
@@ -159,6 +164,7 @@ class Executor:
             a.GrantLease: port.grant,
             a.RefuseLease: port.refuse,
             a.ForgetClient: port.forget,
+            a.Answer: lambda x: port.answer(x),
             a.Record: lambda x: port.record(x),
             a.ResolveName: port.resolve,
             a.ListInterfaces: lambda x: port.interfaces(),
@@ -267,6 +273,20 @@ class Executor:
             a.ImageReserved: lambda x: d.image_reserved(x.image_id, x.position),
         }
 
+    def _group_handlers(self) -> dict[type[a.Action], Callable[[Any], Any]]:
+        return {
+            a.ViewLog: self.logs.view,
+            a.OldestPosition: self.logs.oldest,
+            a.ReleaseTo: lambda x: self._driver.release(
+                position=x.position, position_counter_id=x.position_counter_id,
+                subscriber_slot=x.subscriber_slot, publication_slot=x.publication_slot,
+            ),
+            a.DescribeGroup: lambda x: self._shared.describe_group(
+                x.slot, committed=x.committed, retained_from=x.retained_from,
+                expiry_ms=self._port.epoch_ms() + x.expires_ns // 1_000_000,
+            ),
+        }
+
     # ---- the few with more to them ----
 
     def log_error(self, text: str) -> None:
@@ -295,6 +315,7 @@ class Executor:
         admin.create_log(action.params)
 
     def _delete_file(self, action: a.DeleteFile) -> None:
+        self.logs.forget(action.path)
         try:
             os.unlink(action.path)
         except FileNotFoundError:

@@ -14,13 +14,14 @@ import os
 import random
 import secrets
 import signal
+import socket
 import sys
 import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterable
 from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import attrs
 import trio
@@ -28,6 +29,7 @@ import trio
 from penstock.config.control import (
     DaemonStopping,
     Failure,
+    GetStatus,
     LeaseGrant,
     LeaseRequest,
     Message,
@@ -53,6 +55,7 @@ from penstock.daemon.conductor.machines import PublicationState
 from penstock.daemon.control_socket import ControlSocket
 from penstock.daemon.directory import ClaimedDirectory, claim_directory
 from penstock.daemon.executor import Executor, list_interfaces, resolve_name
+from penstock.daemon.group_service import GroupService
 from penstock.daemon.journal import Journal
 from penstock.daemon.leases import LeaseSocket
 from penstock.daemon.notify import Notifier
@@ -156,7 +159,10 @@ class Server:
             receiver_id_base=identity.receiver_id_base,
         )
         self._conductor = Conductor(
-            attrs.evolve(settings, journal=True),
+            attrs.evolve(
+                settings, journal=True, daemon_id=identity.daemon_id,
+                daemon_epoch=identity.epoch, host=socket.gethostname(),
+            ),
             rng=random.Random(identity.seed),
             next_id=self._cnc.next_id,
         )
@@ -220,6 +226,11 @@ class Server:
         """Until SIGTERM or SIGINT."""
         metrics = self._open_metrics()
         self._control = ControlSocket(self._directory, self)
+        self._trio = trio.lowlevel.current_trio_token()
+        self._groups = GroupService(
+            self._directory, self._config.control_tcp, ask=self._ask,
+            floor=self._conductor.world.floor,
+        )
         self._leases = LeaseSocket(
             self._directory, on_request=self._on_lease_request, on_lost=self._on_lease_lost
         )
@@ -237,6 +248,7 @@ class Server:
                     nursery.start_soon(self._housekeeping)
                     if metrics is not None:
                         nursery.start_soon(metrics)
+                    self._groups.start()
                     self._announce()
                     async for number in signals:
                         _LOG.info("%s: stopping", signal.Signals(number).name)
@@ -248,6 +260,7 @@ class Server:
         finally:
             self._stopping = True
             self._leases.close()
+            self._groups.close()
             self._control.close()
 
     def _announce(self) -> None:
@@ -463,6 +476,22 @@ class Server:
     def on_status(self) -> Message:
         return Status(snapshot=status.to_dict(self.snapshot()))
 
+    # ---- the group service, which has a thread of its own ----
+
+    def _ask(self, number: int, message: Any) -> None:
+        """Called by its thread."""
+        self._trio.run_sync_soon(self._on_group_request, number, message)
+
+    def _on_group_request(self, number: int, message: Any) -> None:
+        if self._stopping:
+            return
+        if isinstance(message, GetStatus):
+            self._groups.answer(number, self.on_status())
+            return
+        self._perform(
+            self._conductor.on_group_request(number, message, time.monotonic_ns())
+        )
+
     # ---- the executor's port ---------------------------------------------------------------------
 
     def reply(self, action: a.Reply) -> None:
@@ -505,6 +534,9 @@ class Server:
         stale = [token for token, owner in self._tokens.items() if owner == action.client_id]
         for token in stale:
             del self._tokens[token]
+
+    def answer(self, action: a.Answer) -> None:
+        self._groups.answer(action.request_id, action.message)
 
     def record(self, action: a.Record) -> None:
         self._journal.record(action.kind, action.key, action.fields)

@@ -236,7 +236,7 @@ class Host:
     def settle(self) -> None:
         """Steps driver and conductor until there is nothing to do at this moment."""
         for _ in range(_MAX_ROUNDS):
-            worked = self.driver.step(self.now_ns) > 0
+            worked = self._native.step(self.index, self.now_ns) > 0
             while (event := self.driver.poll_event()) is not None:
                 worked = True
                 self._perform(self.conductor.on_event(event, self.now_ns))
@@ -297,6 +297,9 @@ class Host:
 
     def forget(self, action: a.ForgetClient) -> None:
         self._ports.pop(action.client_id, None)
+
+    def answer(self, action: a.Answer) -> None:
+        """Simulated daemons serve no groups."""
 
     def record(self, action: a.Record) -> None:
         """Simulated daemons keep no journal."""

@@ -33,6 +33,7 @@ from penstock.daemon.conductor.actions import (
 )
 from penstock.daemon.conductor.clients import lose_client
 from penstock.daemon.conductor.counters import ChannelStatus
+from penstock.daemon.conductor.groups import adopt_group
 from penstock.daemon.conductor.linking import link_image, link_publication, report_refusal
 from penstock.daemon.conductor.machines import PublicationState
 from penstock.daemon.conductor.model import (
@@ -41,11 +42,17 @@ from penstock.daemon.conductor.model import (
     LogFile,
     Publication,
     RecvEndpoint,
+    Retained,
     SendEndpoint,
     SubscriberLink,
     Subscription,
 )
-from penstock.daemon.conductor.plans import parse, publication_plan, subscription_plan
+from penstock.daemon.conductor.plans import (
+    group_subscription_plan,
+    parse,
+    publication_plan,
+    subscription_plan,
+)
 from penstock.daemon.conductor.recv_endpoints import add_interest
 from penstock.daemon.conductor.recv_endpoints import release_if_unused as release_recv
 from penstock.daemon.conductor.registry import (
@@ -58,6 +65,7 @@ from penstock.daemon.conductor.registry import (
     note_send_endpoint,
     note_subscription,
 )
+from penstock.daemon.conductor.retention import keep_log, settle_orphan
 from penstock.daemon.conductor.saga import EXCLUSIVE, Refused, Saga
 from penstock.daemon.conductor.send_endpoints import release_if_unused as release_send
 from penstock.daemon.conductor.world import World
@@ -72,11 +80,13 @@ def adopt(world: World, records: Registrations, dead: frozenset[int]) -> Saga[No
     yield EXCLUSIVE
     makers = {
         "client": _client,
+        "group": _group,
         "send_endpoint": _send_endpoint,
         "recv_endpoint": _recv_endpoint,
         "publication": _publication,
         "subscription": _subscription,
         "image": _image,
+        "retained": _retained,
         "link": _link,
     }
     for kind, make in makers.items():
@@ -93,6 +103,12 @@ def adopt(world: World, records: Registrations, dead: frozenset[int]) -> Saga[No
             yield from add_interest(
                 world, subscription.endpoint, subscription.stream_id, subscription.plan.session_id
             )
+    for group in list(world.groups.values()):
+        for retained in list(group.retained.values()):
+            gone = retained.log_id not in world.images and \
+                retained.log_id not in world.publications
+            if gone and not retained.ended:
+                yield from settle_orphan(world, group, retained)
     _let_go(world)
     _await_clients(world, dead)
     world.event(
@@ -125,6 +141,8 @@ def _await_clients(world: World, dead: frozenset[int]) -> None:
             world.runner.start(lose_client(world, client), lambda value, error: None)
 
     for client in list(world.clients.values()):
+        if client.group_id:
+            continue
         if client.id in dead:
             lose(client)
         else:
@@ -142,6 +160,45 @@ def _client(
     world.clients[client.id] = client
     note_client(world, client)
     yield from ()
+
+
+def _group(
+    world: World, key: tuple[int, ...], fields: Mapping[str, Any], _all: Registrations
+) -> Saga[None]:
+    adopt_group(world, key[0], dict(fields))
+    yield from ()
+
+
+def _retained(
+    world: World, key: tuple[int, ...], fields: Mapping[str, Any], _all: Registrations
+) -> Saga[None]:
+    group = world.groups.get(key[0])
+    if group is None:
+        raise Refused("unknown_group", "its group has gone")
+    retained = Retained(group_id=key[0], log_id=key[1], **fields)
+    keep_log(world, group, retained)
+    yield from ()
+
+
+def _rescued(
+    world: World, subscription: Subscription, log_id: int, link: Mapping[str, Any],
+    records: Registrations,
+) -> Saga[bool]:
+    """What a group had not read of a stream that could not be adopted stays readable."""
+    group = world.groups.get(subscription.client.group_id)
+    source = records.get(("image", (log_id,))) or records.get(("publication", (log_id,)))
+    if group is None or source is None or log_id in group.retained:
+        return False
+    retained = Retained(
+        group_id=group.id, log_id=log_id, counter_id=link["counter_id"], slot=link["slot"],
+        stream_id=source["stream_id"], session_id=source["session_id"],
+        initial_term_id=source["initial_term_id"], mtu=source["mtu"],
+        window_bytes=source["params"].window_bytes, log=source["log"],
+        join_position=link["join_position"],
+    )
+    keep_log(world, group, retained)
+    yield from settle_orphan(world, group, retained)
+    return True
 
 
 def _send_endpoint(
@@ -254,9 +311,10 @@ def _subscription(
     if endpoint is None and fields["endpoint_id"]:
         raise Refused("no_interface", "its channel could not be opened")
     channel = fields["channel"]
+    make_plan = group_subscription_plan if client.group_id else subscription_plan
     subscription = Subscription(
         id=key[0], client=client, stream_id=fields["stream_id"], endpoint=endpoint,
-        plan=subscription_plan(parse(channel), channel, world.settings),
+        plan=make_plan(parse(channel), channel, world.settings),
         spy_key=fields["spy_key"], spy_tag=fields["spy_tag"],
     )
     world.subscriptions[subscription.id] = subscription
@@ -298,11 +356,16 @@ def _image(
 
 
 def _link(
-    world: World, key: tuple[int, ...], fields: Mapping[str, Any], _all: Registrations
+    world: World, key: tuple[int, ...], fields: Mapping[str, Any], records: Registrations
 ) -> Saga[None]:
     subscription = world.subscriptions.get(key[0])
     source = world.images.get(key[1]) or world.publications.get(key[1])
-    if subscription is None or source is None:
+    if subscription is None:
+        raise Refused("unknown_registration", "what it links has gone")
+    if source is None and (yield from _rescued(world, subscription, key[1], fields, records)):
+        erase(world, "link", *key)
+        return
+    if source is None:
         raise Refused("unknown_registration", "what it links has gone")
     if fields["resting"]:               # it had been told to come back later: that is now
         erase(world, "link", *key)
@@ -330,8 +393,19 @@ def _link(
 
 
 def sources(world: World) -> list[Publication | Image]:
-    """Everything that has a log."""
+    """Everything in the data plane that has a log."""
     return [*world.publications.values(), *world.images.values()]
+
+
+def kept_logs(world: World) -> list[Retained]:
+    """What groups keep of streams that have ended."""
+    return [kept for group in world.groups.values() for kept in group.retained.values()]
+
+
+def logs_in_use(world: World) -> set[str]:
+    """The files of both."""
+    logs = {source.log.path for source in sources(world)}
+    return logs | {kept.log.path for kept in kept_logs(world)}
 
 
 def counters_in_use(world: World) -> set[int]:
@@ -348,6 +422,7 @@ def counters_in_use(world: World) -> set[int]:
     for source in sources(world):
         used.update(source.counters)
         used.update(link.counter_id for link in source.subscribers.values())
+    used.update(kept.counter_id for kept in kept_logs(world))
     return used
 
 
@@ -360,4 +435,6 @@ def slots_in_use(world: World) -> set[tuple[SlotKind, int]]:
         used.add((SlotKind.IMAGE, image.slot))
     for source in sources(world):
         used.update((SlotKind.SUBSCRIBER, link.slot) for link in source.subscribers.values())
+    used.update((SlotKind.SUBSCRIBER, kept.slot) for kept in kept_logs(world))
+    used.update((SlotKind.GROUP, group.slot) for group in world.groups.values())
     return used

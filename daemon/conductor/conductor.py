@@ -21,7 +21,13 @@ from penstock.core.driver_types import (
     SlotKind,
     TetherState,
 )
-from penstock.daemon.conductor import images, publications, recv_endpoints, send_endpoints
+from penstock.daemon.conductor import (
+    groups,
+    images,
+    publications,
+    recv_endpoints,
+    send_endpoints,
+)
 from penstock.daemon.conductor.actions import (
     FreeCounter,
     FreeSlot,
@@ -39,6 +45,7 @@ from penstock.daemon.conductor.counters import ChannelStatus
 from penstock.daemon.conductor.linking import announce, report_refusal, unlink, withdraw
 from penstock.daemon.conductor.model import SubscriberLink
 from penstock.daemon.conductor.registry import note_link
+from penstock.daemon.conductor.retention import Locate
 from penstock.daemon.conductor.saga import Refused, Saga
 from penstock.daemon.conductor.settings import ConductorSettings
 from penstock.daemon.conductor.storage import on_term_needed
@@ -114,6 +121,14 @@ class Conductor:
         client = self.world.clients.get(client_id)
         if client is not None and client.alive:
             enqueue(self.world, client, correlation_id, message)
+        return self.world.runner.take()
+
+    def on_group_request(
+        self, request_id: int, message: Message | Locate, now_ns: int
+    ) -> list[Operation]:
+        """A request about consumer groups, which needs no lease; an Answer with its id follows."""
+        self.world.now_ns = now_ns
+        groups.serve(self.world, request_id, message)
         return self.world.runner.take()
 
     def on_event(self, event: DriverEvent, now_ns: int) -> list[Operation]:

@@ -6,6 +6,8 @@ from __future__ import annotations
 
 from typing import Final
 
+import attrs
+
 from penstock.core.driver_types import (
     NO_COUNTER,
     CongestionControl,
@@ -37,6 +39,7 @@ from penstock.daemon.conductor.model import Image, RecvEndpoint, SubscriberLink,
 from penstock.daemon.conductor.plans import CONGESTION_CONTROL, SubscriptionPlan
 from penstock.daemon.conductor.recv_endpoints import release_if_unused
 from penstock.daemon.conductor.registry import erase, note_image
+from penstock.daemon.conductor.retention import detach_groups, drop_log, settle
 from penstock.daemon.conductor.saga import EXCLUSIVE, Refused, Saga, Undo
 from penstock.daemon.conductor.settings import KIB, MIB, SECOND_NS
 from penstock.daemon.conductor.world import World
@@ -132,6 +135,9 @@ def _create(
     world: World, endpoint: RecvEndpoint, event: DriverEvent, subscriptions: list[Subscription]
 ) -> Saga[Image]:
     first = subscriptions[0]
+    plan = attrs.evolve(
+        first.plan, receiver_window=_receiver_window(subscriptions, event.term_length)
+    )
     image_id = world.next_id()
     start = compute_position(
         event.active_term_id, event.term_offset, event.initial_term_id, event.term_length
@@ -140,7 +146,7 @@ def _create(
     world.storage.take(amount, f"the log of an image with term length {event.term_length}")
     path = f"{world.settings.directory}/images/{image_id}.logbuffer"
     log = world.new_log(path, event.term_length, start)
-    group = first.plan.group
+    group = plan.group
     if group is None:
         group = endpoint.multicast or bool(event.setup_flags & _SETUP_GROUP)
     undo = Undo(world.runner)
@@ -148,19 +154,19 @@ def _create(
         slot: int = yield AllocateSlot(kind=SlotKind.IMAGE, object_id=image_id)
         undo.on_failure(FreeSlot(kind=SlotKind.IMAGE, index=slot))
         counters: list[int] = []
-        for kind, name in _counters_of(first.plan):
+        for kind, name in _counters_of(plan):
             counter_id: int = yield stream_counter(
                 kind, key_id=image_id, owner_id=first.client.id, session_id=event.session_id,
-                stream_id=event.stream_id, channel=first.plan.channel,
+                stream_id=event.stream_id, channel=plan.channel,
                 value=start if kind in _POSITIONS else 0, name=name,
             )
             undo.on_failure(FreeCounter(counter_id=counter_id))
             counters.append(counter_id)
         yield CreateLog(
-            params=_log_params(world, endpoint, event, first.plan, path, image_id, group=group)
+            params=_log_params(world, endpoint, event, plan, path, image_id, group=group)
         )
         undo.on_failure(DeleteFile(path=path))
-        params = _params(endpoint, event, first.plan, image_id, path, slot, counters,
+        params = _params(endpoint, event, plan, image_id, path, slot, counters,
                          reserved=log.reserved_position, group=group)
         yield AddImageObject(params=params)
     except Refused:
@@ -178,15 +184,23 @@ def _create(
         slot=slot,
         counters=counters,
         log=log,
-        rejoin=first.plan.rejoin,
+        rejoin=plan.rejoin,
         join_position=start,
         initial_term_id=event.initial_term_id,
+        mtu=event.mtu,
     )
     world.images[image_id] = image
     endpoint.images[(event.stream_id, event.session_id)] = image
     endpoint.held_by += 1
     note_image(world, image)
     return image
+
+
+def _receiver_window(subscriptions: list[Subscription], term_length: int) -> int:
+    """Of a new image, at most half a term.  The first subscription decides; a consumer group wants
+    as much as there is."""
+    plans = [s.plan for s in subscriptions if s.client.group_id] or [subscriptions[0].plan]
+    return min(max(plan.receiver_window for plan in plans), term_length // 2)
 
 
 def _log_params(
@@ -204,7 +218,7 @@ def _log_params(
         term_length=event.term_length,
         mtu=event.mtu,
         page_size=world.settings.page_size,
-        receiver_window_bytes=min(plan.receiver_window, event.term_length // 2),
+        receiver_window_bytes=plan.receiver_window,
         sndbuf_bytes=endpoint.buffers[0],
         rcvbuf_bytes=endpoint.buffers[1],
         untethered_window_limit_timeout_ns=plan.tethering.window_limit_timeout_ns,
@@ -242,7 +256,7 @@ def _params(
         initial_term_id=event.initial_term_id,
         active_term_id=event.active_term_id,
         term_offset=event.term_offset,
-        window_bytes=min(plan.receiver_window, event.term_length // 2),
+        window_bytes=plan.receiver_window,
         destination=event.destination,
         source=event.source,
         nak_delay_ns=plan.nak_delay_ns,
@@ -301,6 +315,7 @@ def _move(world: World, image: Image, trigger: ImageTrigger) -> None:
         return
     image.state = state
     world.event("image_state", image_id=image.id, state=state.value, cause=trigger.value)
+    detach_groups(world, image)
     if state is ImageState.DRAINING:
         world.emit(DrainImage(image_id=image.id))
     elif state is ImageState.LINGER:
@@ -333,8 +348,7 @@ def _finish(world: World, image: Image) -> None:
     for link in list(image.subscribers.values()):
         unlink(world, link, source_alive=False)
     world.images.pop(image.id, None)
-    world.emit(DeleteFile(path=image.log.path))
-    world.storage.give_back(image.log.reserved_bytes)
+    drop_log(world, image.id, image.log)
 
 
 def on_released(world: World, image_id: int) -> None:
@@ -344,6 +358,7 @@ def on_released(world: World, image_id: int) -> None:
     if image is None:
         return
     image.released = True
+    settle(world, image)
     for counter_id in image.counters:
         world.emit(FreeCounter(counter_id=counter_id))
     slot = image.slot

@@ -19,6 +19,7 @@ from penstock.daemon.conductor.actions import (
     GetImageJoinPosition,
     GetPublicationStatus,
     LogError,
+    OldestPosition,
     RemoveImageSubscriber,
     RemovePublicationSubscriber,
 )
@@ -54,8 +55,14 @@ def link_publication(
 ) -> Saga[None]:
     """Lets the subscription read the publication's own log."""
     status = yield GetPublicationStatus(publication_id=publication.id)
+    position: int = status.consumer_position
+    if subscription.from_oldest:
+        position = yield OldestPosition(
+            slot=publication.slot, start_position=publication.start_position,
+            consumer_position=position, term_length=publication.term_length,
+        )
     link, params = yield from _make_link(
-        world, subscription, publication, publication.session_id, status.consumer_position
+        world, subscription, publication, publication.session_id, position
     )
     try:
         yield AddPublicationSubscriber(publication_id=publication.id, params=params)
@@ -65,7 +72,7 @@ def link_publication(
     publication.subscribers[subscription.id] = link
     subscription.links[publication.id] = link
     note_link(world, link)
-    announce(world, link, status.consumer_position)
+    announce(world, link, position)
 
 
 def link_image(
@@ -170,6 +177,7 @@ def unlink(world: World, link: SubscriberLink, *, source_alive: bool = True) -> 
     source.subscribers.pop(link.subscription.id, None)
     link.subscription.links.pop(source.id, None)
     erase(world, "link", link.subscription.id, source.id)
+    world.let_go(source.id, link.subscription.client.group_id)
     if source_alive:
         if isinstance(source, Image):
             world.emit(

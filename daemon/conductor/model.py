@@ -40,6 +40,7 @@ class Client:
     counters: dict[int, int] = attrs.field(factory=dict)                # registration -> counter
     commands: deque[tuple[int, Message]] = attrs.field(factory=deque)
     busy: bool = False
+    group_id: int = 0                   # of a consumer group, which has no process; 0: a client
 
 
 @attrs.define(eq=False, kw_only=True)
@@ -159,6 +160,7 @@ class Image:
     rejoin: bool
     join_position: int
     initial_term_id: int
+    mtu: int = 0
     subscribers: dict[int, SubscriberLink] = attrs.field(factory=dict)
     state: ImageState = ImageState.ACTIVE
     end_reason: str = "timeout"
@@ -187,7 +189,50 @@ class Subscription:
     endpoint: RecvEndpoint | None = None        # None: IPC and spies
     spy_key: Hashable = None
     spy_tag: int | None = None
+    from_oldest: bool = False           # joins a local publication where its log begins
     links: dict[int, SubscriberLink] = attrs.field(factory=dict)        # by source id
 
     def wants_session(self, session_id: int) -> bool:
         return self.plan.session_id is None or self.plan.session_id == session_id
+
+
+@attrs.define(eq=False, kw_only=True)
+class Retained:
+    """The log of a stream that has ended, kept for a group."""
+
+    log_id: int
+    group_id: int
+    counter_id: int                     # the group's position
+    slot: int
+    stream_id: int
+    session_id: int
+    initial_term_id: int
+    mtu: int
+    window_bytes: int
+    log: LogFile
+    join_position: int
+    ended: bool = False                 # the data plane has let go: end_position is final
+    end_position: int = 0
+    time_index: list[tuple[int, int]] = attrs.field(factory=list)
+
+
+@attrs.define(eq=False, kw_only=True)
+class Group:
+    """A consumer group: a client without a process, and its subscriptions."""
+
+    id: int
+    client: Client
+    slot: int
+    name: str
+    channel: str
+    stream_id: int
+    sessions: tuple[int, ...]
+    starting: str
+    expiry_ns: int
+    allow_unreliable: bool
+    deadline_ns: int = 0
+    retained: dict[int, Retained] = attrs.field(factory=dict)           # by log id
+
+    @property
+    def key(self) -> tuple[str, str, int]:
+        return (self.name, self.channel, self.stream_id)

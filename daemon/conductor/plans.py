@@ -11,8 +11,9 @@ import attrs
 from penstock.config import uri
 from penstock.core.driver_types import CongestionControl
 from penstock.daemon.conductor.saga import Refused
-from penstock.daemon.conductor.settings import ConductorSettings
+from penstock.daemon.conductor.settings import MIB, ConductorSettings
 
+_LARGEST_WINDOW: Final = 512 * MIB      # half of the longest term there is
 CONGESTION_CONTROL: Final = {
     "static": CongestionControl.STATIC, "cubic": CongestionControl.CUBIC
 }
@@ -185,6 +186,16 @@ def subscription_plan(
         media_timestamp_offset=parsed.media_rcv_ts_offset,
         channel_timestamp_offset=parsed.channel_rcv_ts_offset,
     )
+
+
+def group_subscription_plan(
+    parsed: uri.ChannelUri, channel: str, settings: ConductorSettings
+) -> SubscriptionPlan:
+    """What a consumer group's subscription on this channel is: it is waited for, and asks for as
+    large a window as the log allows unless the channel states one."""
+    plan = subscription_plan(parsed, channel, settings)
+    window = _LARGEST_WINDOW if parsed.rcv_wnd is None else plan.receiver_window
+    return attrs.evolve(plan, tether=True, receiver_window=window)
 
 
 def destination_plan(

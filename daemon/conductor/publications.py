@@ -51,6 +51,7 @@ from penstock.daemon.conductor.machines import (
 from penstock.daemon.conductor.model import Client, Publication, SendEndpoint
 from penstock.daemon.conductor.plans import PublicationPlan, parse, publication_plan
 from penstock.daemon.conductor.registry import erase, note_publication
+from penstock.daemon.conductor.retention import detach_groups, drop_log, settle
 from penstock.daemon.conductor.saga import EXCLUSIVE, Refused, Saga, Undo
 from penstock.daemon.conductor.send_endpoints import acquire, release_if_unused
 from penstock.daemon.conductor.settings import MIB, SECOND_NS
@@ -467,6 +468,7 @@ def _move(world: World, publication: Publication, trigger: PublicationTrigger) -
         "publication_state", publication_id=publication.id, state=state.value,
         cause=trigger.value,
     )
+    detach_groups(world, publication)
     if state is PublicationState.DRAINING:
         world.emit(DrainPublication(publication_id=publication.id))
     elif state is PublicationState.LINGER:
@@ -503,9 +505,9 @@ def on_released(world: World, publication_id: int) -> None:
     if publication is None:
         return
     publication.state = PublicationState.DONE
+    settle(world, publication)
     erase(world, "publication", publication_id)
-    world.emit(DeleteFile(path=publication.log.path))
-    world.storage.give_back(publication.log.reserved_bytes)
+    drop_log(world, publication_id, publication.log)
     for counter_id in publication.counters:
         world.emit(FreeCounter(counter_id=counter_id))
     slot = publication.slot

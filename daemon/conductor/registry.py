@@ -13,9 +13,11 @@ from typing import Any
 from penstock.daemon.conductor.actions import Record
 from penstock.daemon.conductor.model import (
     Client,
+    Group,
     Image,
     Publication,
     RecvEndpoint,
+    Retained,
     SendEndpoint,
     SubscriberLink,
     Subscription,
@@ -89,7 +91,7 @@ def note_subscription(world: World, subscription: Subscription) -> None:
 def note_image(world: World, image: Image) -> None:
     names = (
         "stream_id", "session_id", "source", "slot", "counters", "log", "rejoin", "join_position",
-        "initial_term_id", "params",
+        "initial_term_id", "mtu", "params",
     )
     fields = {name: getattr(image, name) for name in names}
     fields["endpoint_id"] = image.endpoint.id
@@ -108,6 +110,25 @@ def note_link(world: World, link: SubscriberLink) -> None:
     fields = {"counter_id": link.counter_id, "slot": link.slot, "resting": link.resting,
               "join_position": link.join_position}
     _note(world, "link", (link.subscription.id, link.source.id), fields)
+
+
+def note_group(world: World, group: Group) -> None:
+    names = (
+        "slot", "name", "channel", "stream_id", "sessions", "starting", "expiry_ns",
+        "allow_unreliable",
+    )
+    fields = {name: getattr(group, name) for name in names}
+    fields |= {"client_id": group.client.id, "client_slot": group.client.slot}
+    _note(world, "group", (group.id,), fields)
+
+
+def note_retained(world: World, retained: Retained) -> None:
+    names = (
+        "counter_id", "slot", "stream_id", "session_id", "initial_term_id", "mtu", "window_bytes",
+        "log", "join_position", "ended", "end_position", "time_index",
+    )
+    fields = {name: getattr(retained, name) for name in names}
+    _note(world, "retained", (retained.group_id, retained.log_id), fields)
 
 
 def erase(world: World, kind: str, *key: int) -> None:

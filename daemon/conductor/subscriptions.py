@@ -13,7 +13,12 @@ from penstock.daemon.conductor.linking import link_image, report_refusal, unlink
 from penstock.daemon.conductor.lookup import RecvAddressing, recv_addressing, send_addressing
 from penstock.daemon.conductor.machines import ImageState
 from penstock.daemon.conductor.model import Client, Image, RecvEndpoint, Subscription
-from penstock.daemon.conductor.plans import SubscriptionPlan, parse, subscription_plan
+from penstock.daemon.conductor.plans import (
+    SubscriptionPlan,
+    group_subscription_plan,
+    parse,
+    subscription_plan,
+)
 from penstock.daemon.conductor.publications import link_quietly
 from penstock.daemon.conductor.recv_endpoints import (
     acquire,
@@ -29,17 +34,22 @@ Answer = Callable[[SubscriptionReady], None]
 
 
 def add_subscription(
-    world: World, client: Client, message: AddSubscription, answer: Answer
+    world: World, client: Client, message: AddSubscription, answer: Answer, *,
+    from_oldest: bool = False,
 ) -> Saga[None]:
-    """Serves AddSubscription; ``answer`` sends the reply, before any notice of an image."""
+    """Serves AddSubscription; ``answer`` sends the reply, before any notice of an image.
+
+    :param from_oldest: join local publications where their logs begin.
+    """
     parsed = rules.apply(
         parse(message.channel), message.stream_id, world.settings, publication=False
     )
-    plan = subscription_plan(parsed, message.channel, world.settings)
+    make_plan = group_subscription_plan if client.group_id else subscription_plan
+    plan = make_plan(parsed, message.channel, world.settings)
     if plan.kind == "udp":
         yield from _add_network(world, client, plan, message, answer)
     else:
-        yield from _add_local(world, client, plan, message, answer)
+        yield from _add_local(world, client, plan, message, answer, from_oldest)
 
 
 def _has_address(plan: SubscriptionPlan) -> bool:
@@ -105,10 +115,12 @@ def _check_alike(endpoint: RecvEndpoint, plan: SubscriptionPlan, stream_id: int)
 
 
 def _add_local(
-    world: World, client: Client, plan: SubscriptionPlan, message: AddSubscription, answer: Answer
+    world: World, client: Client, plan: SubscriptionPlan, message: AddSubscription, answer: Answer,
+    from_oldest: bool,
 ) -> Saga[None]:
     subscription = Subscription(
-        id=world.next_id(), client=client, plan=plan, stream_id=message.stream_id
+        id=world.next_id(), client=client, plan=plan, stream_id=message.stream_id,
+        from_oldest=from_oldest,
     )
     if plan.kind == "spy":
         if plan.address.endpoint is not None or plan.address.control_mode:

@@ -13,6 +13,7 @@ from penstock.core.driver_types import log_file_length
 from penstock.daemon.conductor.actions import Action, Notify, PublishEvent, SetStorage
 from penstock.daemon.conductor.model import (
     Client,
+    Group,
     Image,
     LogFile,
     Publication,
@@ -76,6 +77,10 @@ class World:
         self.publications: dict[int, Publication] = {}
         self.images: dict[int, Image] = {}
         self.subscriptions: dict[int, Subscription] = {}
+        self.groups: dict[int, Group] = {}
+        self.groups_expired = 0
+        # Log id -> group id -> acknowledged; read by the thread that serves fetches.
+        self.holdings: dict[int, dict[int, int]] = {}
         self.next_session = rng.randrange(-(2**31), 2**31)
         self.next_receiver = settings.receiver_id_base
 
@@ -89,6 +94,25 @@ class World:
     def event(self, name: str, /, **fields: Any) -> None:
         """One line of the event feed; names are stable."""
         self.emit(PublishEvent(name=name, fields=fields))
+
+    def hold(self, log_id: int, group_id: int, position: int) -> None:
+        """A group holds a log from the position on: at least, never less than was said before."""
+        held = self.holdings.setdefault(log_id, {})
+        held[group_id] = max(position, held.get(group_id, 0))
+
+    def let_go(self, log_id: int, group_id: int) -> None:
+        """A group does not hold the log any more."""
+        held = self.holdings.get(log_id)
+        if held is not None:
+            held.pop(group_id, None)
+            if not held:
+                self.holdings.pop(log_id, None)
+
+    def floor(self, log_id: int) -> int | None:
+        """The lowest position that some group holds, None: none does.  Any thread."""
+        held = self.holdings.get(log_id)
+        positions = [] if held is None else list(held.values())
+        return min(positions) if positions else None
 
     def receiver_id(self) -> int:
         """A receiver id that this daemon has not used."""

@@ -1,0 +1,73 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Logs as the control plane reads them for consumer groups (ps_log_reader.h)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import attrs
+
+from penstock.core._convert import check
+from penstock.core._lib import ffi, lib
+
+
+@attrs.frozen(kw_only=True)
+class LogFacts:
+    """What a log's metadata says of it."""
+
+    correlation_id: int
+    session_id: int
+    stream_id: int
+    initial_term_id: int
+    term_length: int
+    mtu: int
+
+
+class LogReader:
+    """A log buffer file, mapped read-only.  One thread at a time."""
+
+    def __init__(self, path: str) -> None:
+        """:raises NativeError: it cannot be mapped, or is no log."""
+        out = ffi.new("ps_log_reader_t **")
+        check(lib.ps_log_reader_open(path.encode(), out), f"map {path}")
+        self._handle: Any = out[0]
+        facts = ffi.new("ps_log_facts_t *")
+        lib.ps_log_reader_facts(self._handle, facts)
+        self.facts = LogFacts(
+            correlation_id=facts.correlation_id, session_id=facts.session_id,
+            stream_id=facts.stream_id, initial_term_id=facts.initial_term_id,
+            term_length=facts.term_length, mtu=facts.mtu,
+        )
+
+    def close(self) -> None:
+        if self._handle is not None:
+            lib.ps_log_reader_close(self._handle)
+            self._handle = None
+
+    def producer(self) -> int:
+        """Where a publication's producers stand; 2^63 - 1 for the log of an image."""
+        return int(lib.ps_log_reader_producer(self._handle))
+
+    def end(self, start: int, max_bytes: int) -> int:
+        """How far committed frames reach from the frame boundary ``start``, looking at no more than
+        ``max_bytes``."""
+        return int(lib.ps_log_reader_end(self._handle, start, max_bytes))
+
+    def cut(self, start: int, end: int, max_bytes: int) -> int:
+        """The furthest frame boundary up to ``end``, within ``max_bytes`` and the term of
+        ``start``; one frame is always admitted, since padding may be long.
+
+        :raises NativeError: no whole frame begins at ``start``.
+        """
+        position = lib.ps_log_reader_cut(self._handle, start, end, max_bytes)
+        if position < 0:
+            check(int(position), "cut frames")
+        return int(position)
+
+    def copy(self, start: int, end: int) -> bytes:
+        """The bytes of [start, end), which lie in one term."""
+        facts = self.facts
+        if start < 0 or not start <= end <= (start | (facts.term_length - 1)) + 1:
+            raise ValueError(f"[{start}, {end}) is not within a term")
+        at = lib.ps_log_reader_at(self._handle, start)
+        return bytes(ffi.buffer(at, end - start))

@@ -1,0 +1,62 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * ps_log_reader.h: a log as the control plane reads it for consumer groups: where its contiguous
+ * frames end, where whole frames can be cut, and the bytes themselves.  Mapped read-only; what the
+ * frames say is checked.  Also the cffi declaration.
+ *
+ * One handle is used by one thread at a time.  Positions are bytes since the stream's beginning.
+ */
+#ifndef PS_LOG_READER_H
+#define PS_LOG_READER_H
+
+#include <stdint.h>
+
+#include "ps_driver.h"
+
+typedef struct ps_log_reader ps_log_reader_t;
+
+typedef struct ps_log_facts {
+    int64_t correlation_id;
+    int32_t session_id;
+    int32_t stream_id;
+    int32_t initial_term_id;
+    int32_t term_length;
+    int32_t mtu;
+} ps_log_facts_t;
+
+/* PS_E_SYSTEM, PS_E_CORRUPT, PS_E_NO_MEMORY. */
+int ps_log_reader_open(const char *path, ps_log_reader_t **out);
+void ps_log_reader_close(ps_log_reader_t *reader);
+void ps_log_reader_facts(const ps_log_reader_t *reader, ps_log_facts_t *out);
+/* Where a publication's producers stand; INT64_MAX for the log of an image. */
+int64_t ps_log_reader_producer(const ps_log_reader_t *reader);
+/* How far committed frames reach without a gap from the frame boundary `from`, looking at no more
+ * than max_bytes.  What is no frame of this position ends the walk. */
+int64_t ps_log_reader_end(const ps_log_reader_t *reader, int64_t from, int64_t max_bytes);
+/* The furthest frame boundary in (from, to] within max_bytes and the term of `from`; one frame is
+ * always admitted (padding may be long).  PS_E_CORRUPT: no whole frame of this position begins at
+ * `from` and ends at or before `to`. */
+int64_t ps_log_reader_cut(const ps_log_reader_t *reader, int64_t from, int64_t to,
+                          int64_t max_bytes);
+/* Where the bytes of position lie; they go on to the end of its term at least. */
+const uint8_t *ps_log_reader_at(const ps_log_reader_t *reader, int64_t position);
+
+/* Entries of an index ring, oldest first; returns how many, at most capacity. */
+typedef struct ps_index_view { int64_t position, time_ns; } ps_index_view_t;
+int32_t ps_slot_read_index(const ps_shared_t *shared, int32_t kind, int32_t slot,
+                           ps_index_view_t *out, int32_t capacity);
+
+/* Moves the position of a subscriber that has no process, as a client's release would: never
+ * backwards.  Conductor thread.  publication_slot -1: of a network image. */
+typedef struct ps_release_params {
+    int64_t position;
+    int32_t position_counter_id;
+    int32_t subscriber_slot;
+    int32_t publication_slot;
+} ps_release_params_t;
+int ps_driver_release(ps_driver_t *driver, const ps_release_params_t *params);
+/* What a group slot says, for whoever maps penstock.dat. */
+int ps_slot_describe_group(ps_shared_t *shared, int32_t index, int64_t committed,
+                           int64_t retained_from, int64_t expiry_ms);
+
+#endif

@@ -1,0 +1,528 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Consumer groups: subscriptions that outlive whoever reads them.
+
+A group is a client without a process: it holds subscriptions, its name and id stand in the accounts
+of those whom it holds up, and its positions move by acknowledgement only.  So a sender's window,
+the limit of a local publication and the status messages follow what was acknowledged, by the rules
+for any subscriber.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any, Final
+
+from penstock.config.control import (
+    AcknowledgeGroup,
+    AddSubscription,
+    CloseGroup,
+    Done,
+    Failure,
+    GetGroup,
+    GroupList,
+    GroupReply,
+    ListGroups,
+    Message,
+    OpenGroup,
+    RangeGone,
+)
+from penstock.core.driver_types import FlowControl, SlotKind
+from penstock.daemon.conductor.actions import (
+    AllocateSlot,
+    Answer,
+    DescribeClient,
+    DescribeGroup,
+    FreeSlot,
+    LogError,
+    LogView,
+    ReleaseTo,
+    ViewLog,
+)
+from penstock.daemon.conductor.model import (
+    Client,
+    Group,
+    Image,
+    Publication,
+    Retained,
+    SubscriberLink,
+)
+from penstock.daemon.conductor.plans import parse
+from penstock.daemon.conductor.registry import erase, note_group
+from penstock.daemon.conductor.retention import (
+    Locate,
+    Located,
+    acknowledge_retained,
+    mtu_of,
+    release,
+    view_of,
+    window_of,
+)
+from penstock.daemon.conductor.saga import Refused, Saga
+from penstock.daemon.conductor.settings import SECOND_NS
+from penstock.daemon.conductor.subscriptions import add_subscription, remove_subscription
+from penstock.daemon.conductor.world import World
+
+GROUP_LIMIT: Final = 256                # of one daemon, whatever its slots
+
+
+# ---- commands ------------------------------------------------------------------------------------
+
+
+def serve(world: World, request_id: int, message: Message | Locate) -> None:
+    """Answers a request about groups; it came without a lease."""
+
+    def done(value: Any, error: Refused | None) -> None:
+        answer = value
+        if error is not None:
+            answer = Failure(code=error.code, message=error.message)
+        world.emit(Answer(request_id=request_id, message=answer))
+
+    world.runner.start(_serve(world, message), done)
+
+
+def _serve(world: World, message: Message | Locate) -> Saga[Message | Located]:
+    match message:
+        case Locate():
+            return (yield from _locate(world, message))
+        case OpenGroup():
+            group = yield from _open(world, message)
+        case GetGroup():
+            group = _find(world, message)
+        case AcknowledgeGroup():
+            group = _find(world, message)
+            yield from _acknowledge(world, group, message)
+        case CloseGroup():
+            group = _find(world, message)
+            close(world, group, "closed")
+            return Done(registration_id=group.id)
+        case ListGroups():
+            found: dict[str, Any] = {}
+            for group in list(world.groups.values()):
+                found[str(group.id)] = yield from _state(world, group)
+            return GroupList(groups=found)
+        case _:
+            raise Refused("malformed", f"{type(message).__name__} is not a request about groups")
+    _touch(world, group)
+    state = yield from _state(world, group)
+    return GroupReply(group=state)
+
+
+def _find(world: World, message: GetGroup | AcknowledgeGroup | CloseGroup) -> Group:
+    key = (message.name, message.channel, message.stream_id)
+    group = _lookup(world, key)
+    if group is None:
+        raise Refused(
+            "unknown_group",
+            f"no group {message.name} of stream {message.stream_id} on {message.channel}: it was "
+            "never opened here, was closed, or has expired",
+        )
+    return group
+
+
+def _lookup(world: World, key: tuple[str, str, int]) -> Group | None:
+    return next((group for group in world.groups.values() if group.key == key), None)
+
+
+# ---- opening -------------------------------------------------------------------------------------
+
+
+def _open(world: World, message: OpenGroup) -> Saga[Group]:
+    key = (message.name, message.channel, message.stream_id)
+    group = _lookup(world, key)
+    if group is not None:
+        _compare(group, message)
+        if group.expiry_ns != message.expiry_ns:
+            group.expiry_ns = message.expiry_ns
+            note_group(world, group)
+        return group
+    if len(world.groups) >= GROUP_LIMIT:
+        raise Refused("limit", f"{len(world.groups)} groups are open, which is the limit")
+    channels = _channels(message)
+    group = yield from _new(world, message)
+    try:
+        for channel in channels:
+            yield from _subscribe(world, group, channel)
+        other = _lookup(world, key)
+        if other is not None:           # opened meanwhile by somebody else
+            _drop(world, group)
+            _compare(other, message)
+            return other
+        _check_reliable(world, group)
+    except Refused:
+        _drop(world, group)
+        raise
+    world.groups[group.id] = group
+    note_group(world, group)
+    _touch(world, group)
+    watch(world, group)
+    world.event(
+        "group_opened", group=group.name, group_id=group.id, channel=group.channel,
+        stream_id=group.stream_id,
+    )
+    return group
+
+
+def _compare(group: Group, message: OpenGroup) -> None:
+    if group.sessions != tuple(sorted(set(message.sessions))):
+        raise Refused(
+            "invalid_channel",
+            f"group {group.name} of {group.channel} is open with sessions {list(group.sessions)}: "
+            "use the same, another name, or close it first",
+        )
+
+
+def _channels(message: OpenGroup) -> list[str]:
+    """A subscription for each session, or one for all."""
+    parsed = parse(message.channel)
+    if not message.sessions:
+        return [message.channel]
+    if parsed.session_id is not None:
+        raise Refused(
+            "invalid_channel",
+            f"{message.channel}: states a session-id, and sessions are given too: use one of them",
+        )
+    joint = "|" if "?" in message.channel else "?"
+    return [f"{message.channel}{joint}session-id={s}" for s in sorted(set(message.sessions))]
+
+
+def _new(world: World, message: OpenGroup) -> Saga[Group]:
+    group_id = world.next_id()
+    slot: int = yield AllocateSlot(kind=SlotKind.GROUP, object_id=group_id)
+    try:
+        client_slot: int = yield AllocateSlot(kind=SlotKind.CLIENT, object_id=group_id)
+    except Refused:
+        world.emit(FreeSlot(kind=SlotKind.GROUP, index=slot))
+        raise
+    client = make_client(world, group_id, client_slot, message.name)
+    return Group(
+        id=group_id, client=client, slot=slot, name=message.name, channel=message.channel,
+        stream_id=message.stream_id, sessions=tuple(sorted(set(message.sessions))),
+        starting=message.starting, expiry_ns=message.expiry_ns,
+        allow_unreliable=message.allow_unreliable,
+    )
+
+
+def make_client(world: World, group_id: int, slot: int, name: str) -> Client:
+    """The client that stands for a group; its id is the group's."""
+    client = Client(id=group_id, slot=slot, name=name, pid=0, uid=0, group_id=group_id)
+    world.clients[client.id] = client
+    world.emit(DescribeClient(slot=slot, pid=0, uid=0, name=name))
+    return client
+
+
+def _subscribe(world: World, group: Group, channel: str) -> Saga[None]:
+    yield from add_subscription(
+        world, group.client, AddSubscription(channel=channel, stream_id=group.stream_id),
+        lambda ready: None, from_oldest=group.starting == "earliest",
+    )
+
+
+# ---- what cannot be relied on --------------------------------------------------------------------
+
+
+def _strategy_of(world: World, source: Image | Publication) -> FlowControl | None:
+    """The flow control that the sender uses, None when that cannot be known from here."""
+    if isinstance(source, Publication):
+        return source.params.flow_control
+    if not source.params.group:
+        return FlowControl.UNICAST
+    for publication in world.publications.values():
+        same = (
+            publication.stream_id == source.stream_id
+            and publication.session_id == source.session_id
+            and publication.initial_term_id == source.initial_term_id
+        )
+        if same and publication.endpoint is not None:
+            return publication.params.flow_control
+    return None
+
+
+def _doubt(world: World, link: SubscriberLink) -> tuple[bool, str]:
+    """(is it certain?, what) about a source that may not wait for the group."""
+    source = link.source
+    what = f"session {source.session_id} of stream {source.stream_id}"
+    if isinstance(source, Publication):
+        if source.params.flow_control is FlowControl.NAK and source.endpoint is None:
+            return True, f"{what}: its flow control is nak, which does not wait"
+        return False, ""                # the sender waits for every reader of its own log
+    if not source.params.reliable:
+        return True, f"{what}: reliable=false, lost data is not asked for again"
+    match _strategy_of(world, source):
+        case FlowControl.UNICAST | FlowControl.MIN:
+            return False, ""
+        case FlowControl.TAGGED:
+            if link.subscription.plan.group_tag is not None:
+                return False, ""
+            return True, f"{what}: its flow control is tagged, and the channel states no gtag"
+        case None:
+            return False, (
+                f"{what}: it is sent to a group, by a flow control that is not known here: unless "
+                "it is min, or tagged with this channel's gtag, a slow reader loses data"
+            )
+        case strategy:
+            return True, f"{what}: its flow control is {strategy.name.lower()}, which does not wait"
+
+
+def _check_reliable(world: World, group: Group) -> None:
+    if group.allow_unreliable:
+        return
+    for link in _links(group):
+        certain, what = _doubt(world, link)
+        if certain:
+            raise Refused(
+                "unreliable",
+                f"{what} for a group that is behind: use fc=min or a gtag, or open the group with "
+                "allow_unreliable",
+            )
+
+
+def _warnings(world: World, group: Group) -> list[str]:
+    found = []
+    for link in _links(group):
+        what = _doubt(world, link)[1]
+        if what:
+            found.append(what)
+        source = link.source
+        wanted = min(link.subscription.plan.receiver_window, source.log.term_length // 2)
+        if isinstance(source, Image) and window_of(source) < wanted:
+            found.append(
+                f"session {source.session_id} of stream {source.stream_id}: its window is "
+                f"{window_of(source)} bytes, of {wanted} that the log allows: another subscription "
+                "was there first"
+            )
+    return found
+
+
+# ---- state ---------------------------------------------------------------------------------------
+
+
+def _links(group: Group) -> list[SubscriberLink]:
+    return [
+        link for subscription in group.client.subscriptions.values()
+        for link in subscription.links.values()
+    ]
+
+
+def _state(world: World, group: Group) -> Saga[dict[str, Any]]:
+    """The group as plain data: :class:`penstock.client.GroupState`."""
+    logs = []
+    for link in _links(group):
+        source = link.source
+        try:
+            view: LogView = yield view_of(source, link.counter_id)
+        except Refused:
+            continue                    # went meanwhile
+        world.hold(source.id, group.id, view.committed)
+        logs.append(
+            _log(
+                group, view, log_id=source.id, session_id=source.session_id,
+                initial_term_id=source.initial_term_id, mtu=mtu_of(source),
+                term_length=source.log.term_length, path=source.log.path, ended=False,
+                window=window_of(source),
+            )
+        )
+    for retained in list(group.retained.values()):
+        try:
+            view = yield from view_retained(world, retained)
+        except Refused:
+            continue
+        world.hold(retained.log_id, group.id, view.committed)
+        logs.append(
+            _log(
+                group, view, log_id=retained.log_id, session_id=retained.session_id,
+                initial_term_id=retained.initial_term_id, mtu=retained.mtu,
+                term_length=retained.log.term_length, path=retained.log.path,
+                ended=retained.ended, window=retained.window_bytes,
+            )
+        )
+    expires_ns = max(0, group.deadline_ns - world.now_ns)
+    _describe(world, group, logs, expires_ns)
+    return {
+        "name": group.name, "channel": group.channel, "stream_id": group.stream_id,
+        "group_id": group.id, "daemon_id": world.settings.daemon_id,
+        "daemon_epoch": world.settings.daemon_epoch, "host": world.settings.host,
+        "expires_ns": expires_ns, "warnings": _warnings(world, group), "logs": logs,
+    }
+
+
+def view_retained(world: World, retained: Retained) -> Saga[LogView]:
+    """Of a log that has ended, or is about to."""
+    source: Image | Publication | None = world.images.get(retained.log_id)
+    if source is None:
+        source = world.publications.get(retained.log_id)
+    if source is not None and not retained.ended:
+        view: LogView = yield view_of(source, retained.counter_id)
+        return view
+    view = yield ViewLog(
+        log_id=retained.log_id, path=retained.log.path, committed_counter_id=retained.counter_id,
+        end_counter_id=-1, kind=SlotKind.IMAGE, slot=-1,
+    )
+    if not retained.ended:
+        return view
+    return LogView(
+        committed=min(view.committed, retained.end_position), end_position=retained.end_position,
+        time_index=tuple(retained.time_index),
+    )
+
+
+def _locate(world: World, message: Locate) -> Saga[Located | RangeGone]:
+    """Where a log is that some group keeps, and what of it may be read."""
+    path, end = "", 0
+    for group in list(world.groups.values()):
+        for link in _links(group):
+            source = link.source
+            if _is(message, source.id, source.session_id, source.initial_term_id):
+                view: LogView = yield view_of(source, link.counter_id)
+                world.hold(source.id, group.id, view.committed)
+                path, end = source.log.path, max(end, view.end_position)
+        retained = group.retained.get(message.log_id)
+        if retained is not None and \
+                _is(message, retained.log_id, retained.session_id, retained.initial_term_id):
+            view = yield from view_retained(world, retained)
+            world.hold(retained.log_id, group.id, view.committed)
+            path, end = retained.log.path, max(end, view.end_position)
+    floor = world.floor(message.log_id)
+    if not path or floor is None:
+        return RangeGone(
+            lowest=0, end=0,
+            message=f"no group keeps log {message.log_id} of session {message.session_id} (any "
+            "more)",
+        )
+    return Located(path=path, lowest=floor, end=end)
+
+
+def _is(message: Locate, log_id: int, session_id: int, initial_term_id: int) -> bool:
+    return (message.log_id, message.session_id, message.initial_term_id) == (
+        log_id, session_id, initial_term_id
+    )
+
+
+def _log(
+    group: Group, view: LogView, *, log_id: int, session_id: int, initial_term_id: int, mtu: int,
+    term_length: int, path: str, ended: bool, window: int,
+) -> dict[str, Any]:
+    return {
+        "log_id": log_id, "channel": group.channel, "stream_id": group.stream_id,
+        "session_id": session_id, "initial_term_id": initial_term_id, "term_length": term_length,
+        "mtu": mtu, "log_path": path, "retained_from": view.committed, "committed": view.committed,
+        "end_position": view.end_position, "ended": ended, "window_bytes": window,
+        "time_index": [
+            [position, time_ns] for position, time_ns in view.time_index
+            if position >= view.committed
+        ],
+    }
+
+
+def _describe(
+    world: World, group: Group, logs: list[dict[str, Any]], expires_ns: int
+) -> None:
+    """The group's slot shows the log that is furthest behind."""
+    behind = max(logs, key=lambda log: log["end_position"] - log["committed"], default=None)
+    world.emit(
+        DescribeGroup(
+            slot=group.slot, committed=0 if behind is None else behind["committed"],
+            retained_from=0 if behind is None else behind["retained_from"], expires_ns=expires_ns,
+        )
+    )
+
+
+# ---- acknowledging -------------------------------------------------------------------------------
+
+
+def _acknowledge(world: World, group: Group, message: AcknowledgeGroup) -> Saga[None]:
+    wanted: dict[tuple[int, int], int] = {}
+    rows = zip(message.sessions, message.initial_term_ids, message.positions, strict=True)
+    for session_id, initial_term_id, position in rows:
+        if position % 32:
+            raise Refused(
+                "malformed", f"position {position} of session {session_id} is no frame's beginning"
+            )
+        key = (session_id, initial_term_id)
+        wanted[key] = max(position, wanted.get(key, 0))
+    for link in _links(group):
+        source = link.source
+        position = wanted.get((source.session_id, source.initial_term_id), 0)
+        if position > 0:
+            world.hold(source.id, group.id, position)   # before the data plane may clean
+            world.emit(
+                ReleaseTo(
+                    position=position, position_counter_id=link.counter_id,
+                    subscriber_slot=link.slot,
+                    publication_slot=source.slot if isinstance(source, Publication) else -1,
+                )
+            )
+    for retained in list(group.retained.values()):
+        position = wanted.get((retained.session_id, retained.initial_term_id), 0)
+        if position > 0:
+            view = yield from view_retained(world, retained)
+            acknowledge_retained(world, group, retained, position, view)
+
+
+# ---- the end -------------------------------------------------------------------------------------
+
+
+def _touch(world: World, group: Group) -> None:
+    group.deadline_ns = world.now_ns + group.expiry_ns
+
+
+def watch(world: World, group: Group) -> None:
+    """Ends the group once nothing was heard of it for its expiry time."""
+
+    def look() -> None:
+        if world.groups.get(group.id) is not group:
+            return
+        if world.now_ns < group.deadline_ns:
+            watch(world, group)
+            return
+        world.groups_expired += 1
+        world.emit(
+            LogError(
+                text=f"group {group.name} of stream {group.stream_id} on {group.channel} has "
+                f"expired: not heard of for {group.expiry_ns / SECOND_NS:g} s; what it had not "
+                "acknowledged is given up"
+            )
+        )
+        close(world, group, "expired")
+
+    world.timers.at(group.deadline_ns, look)
+
+
+def close(world: World, group: Group, reason: str) -> None:
+    """Ends a group: what it held goes, and the senders go on."""
+    world.groups.pop(group.id, None)
+    erase(world, "group", group.id)
+    for retained in list(group.retained.values()):
+        release(world, group, retained)
+    _drop(world, group)
+    world.event(
+        f"group_{reason}", group=group.name, group_id=group.id, channel=group.channel,
+        stream_id=group.stream_id,
+    )
+
+
+def _drop(world: World, group: Group) -> None:
+    """The client that stands for the group goes, with its subscriptions."""
+    client = group.client
+    client.alive = False
+    for subscription in list(client.subscriptions.values()):
+        remove_subscription(world, subscription)
+    world.clients.pop(client.id, None)
+    world.emit(FreeSlot(kind=SlotKind.GROUP, index=group.slot))
+    world.timers.at(
+        world.now_ns + SECOND_NS,
+        partial(world.emit, FreeSlot(kind=SlotKind.CLIENT, index=client.slot)),
+    )
+
+
+def adopt_group(world: World, group_id: int, fields: dict[str, Any]) -> None:
+    """A dead daemon's group, before its subscriptions are made again."""
+    values = dict(fields)
+    values["sessions"] = tuple(values["sessions"])
+    client_id, client_slot = values.pop("client_id"), values.pop("client_slot")
+    assert client_id == group_id
+    client = make_client(world, group_id, client_slot, values["name"])
+    group = Group(id=group_id, client=client, **values)
+    world.groups[group.id] = group
+    note_group(world, group)
+    _touch(world, group)
+    watch(world, group)

@@ -1,0 +1,210 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Logs that consumer groups keep.
+
+While a stream lives its log is kept by the group's subscriber position, as for any subscriber.
+When it ends, the image or publication leaves the data plane without the group, and the file stays,
+on a record of its own, until the group has acknowledged all of it, is closed or expires.
+"""
+
+from __future__ import annotations
+
+import attrs
+
+from penstock.core.driver_types import SlotKind
+from penstock.daemon.conductor.actions import (
+    DeleteFile,
+    FreeCounter,
+    FreeSlot,
+    LogView,
+    RemoveImageSubscriber,
+    RemovePublicationSubscriber,
+    SetCounter,
+    ViewLog,
+)
+from penstock.daemon.conductor.model import (
+    Group,
+    Image,
+    LogFile,
+    Publication,
+    Retained,
+    SubscriberLink,
+)
+from penstock.daemon.conductor.registry import erase, note_retained
+from penstock.daemon.conductor.saga import Refused, Saga
+from penstock.daemon.conductor.world import World
+
+
+@attrs.frozen(kw_only=True)
+class Locate:
+    """A question of whoever serves fetches: where is a log that some group keeps?"""
+
+    log_id: int
+    session_id: int
+    initial_term_id: int
+
+
+@attrs.frozen(kw_only=True)
+class Located:
+    """The answer: [lowest, end) may be read."""
+
+    path: str
+    lowest: int
+    end: int
+
+
+def view_of(source: Image | Publication, counter_id: int) -> ViewLog:
+    """The look at a log for a group whose position is in the counter."""
+    if isinstance(source, Image):
+        return ViewLog(
+            log_id=source.id, path=source.log.path, committed_counter_id=counter_id,
+            end_counter_id=source.params.position_counter_id, kind=SlotKind.IMAGE, slot=source.slot,
+        )
+    return ViewLog(
+        log_id=source.id, path=source.log.path, committed_counter_id=counter_id, end_counter_id=-1,
+        kind=SlotKind.PUBLICATION, slot=source.slot,
+    )
+
+
+def window_of(source: Image | Publication) -> int:
+    """The most that may be unacknowledged before the sender is held."""
+    if isinstance(source, Image):
+        return source.params.window_bytes
+    return source.plan.window_bytes
+
+
+def mtu_of(source: Image | Publication) -> int:
+    if isinstance(source, Image):
+        return source.mtu
+    return source.plan.mtu
+
+
+def group_of(world: World, link: SubscriberLink) -> Group | None:
+    """The group that the link is of."""
+    return world.groups.get(link.subscription.client.group_id)
+
+
+def detach_groups(world: World, source: Image | Publication) -> None:
+    """The stream has ended: what groups have not acknowledged moves to records of its own."""
+    for link in list(source.subscribers.values()):
+        group = group_of(world, link)
+        if group is not None:
+            _detach(world, group, link)
+
+
+def _detach(world: World, group: Group, link: SubscriberLink) -> None:
+    source = link.source
+    retained = Retained(
+        log_id=source.id, group_id=group.id, counter_id=link.counter_id, slot=link.slot,
+        stream_id=source.stream_id, session_id=source.session_id,
+        initial_term_id=source.initial_term_id, mtu=mtu_of(source), window_bytes=window_of(source),
+        log=source.log, join_position=link.join_position,
+    )
+    group.retained[source.id] = retained
+    note_retained(world, retained)
+    if isinstance(source, Image):
+        world.emit(RemoveImageSubscriber(image_id=source.id, position_counter_id=link.counter_id))
+    else:
+        world.emit(
+            RemovePublicationSubscriber(
+                publication_id=source.id, position_counter_id=link.counter_id
+            )
+        )
+    source.subscribers.pop(link.subscription.id, None)
+    link.subscription.links.pop(source.id, None)
+    erase(world, "link", link.subscription.id, source.id)
+    world.event(
+        "group_retains", group=group.name, group_id=group.id, log_id=source.id,
+        session_id=source.session_id, stream_id=source.stream_id,
+    )
+
+
+def settle(world: World, source: Image | Publication) -> None:
+    """The data plane has let go of a log: nothing is added to it any more.  To be called while its
+    counters and its slot are still there."""
+    for group in world.groups.values():
+        retained = group.retained.get(source.id)
+        if retained is not None:
+            world.runner.start(
+                _settle(world, group, retained, view_of(source, retained.counter_id)),
+                lambda value, error: None,
+            )
+
+
+def settle_orphan(world: World, group: Group, retained: Retained) -> Saga[None]:
+    """The same, for a log whose image or publication did not outlive a dead daemon."""
+    yield from _settle(
+        world, group, retained,
+        ViewLog(
+            log_id=retained.log_id, path=retained.log.path,
+            committed_counter_id=retained.counter_id, end_counter_id=-1, kind=SlotKind.IMAGE,
+            slot=-1,
+        ),
+    )
+
+
+def _settle(world: World, group: Group, retained: Retained, look: ViewLog) -> Saga[None]:
+    try:
+        view: LogView = yield look
+        while view.more:
+            view = yield look
+    except Refused:
+        release(world, group, retained)     # its file is gone or damaged: there is nothing to keep
+        return
+    if group.retained.get(retained.log_id) is not retained:
+        return
+    retained.end_position = view.end_position
+    retained.time_index = list(view.time_index)
+    retained.ended = True
+    note_retained(world, retained)
+    if view.committed >= view.end_position:
+        release(world, group, retained)
+
+
+def release(world: World, group: Group, retained: Retained) -> None:
+    """The group is done with a log that it kept."""
+    if group.retained.pop(retained.log_id, None) is None:
+        return
+    erase(world, "retained", group.id, retained.log_id)
+    world.let_go(retained.log_id, group.id)
+    world.emit(FreeCounter(counter_id=retained.counter_id))
+    world.emit(FreeSlot(kind=SlotKind.SUBSCRIBER, index=retained.slot))
+    world.event(
+        "group_released", group=group.name, group_id=group.id, log_id=retained.log_id,
+        session_id=retained.session_id, stream_id=retained.stream_id,
+    )
+    if retained.log_id not in world.images and retained.log_id not in world.publications:
+        drop_log(world, retained.log_id, retained.log)
+
+
+def acknowledge_retained(
+    world: World, group: Group, retained: Retained, position: int, view: LogView
+) -> None:
+    """Moves the group's position in a log that has ended."""
+    world.hold(retained.log_id, group.id, position)
+    if position > view.committed:
+        world.emit(SetCounter(counter_id=retained.counter_id, value=position))
+    if retained.ended and max(position, view.committed) >= retained.end_position:
+        release(world, group, retained)
+
+
+def drop_log(world: World, log_id: int, log: LogFile) -> None:
+    """Deletes a log that has left the data plane, unless some group keeps it."""
+    if any(log_id in group.retained for group in world.groups.values()):
+        return
+    world.emit(DeleteFile(path=log.path))
+    world.storage.give_back(log.reserved_bytes)
+
+
+def keep_log(world: World, group: Group, retained: Retained) -> None:
+    """Takes over from a dead daemon what a group keeps."""
+    source = world.images.get(retained.log_id) or world.publications.get(retained.log_id)
+    others = [g.retained[retained.log_id] for g in world.groups.values()
+              if retained.log_id in g.retained]
+    if source is not None:
+        retained.log = source.log
+    elif others:
+        retained.log = others[0].log
+    else:
+        world.storage.inherit(retained.log.reserved_bytes)
+    group.retained[retained.log_id] = retained
+    note_retained(world, retained)

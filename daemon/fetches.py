@@ -1,0 +1,276 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Fetches: whole frames of a range that some group holds, for readers without the mapped log.
+
+A reader gives credit in pieces, and no piece leaves without: what is under way is bounded for each
+fetch and for all of them.  Before a fetch begins the conductor says where the log is and how far it
+reaches.  After each piece was copied the desk looks once more whether a group still held it, since
+an acknowledgement lets the data plane clean what lies below.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import OrderedDict
+from collections.abc import Callable
+from typing import Any, Final, Protocol
+
+import attrs
+import zmq
+
+from penstock.config.control import (
+    FETCH_PIECE_BYTES,
+    CutLog,
+    Failure,
+    Fetch,
+    FetchPiece,
+    LogCuts,
+    Message,
+    RangeGone,
+)
+from penstock.core import gather
+from penstock.core.errors import PenstockError
+from penstock.core.log_reader import LogReader
+from penstock.daemon.conductor.retention import Locate, Located
+
+_FETCHES: Final = 256
+_FETCHES_EACH: Final = 8
+_CUT_BYTES: Final = 64 * 1024 * 1024
+_OPEN_LOGS: Final = 64
+_PATIENCE_NS: Final = 60 * 10**9        # a fetch whose reader gives no credit
+
+
+@attrs.frozen
+class Peer:
+    """A connection."""
+
+    router: zmq.Socket[bytes] = attrs.field(hash=False)
+    identity: bytes
+
+
+class Send(Protocol):
+    """False: the peer has gone, or reads nothing."""
+
+    def __call__(
+        self, peer: Peer, message: Message, correlation: int, data: bytes | None
+    ) -> bool: ...
+
+
+@attrs.define(eq=False)
+class _Waiting:
+    """What is to be done with a log once the conductor has said where it is."""
+
+    peer: Peer
+    correlation: int
+    request: Fetch | CutLog
+
+
+@attrs.define(eq=False)
+class _Fetch:
+    peer: Peer
+    correlation: int
+    log_id: int
+    reader: LogReader
+    position: int
+    end: int
+    credit: int
+    under_way: int = 0                  # pieces sent and not yet credited
+    heard_ns: int = 0
+
+
+class FetchDesk:
+    """One thread uses it."""
+
+    def __init__(
+        self, *, send: Send, locate: Callable[[Locate], int],
+        floor: Callable[[int], int | None], limit_bytes: int,
+    ) -> None:
+        self._send = send
+        self._locate = locate
+        self._floor = floor
+        self._limit = max(1, limit_bytes // FETCH_PIECE_BYTES)
+        self._waiting: dict[int, _Waiting] = {}
+        self._fetches: OrderedDict[tuple[bytes, int], _Fetch] = OrderedDict()
+        self._readers: OrderedDict[str, LogReader] = OrderedDict()
+        self._maps: OrderedDict[str, gather.MappedLog] = OrderedDict()
+        self._under_way = 0
+        self._next_look_ns = 0
+
+    def close(self) -> None:
+        for reader in self._readers.values():
+            reader.close()
+        for mapped in self._maps.values():
+            mapped.close()
+
+    # ---- requests --------------------------------------------------------------------------------
+
+    def fetch(self, peer: Peer, correlation: int, request: Fetch) -> None:
+        """Begins a fetch."""
+        mine = sum(1 for one in self._fetches.values() if one.peer == peer)
+        if len(self._fetches) + len(self._waiting) >= _FETCHES or mine >= _FETCHES_EACH:
+            self._fail(peer, correlation, "limit", f"{mine} fetches of this connection and "
+                       f"{len(self._fetches)} in all are under way: try again later")
+        elif request.start > request.end or request.start % 32 or request.end % 32:
+            self._fail(peer, correlation, "malformed",
+                       f"[{request.start}, {request.end}) is no range of whole frames")
+        else:
+            self._ask(_Waiting(peer, correlation, request))
+
+    def cut(self, peer: Peer, correlation: int, request: CutLog) -> None:
+        """Says where a range may be cut."""
+        if len(self._waiting) >= _FETCHES:
+            self._fail(peer, correlation, "limit", "too many requests are under way: try again")
+        elif request.start % 32:
+            self._fail(peer, correlation, "malformed", f"{request.start} is no frame's beginning")
+        else:
+            self._ask(_Waiting(peer, correlation, request))
+
+    def credit(self, peer: Peer, correlation: int, pieces: int) -> None:
+        """A reader has taken a piece, or wants no more (0)."""
+        found = self._fetches.get((peer.identity, correlation))
+        if found is None or found.peer != peer:
+            return
+        if pieces == 0:
+            self._drop(found)
+            return
+        returned = min(pieces, found.under_way)     # never more than was sent
+        found.under_way -= returned
+        self._under_way -= returned
+        found.credit += returned
+        found.heard_ns = time.monotonic_ns()
+
+    def _ask(self, waiting: _Waiting) -> None:
+        request = waiting.request
+        number = self._locate(
+            Locate(
+                log_id=request.log_id, session_id=request.session_id,
+                initial_term_id=request.initial_term_id,
+            )
+        )
+        self._waiting[number] = waiting
+
+    def located(self, number: int, answer: Any) -> None:
+        """The conductor's answer."""
+        waiting = self._waiting.pop(number, None)
+        if waiting is None:
+            return
+        if not isinstance(answer, Located):
+            self._send(waiting.peer, answer, waiting.correlation, None)
+            return
+        request = waiting.request
+        end = request.end if isinstance(request, Fetch) else request.start
+        if request.start < answer.lowest or end > answer.end:
+            self._gone(waiting.peer, waiting.correlation, request.log_id, request.start, end,
+                       answer.lowest, answer.end)
+            return
+        try:
+            if isinstance(request, Fetch):
+                self._begin(waiting, request, answer)
+            else:
+                self._cut(waiting, request, answer)
+        except (PenstockError, OSError) as error:
+            self._fail(waiting.peer, waiting.correlation, "internal", str(error))
+
+    # ---- cuts ------------------------------------------------------------------------------------
+
+    def _cut(self, waiting: _Waiting, request: CutLog, at: Located) -> None:
+        mapped = self._maps.pop(at.path, None) or gather.MappedLog.open(at.path)
+        self._keep(self._maps, at.path, mapped)
+        cuts = gather.cut(
+            mapped, request.start, at.end, max_bytes=min(request.max_bytes, _CUT_BYTES),
+            max_messages=request.max_messages, pieces=request.pieces,
+        )
+        floor = self._floor(request.log_id)
+        if floor is None or request.start < floor:
+            self._gone(waiting.peer, waiting.correlation, request.log_id, request.start,
+                       request.start, floor or 0, at.end)
+            return
+        answer = LogCuts(positions=[int(p) for p in cuts.positions], messages=int(cuts.messages))
+        self._send(waiting.peer, answer, waiting.correlation, None)
+
+    # ---- pieces ----------------------------------------------------------------------------------
+
+    def _begin(self, waiting: _Waiting, request: Fetch, at: Located) -> None:
+        reader = self._readers.pop(at.path, None) or LogReader(at.path)
+        self._keep(self._readers, at.path, reader)
+        fetch = _Fetch(
+            waiting.peer, waiting.correlation, request.log_id, reader, request.start, request.end,
+            request.credit, heard_ns=time.monotonic_ns(),
+        )
+        key = (waiting.peer.identity, waiting.correlation)
+        if key in self._fetches:
+            self._drop(self._fetches[key])
+        self._fetches[key] = fetch
+        if request.start == request.end:
+            piece = FetchPiece(position=request.start, next_position=request.end, last=True)
+            self._send(waiting.peer, piece, waiting.correlation, b"")
+            self._drop(fetch)
+
+    def step(self) -> bool:
+        """Sends a piece of each fetch that may go on; True: there is more to do at once."""
+        now_ns = time.monotonic_ns()
+        if now_ns >= self._next_look_ns:
+            self._next_look_ns = now_ns + 10**9
+            for fetch in [f for f in self._fetches.values() if now_ns - f.heard_ns > _PATIENCE_NS]:
+                self._drop(fetch)
+        moved = False
+        for key in list(self._fetches):
+            found = self._fetches.get(key)
+            if found is None or found.credit == 0 or self._under_way >= self._limit:
+                continue
+            moved = True
+            self._fetches.move_to_end(key)
+            try:
+                self._piece(found)
+            except PenstockError as error:
+                self._fail(found.peer, found.correlation, "internal", str(error))
+                self._drop(found)
+        return moved
+
+    def _piece(self, fetch: _Fetch) -> None:
+        start = fetch.position
+        to = fetch.reader.cut(start, fetch.end, FETCH_PIECE_BYTES)
+        data = fetch.reader.copy(start, to)
+        floor = self._floor(fetch.log_id)
+        if floor is None or start < floor:
+            self._gone(fetch.peer, fetch.correlation, fetch.log_id, start, fetch.end, floor or 0,
+                       fetch.end if floor is not None else 0)
+            self._drop(fetch)
+            return
+        last = to == fetch.end
+        piece = FetchPiece(position=start, next_position=to, last=last)
+        if not self._send(fetch.peer, piece, fetch.correlation, data) or last:
+            self._drop(fetch)
+            return
+        fetch.position = to
+        fetch.credit -= 1
+        fetch.under_way += 1
+        self._under_way += 1
+
+    def _drop(self, fetch: _Fetch) -> None:
+        self._fetches.pop((fetch.peer.identity, fetch.correlation), None)
+        self._under_way -= fetch.under_way
+        fetch.under_way = 0
+
+    # ---- the rest --------------------------------------------------------------------------------
+
+    def _keep(self, table: OrderedDict[str, Any], path: str, value: Any) -> None:
+        """Remembers a mapped log as the newest; the oldest that nobody reads goes."""
+        table[path] = value
+        in_use = {id(fetch.reader) for fetch in self._fetches.values()}
+        for old in list(table):
+            if len(table) <= _OPEN_LOGS:
+                break
+            if old != path and id(table[old]) not in in_use:
+                table.pop(old).close()
+
+    def _gone(
+        self, peer: Peer, correlation: int, log_id: int, start: int, end: int, lowest: int,
+        reach: int,
+    ) -> None:
+        words = f"it holds [{lowest}, {reach})" if reach > 0 else "no group keeps that log any more"
+        why = f"log {log_id} does not hold [{start}, {end}): {words}"
+        answer = RangeGone(lowest=lowest, end=reach, message=why)
+        self._send(peer, answer, correlation, None)
+
+    def _fail(self, peer: Peer, correlation: int, code: str, why: str) -> None:
+        self._send(peer, Failure(code=code, message=why[:1000]), correlation, None)

@@ -1,0 +1,79 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What consumer groups ask about logs: how far they were acknowledged, how far they reach.
+
+A network image's end is a counter.  A local publication's is found by a walk over its frames, from
+where the last walk ended, so that each frame is looked at once; a walk is bounded, and what lies
+behind the bound is found by the next one.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from penstock.core import admin
+from penstock.core.driver_types import SlotKind
+from penstock.core.log_reader import LogReader
+from penstock.daemon.conductor import actions as a
+
+_WALK_BYTES: Final = 32 * 1024 * 1024
+
+
+class GroupLogs:
+    """One thread uses it.  Logs stay mapped until they are deleted."""
+
+    def __init__(self, cnc: admin.Cnc, shared: admin.Shared) -> None:
+        self._cnc = cnc
+        self._shared = shared
+        self._readers: dict[str, LogReader] = {}
+        self._ends: dict[str, int] = {}
+
+    def view(self, action: a.ViewLog) -> a.LogView:
+        """The log as it is now."""
+        position = self._cnc.counter(action.committed_counter_id)
+        index = self._index(action)
+        if action.end_counter_id >= 0:
+            end = self._cnc.counter(action.end_counter_id)
+            return a.LogView(
+                committed=min(position, end), end_position=end, time_index=index
+            )
+        reader = self._reader(action.path)
+        start = min(max(position, self._ends.get(action.path, 0)), reader.producer())
+        end = reader.end(start, _WALK_BYTES)
+        self._ends[action.path] = end
+        return a.LogView(
+            committed=min(position, end), end_position=end, time_index=index,
+            more=end - start >= _WALK_BYTES,
+        )
+
+    def oldest(self, action: a.OldestPosition) -> int:
+        """A frame that the sender will not clean before its publication is told of the reader."""
+        bound = action.consumer_position - action.term_length
+        if bound <= action.start_position:
+            return action.start_position
+        next_term = -(-bound // action.term_length) * action.term_length
+        known = [
+            position for position, _ in self._shared.read_index(SlotKind.PUBLICATION, action.slot)
+            if position >= bound
+        ]
+        return min([*known, next_term, action.consumer_position])
+
+    def forget(self, path: str) -> None:
+        """The file is about to be deleted."""
+        reader = self._readers.pop(path, None)
+        self._ends.pop(path, None)
+        if reader is not None:
+            reader.close()
+
+    def close(self) -> None:
+        for path in list(self._readers):
+            self.forget(path)
+
+    def _reader(self, path: str) -> LogReader:
+        if path not in self._readers:
+            self._readers[path] = LogReader(path)
+        return self._readers[path]
+
+    def _index(self, action: a.ViewLog) -> tuple[tuple[int, int], ...]:
+        if action.slot < 0:
+            return ()
+        return tuple(self._shared.read_index(action.kind, action.slot))

@@ -1,0 +1,277 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Where consumer groups are served: ``DIR/groups.sock``, and TCP with CURVE keys if configured.
+
+One thread owns the sockets.  Requests about groups go to the conductor and their answers come back
+through a queue; fetches and cuts are served here, so that a reader of old data disturbs nobody.
+Nothing that is served here hands out descriptors or a lease, so all of it may be asked from other
+hosts; whatever else is asked is refused.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+from collections import deque
+from collections.abc import Callable
+from typing import Any, Final
+
+import attrs
+import zmq
+
+from penstock.config import codec
+from penstock.config.control import (
+    MAX_MESSAGE_BYTES,
+    AcknowledgeGroup,
+    CloseGroup,
+    ControlError,
+    CutLog,
+    Failure,
+    Fetch,
+    FetchCredit,
+    GetGroup,
+    GetStatus,
+    ListGroups,
+    Message,
+    OpenGroup,
+)
+from penstock.config.models import ControlTcpConfig
+from penstock.daemon.control_socket import correlation_of
+from penstock.daemon.curve import CurveGate
+from penstock.daemon.directory import ClaimedDirectory
+from penstock.daemon.fetches import FetchDesk, Peer
+
+_LOG = logging.getLogger("penstock.daemon")
+SOCKET_NAME: Final = "groups.sock"
+_QUEUED: Final = 64                     # messages to one connection that does not read
+_ASKED: Final = 1024                    # requests that the conductor has not answered
+_ASKED_EACH: Final = 32                 # of one connection
+_BATCH: Final = 64
+_IDLE_S: Final = 1.0
+_FORWARDED: Final = (
+    OpenGroup, GetGroup, AcknowledgeGroup, CloseGroup, ListGroups, GetStatus,
+)
+
+Ask = Callable[[int, Any], None]
+
+
+@attrs.define(eq=False)
+class _Asked:
+    peer: Peer
+    correlation: int
+
+
+class GroupService:
+    """Made and ended by the daemon's trio thread; see :meth:`answer` for the way back."""
+
+    def __init__(
+        self, directory: ClaimedDirectory, tcp: ControlTcpConfig, *, ask: Ask,
+        floor: Callable[[int], int | None],
+    ) -> None:
+        """Binds the sockets.
+
+        :param ask: takes a request to the conductor, from any thread; its answer comes back through
+            :meth:`answer` with the same number.
+        :param floor: the lowest position of a log that some group holds, None: none does; any
+            thread.
+        :raises ConfigurationError: an address or key file of ``tcp`` cannot be used.
+        """
+        self._ask = ask
+        self._context = zmq.Context()
+        self._local = self._router()
+        self._local.bind(f"ipc://{directory.path}/{SOCKET_NAME}")
+        directory.protect(SOCKET_NAME)
+        self._routers = [self._local]
+        self._gate: CurveGate | None = None
+        if tcp.listen:
+            try:
+                self._gate = CurveGate(self._context, self._router(), tcp)
+            except BaseException:
+                self._local.close()
+                self._context.destroy(linger=0)
+                raise
+            self._routers.append(self._gate.router)
+        self._desk = FetchDesk(
+            send=self._send, locate=self._locate, floor=floor, limit_bytes=tcp.fetch_bytes
+        )
+        self._answers: deque[tuple[int, Any]] = deque()
+        self._asked: dict[int, _Asked] = {}
+        self._next = 1
+        self._wake_fd = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
+        self._closing = False
+        self.malformed = 0
+        self._thread = threading.Thread(target=self._run, name="penstock-groups", daemon=True)
+
+    def _router(self) -> zmq.Socket[bytes]:
+        router = self._context.socket(zmq.ROUTER)
+        router.setsockopt(zmq.SNDHWM, _QUEUED)
+        router.setsockopt(zmq.RCVHWM, _QUEUED)
+        router.setsockopt(zmq.ROUTER_MANDATORY, 1)
+        router.setsockopt(zmq.MAXMSGSIZE, MAX_MESSAGE_BYTES)
+        router.setsockopt(zmq.HANDSHAKE_IVL, 5000)
+        router.setsockopt(zmq.LINGER, 200)
+        router.setsockopt(zmq.IPV6, 1)
+        return router
+
+    def start(self) -> None:
+        self._thread.start()
+
+    @property
+    def address(self) -> str:
+        """Where TCP is served, with the port that was bound; empty: nowhere."""
+        return "" if self._gate is None else self._gate.address
+
+    def answer(self, number: int, message: Any) -> None:
+        """The conductor's answer to what was asked.  Any thread."""
+        self._answers.append((number, message))
+        if not self._closing:
+            os.eventfd_write(self._wake_fd, 1)
+
+    def close(self) -> None:
+        """What was sent gets 200 ms to leave."""
+        self._closing = True
+        os.eventfd_write(self._wake_fd, 1)
+        if self._thread.is_alive():
+            self._thread.join()
+        self._desk.close()
+        for router in self._routers:
+            router.close()
+        if self._gate is not None:
+            self._gate.close()
+        self._context.term()
+        os.close(self._wake_fd)
+
+    # ---- the thread ------------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        poller = zmq.Poller()
+        for router in self._routers:
+            poller.register(router, zmq.POLLIN)
+        if self._gate is not None:
+            for inner in self._gate.sockets:
+                poller.register(inner, zmq.POLLIN)
+        poller.register(self._wake_fd, zmq.POLLIN)
+        while not self._closing:
+            busy = self._desk.step()
+            ready = dict(poller.poll(0 if busy else int(_IDLE_S * 1000)))
+            try:
+                self._turn(ready)
+            except zmq.ZMQError as error:
+                _LOG.error("groups: %s", error)
+
+    def _turn(self, ready: dict[Any, int]) -> None:
+        if self._wake_fd in ready:
+            _drain_eventfd(self._wake_fd)
+        if self._gate is not None:
+            self._gate.step(ready)
+        while self._answers:
+            number, message = self._answers.popleft()
+            self._on_answer(number, message)
+        for router in self._routers:
+            if router in ready:
+                self._drain(router)
+
+    def _drain(self, router: zmq.Socket[bytes]) -> None:
+        for _ in range(_BATCH):
+            try:
+                frames = router.recv_multipart(zmq.DONTWAIT, copy=False)
+            except zmq.Again:
+                return
+            key = self._gate.key_of(frames) if self._gate is not None else ""
+            peer = Peer(router=router, identity=frames[0].bytes)
+            self._take(peer, key, [frame.bytes for frame in frames[1:]])
+
+    # ---- requests --------------------------------------------------------------------------------
+
+    def _take(self, peer: Peer, key: str, frames: list[bytes]) -> None:
+        if len(frames) != 1:
+            self._malformed(peer, 0, f"a message has one frame, not {len(frames)}")
+            return
+        try:
+            correlation, message = codec.decode(frames[0])
+        except ControlError as error:
+            self._malformed(peer, correlation_of(frames[0]), str(error))
+            return
+        if correlation == 0:
+            self._malformed(peer, 0, "a request needs a correlation id above 0")
+            return
+        remote = self._gate is not None and peer.router is self._gate.router
+        if remote and self._gate is not None and not self._gate.allows(key):
+            self._refuse(peer, correlation, "permission",
+                         "this key was taken off the daemon's allow-list")
+            return
+        self._serve(peer, correlation, message)
+
+    def _serve(self, peer: Peer, correlation: int, message: Message) -> None:
+        match message:
+            case Fetch():
+                self._desk.fetch(peer, correlation, message)
+            case FetchCredit():
+                self._desk.credit(peer, correlation, message.pieces)
+            case CutLog():
+                self._desk.cut(peer, correlation, message)
+            case _ if isinstance(message, _FORWARDED):
+                waiting = sum(1 for asked in self._asked.values() if asked.peer == peer)
+                if len(self._asked) >= _ASKED or waiting >= _ASKED_EACH:
+                    self._refuse(peer, correlation, "limit",
+                                 f"{waiting} requests of this connection wait already: send fewer")
+                else:
+                    self._forward(_Asked(peer, correlation), message)
+            case _:
+                self._refuse(
+                    peer, correlation, "permission",
+                    f"{type(message).__name__} is not served here, only groups, fetches and "
+                    "GetStatus: a client on the daemon's host connects through its directory",
+                )
+
+    def _forward(self, asked: _Asked, message: Message) -> None:
+        number = self._next
+        self._next += 1
+        self._asked[number] = asked
+        self._ask(number, message)
+
+    def _locate(self, question: Any) -> int:
+        """Asks the conductor about a log, for the desk; the number of the question."""
+        number = self._next
+        self._next += 1
+        self._ask(number, question)
+        return number
+
+    def _on_answer(self, number: int, message: Any) -> None:
+        asked = self._asked.pop(number, None)
+        if asked is None:
+            self._desk.located(number, message)
+        else:
+            self._send(asked.peer, message, asked.correlation, None)
+
+    # ---- replies ---------------------------------------------------------------------------------
+
+    def _send(self, peer: Peer, message: Message, correlation: int, data: bytes | None) -> bool:
+        """False: the peer has gone, or reads nothing."""
+        try:
+            head = codec.encode(message, correlation)
+        except ControlError as error:
+            _LOG.error("cannot encode %s: %s", type(message).__name__, error)
+            head = codec.encode(Failure(code="internal", message=str(error)[:500]), correlation)
+        frames = [peer.identity, head] if data is None else [peer.identity, head, data]
+        try:
+            peer.router.send_multipart(frames, zmq.DONTWAIT, copy=data is None)
+        except zmq.ZMQError as error:
+            if error.errno in (zmq.EHOSTUNREACH, zmq.EAGAIN):
+                return False
+            raise
+        return True
+
+    def _refuse(self, peer: Peer, correlation: int, code: str, why: str) -> None:
+        self._send(peer, Failure(code=code, message=why[:1000]), correlation, None)
+
+    def _malformed(self, peer: Peer, correlation: int, why: str) -> None:
+        self.malformed += 1
+        self._refuse(peer, correlation, "malformed", why)
+
+
+def _drain_eventfd(fd: int) -> None:
+    try:
+        os.eventfd_read(fd)
+    except BlockingIOError:
+        return
