@@ -210,6 +210,14 @@ class SimWorld:
         """When the host's conductor wants to be called."""
         lib.ps_simworld_set_control_ns(self._handle, host, deadline_ns)
 
+    def step(self, host: int, now_ns: int) -> int:
+        """One duty cycle of the host's driver; the work it did."""
+        return int(lib.ps_simworld_step(self._handle, host, now_ns))
+
+    def probe(self) -> None:
+        """From now on every duty cycle is looked at.  Before the first driver."""
+        check(lib.ps_simworld_probe(self._handle), "probe the drivers")
+
     def touch(self, host: int) -> None:
         """Something was done on the host: its driver has to look."""
         lib.ps_simworld_touch(self._handle, host)

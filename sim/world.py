@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import hashlib
 import heapq
+import os
 import random
 import shutil
 import tempfile
@@ -34,6 +35,12 @@ from penstock.sim.trace import Sample
 SLICE_NS: Final = 10 * MS_NS
 _MAX_CONTROL: Final = 100_000
 _TIDY_NS: Final = 60_000 * MS_NS
+
+
+def _memory() -> str | None:
+    """A file system in memory for the hosts' files, where there is one."""
+    shared = Path("/dev/shm")
+    return str(shared) if os.access(shared, os.W_OK) else None
 
 
 @attrs.frozen(kw_only=True)
@@ -65,9 +72,11 @@ class World:
         self.samples: list[Sample] = []
         self._record = record
         rng = random.Random(seed)
-        self._parent = Path(tempfile.mkdtemp(prefix="penstock-sim-"))
+        self._parent = Path(tempfile.mkdtemp(prefix="penstock-sim-", dir=_memory()))
         self.network = SimNetwork(rng.randrange(2**64))
         self.native = SimWorld(self.network)
+        if not scenario.hostile:
+            self.native.probe()
         machines = {machine.host: machine for machine in scenario.machines}
         self.hosts = [
             Host(

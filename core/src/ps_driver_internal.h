@@ -77,6 +77,8 @@ static inline void ps_system_add(ps_driver_t *driver, int32_t id, int64_t delta)
 /* Sender agent (ps_sender.c). */
 int ps_sender_create(ps_driver_t *driver, ps_sender_t **out);
 void ps_sender_destroy(ps_sender_t *sender);
+/* The cycle's time, before its commands: the last cycle may be long ago. */
+void ps_sender_set_now(ps_sender_t *sender, int64_t now_ns);
 void ps_sender_on_command(ps_sender_t *sender, const ps_command_t *command);
 int32_t ps_sender_do_work(ps_sender_t *sender, int64_t now_ns);
 /* Time of the next timer, INT64_MAX if none; now or earlier = work is due. */
@@ -90,6 +92,7 @@ bool ps_sender_has_work(ps_sender_t *sender);
 /* Receiver agent (ps_receiver.c): the same shape. */
 int ps_receiver_create(ps_driver_t *driver, ps_receiver_t **out);
 void ps_receiver_destroy(ps_receiver_t *receiver);
+void ps_receiver_set_now(ps_receiver_t *receiver, int64_t now_ns);
 void ps_receiver_on_command(ps_receiver_t *receiver, const ps_command_t *command);
 int32_t ps_receiver_do_work(ps_receiver_t *receiver, int64_t now_ns);
 int64_t ps_receiver_next_deadline_ns(ps_receiver_t *receiver, int64_t now_ns);

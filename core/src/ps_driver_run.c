@@ -66,8 +66,10 @@ int32_t ps_agent_cycle(ps_driver_t *driver, ps_agent_t *agent, int64_t now_ns)
     int32_t work = 0;
     while (work < PS_COMMANDS_PER_CYCLE && ps_ring_pop(&agent->commands, &command)) {
         if (agent->id == PS_AGENT_SENDER) {
+            ps_sender_set_now(driver->sender, now_ns);
             ps_sender_on_command(driver->sender, &command);
         } else {
+            ps_receiver_set_now(driver->receiver, now_ns);
             ps_receiver_on_command(driver->receiver, &command);
         }
         work++;

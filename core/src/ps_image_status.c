@@ -150,7 +150,8 @@ void ps_image_check_storage(ps_image_t *image, int64_t end)
 static int64_t released_ordinal(const ps_image_t *image)
 {
     uint64_t count = atomic_load_explicit(&image->ring->count, memory_order_relaxed);
-    uint64_t oldest = count > PS_INDEX_ENTRIES ? count - PS_INDEX_ENTRIES : 0;
+    const uint64_t first = count > PS_INDEX_ENTRIES ? count - PS_INDEX_ENTRIES : 0;
+    uint64_t oldest = first;
 
     if (image->ordinal < 0) {
         return -1;
@@ -169,8 +170,8 @@ static int64_t released_ordinal(const ps_image_t *image)
             count = middle;
         }
     }
-    if (oldest == 0) {
-        return -1;
+    if (oldest == first) {
+        return -1; /* the ring does not reach back so far */
     }
     return atomic_load_explicit(&image->ring->entries[(oldest - 1) % PS_INDEX_ENTRIES].ordinal,
                                 memory_order_relaxed);

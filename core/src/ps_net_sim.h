@@ -51,6 +51,7 @@ typedef struct ps_sim_queued {
 
 typedef struct ps_sim_host ps_sim_host_t;
 typedef struct ps_sim_watch ps_sim_watch_t;
+typedef struct ps_probe ps_probe_t;
 
 struct ps_socket {
     ps_socket_t *next;      /* of the host, in order of opening */
@@ -94,10 +95,15 @@ struct ps_simnet {
     size_t heap_length;
     size_t heap_capacity;
     ps_sim_watch_t *watch;  /* NULL: nobody reads along */
+    ps_probe_t *probe;      /* NULL: nobody looks into drivers */
 };
 
+/* What the watch makes of a datagram: data sent for the first time on this way, or again. */
+enum ps_sim_kind { PS_SIM_OTHER = 0, PS_SIM_FRESH = 1, PS_SIM_AGAIN = 2 };
+
 /* An observer of the wire (ps_sim_watch.c). */
-void ps_sim_watch_sent(ps_sim_watch_t *watch, int32_t from, const ps_sim_packet_t *packet);
+enum ps_sim_kind ps_sim_watch_sent(ps_sim_watch_t *watch, int32_t from,
+                                   const ps_sim_packet_t *packet);
 void ps_sim_watch_arrived(ps_sim_watch_t *watch, int32_t host, const ps_sim_packet_t *packet);
 
 /* Addresses. */

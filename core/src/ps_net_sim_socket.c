@@ -6,6 +6,7 @@
 #include <stdlib.h>
 
 #include "ps_net_sim.h"
+#include "ps_sim_probe.h"
 
 enum {
     DEFAULT_RCVBUF_BYTES = 212992,   /* Linux's */
@@ -136,6 +137,18 @@ static ps_addr_t source_of(const ps_socket_t *socket, const ps_addr_t *to)
     return source;
 }
 
+static void report_sent(const ps_socket_t *socket, const ps_sim_packet_t *packet, int64_t now_ns)
+{
+    ps_simnet_t *simnet = socket->host->simnet;
+    enum ps_sim_kind kind = PS_SIM_OTHER;
+    if (simnet->watch != NULL) {
+        kind = ps_sim_watch_sent(simnet->watch, socket->host->index, packet);
+    }
+    if (simnet->probe != NULL) {
+        ps_probe_sent(simnet->probe, socket->host->index, packet, kind, now_ns);
+    }
+}
+
 static int sim_send(ps_socket_t *socket, const ps_addr_t *to, const ps_dgram_t *dgrams,
                     int32_t count, int64_t now_ns)
 {
@@ -162,9 +175,7 @@ static int sim_send(ps_socket_t *socket, const ps_addr_t *to, const ps_dgram_t *
         simnet->stats.sent++;
         simnet->stats.bytes_sent += length;
         ps_sim_trace(simnet, now_ns, packet, socket->host->index, PS_SIM_SENT);
-        if (simnet->watch != NULL) {
-            ps_sim_watch_sent(simnet->watch, socket->host->index, packet);
-        }
+        report_sent(socket, packet, now_ns);
         int result = ps_sim_route(socket->host, packet, now_ns);
         ps_sim_release(packet);
         if (result != PS_OK) {
@@ -301,7 +312,9 @@ static int sim_recv(ps_socket_t *socket, int32_t limit, ps_on_datagram_fn fn, vo
             break;
         }
         assert(entry->rx_ns <= now_ns);
-        (void)now_ns;
+        if (socket->host->simnet->probe != NULL) {
+            ps_probe_read(socket->host->simnet->probe, socket->host->index, entry->packet, now_ns);
+        }
         fn(context, entry->packet->data, entry->packet->length, &entry->packet->from,
            entry->rx_ns);
         ps_sim_release(entry->packet);

@@ -65,6 +65,11 @@ void ps_receiver_destroy(ps_receiver_t *receiver)
     free(receiver);
 }
 
+void ps_receiver_set_now(ps_receiver_t *receiver, int64_t now_ns)
+{
+    receiver->now_ns = now_ns > receiver->now_ns ? now_ns : receiver->now_ns;
+}
+
 void ps_receiver_on_command(ps_receiver_t *receiver, const ps_command_t *command)
 {
     bool known = ps_image_on_command(receiver, command) ||

@@ -167,6 +167,11 @@ static void on_publication_command(ps_sender_t *sender, ps_publication_t *pub,
     ps_sender_ready(sender, pub);
 }
 
+void ps_sender_set_now(ps_sender_t *sender, int64_t now_ns)
+{
+    sender->now_ns = now_ns > sender->now_ns ? now_ns : sender->now_ns;
+}
+
 void ps_sender_on_command(ps_sender_t *sender, const ps_command_t *command)
 {
     if (command->type >= PS_SC_ADD_PUBLICATION) {

@@ -157,6 +157,12 @@ int ps_simworld_set_driver(ps_simworld_t *world, int32_t host, ps_driver_t *driv
                            int64_t cycle_ns);
 /* When the host's conductor wants to be called. */
 void ps_simworld_set_control_ns(ps_simworld_t *world, int32_t host, int64_t deadline_ns);
+/* One duty cycle of the host's driver, beside those that ps_simworld_run makes.  Returns the work
+ * done. */
+int32_t ps_simworld_step(ps_simworld_t *world, int32_t host, int64_t now_ns);
+/* From now on every duty cycle of every driver is looked at (ps_sim_probe.h).  Before the first
+ * driver.  PS_E_NO_MEMORY. */
+int ps_simworld_probe(ps_simworld_t *world);
 /* Something was done on the host: its driver must be stepped. */
 void ps_simworld_touch(ps_simworld_t *world, int32_t host);
 

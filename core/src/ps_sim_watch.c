@@ -100,21 +100,22 @@ static void on_setup(ps_sim_watch_t *watch, int32_t from, const ps_sim_packet_t 
     }
 }
 
-static void on_data(ps_sim_watch_t *watch, int32_t from, const ps_sim_packet_t *packet)
+static enum ps_sim_kind on_data(ps_sim_watch_t *watch, int32_t from,
+                                const ps_sim_packet_t *packet)
 {
     ps_data_t data;
     if (ps_wire_data(packet->data, packet->length, &data) != PS_WIRE_OK) {
         watch->wire.malformed++;
-        return;
+        return PS_SIM_OTHER;
     }
     if (data.is_heartbeat) {
         watch->wire.heartbeats++;
-        return;
+        return PS_SIM_OTHER;
     }
     flow_t *flow = find(watch, from, data.session_id, data.stream_id, &packet->to);
     if (flow == NULL) {
         watch->wire.data++;     /* a destination whose SETUP went elsewhere */
-        return;
+        return PS_SIM_OTHER;
     }
     int32_t span = 0;
     int32_t messages = 0;
@@ -123,13 +124,13 @@ static void on_data(ps_sim_watch_t *watch, int32_t from, const ps_sim_packet_t *
                != PS_WIRE_OK
         || data.term_offset + span > flow->term_length) {
         watch->wire.broken++;
-        return;
+        return PS_SIM_OTHER;
     }
     const int64_t end = position_of(flow, data.term_id, data.term_offset) + span;
     if (end <= flow->high) {
         watch->wire.resent++;
         watch->wire.resent_bytes += (uint64_t)span;
-        return;
+        return PS_SIM_AGAIN;
     }
     watch->wire.data++;
     watch->wire.data_bytes += (uint64_t)span;
@@ -139,20 +140,21 @@ static void on_data(ps_sim_watch_t *watch, int32_t from, const ps_sim_packet_t *
     if (flow->edge >= 0 && end - unsent > flow->edge) {
         watch->wire.overruns++;
     }
+    return PS_SIM_FRESH;
 }
 
-void ps_sim_watch_sent(ps_sim_watch_t *watch, int32_t from, const ps_sim_packet_t *packet)
+enum ps_sim_kind ps_sim_watch_sent(ps_sim_watch_t *watch, int32_t from,
+                                   const ps_sim_packet_t *packet)
 {
     uint16_t type = 0;
     if (ps_wire_check(packet->data, packet->length, &type) != PS_WIRE_OK) {
         watch->wire.malformed++;
-        return;
+        return PS_SIM_OTHER;
     }
     switch (type) {
     case PS_TYPE_DATA:
     case PS_TYPE_PAD:
-        on_data(watch, from, packet);
-        break;
+        return on_data(watch, from, packet);
     case PS_TYPE_SETUP:
         on_setup(watch, from, packet);
         break;
@@ -173,7 +175,7 @@ void ps_sim_watch_sent(ps_sim_watch_t *watch, int32_t from, const ps_sim_packet_
         break;
     default:
         break;
-    }
+    }    return PS_SIM_OTHER;
 }
 
 void ps_sim_watch_arrived(ps_sim_watch_t *watch, int32_t host, const ps_sim_packet_t *packet)

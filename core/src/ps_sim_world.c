@@ -8,6 +8,7 @@
 #include <stdlib.h>
 
 #include "ps_driver_state.h"
+#include "ps_sim_probe.h"
 #include "ps_sim_world.h"
 
 enum { MAX_IDLE_STEPS = 100000 };
@@ -31,6 +32,8 @@ int ps_simworld_create(ps_simnet_t *simnet, ps_simworld_t **out)
 void ps_simworld_destroy(ps_simworld_t *world)
 {
     if (world != NULL) {
+        ps_probe_destroy(world->simnet->probe);
+        world->simnet->probe = NULL;
         ps_sim_apps_free(world);
         free(world);
     }
@@ -43,6 +46,9 @@ int ps_simworld_set_driver(ps_simworld_t *world, int32_t host, ps_driver_t *driv
         return ps_fail(PS_E_INVALID, "simulator: no such host, or a cycle below 1 ns");
     }
     ps_sim_seat_t *seat = &world->seats[host];
+    if (world->simnet->probe != NULL) {
+        ps_probe_forget_host(world->simnet->probe, host);
+    }
     seat->driver = driver;
     seat->cycle_ns = cycle_ns;
     seat->ready_ns = world->now_ns;
@@ -111,6 +117,31 @@ static int64_t next_ns(const ps_simworld_t *world)
     return next;
 }
 
+static int32_t step(ps_simworld_t *world, int32_t host, int64_t now_ns)
+{
+    const int32_t work = ps_driver_step(world->seats[host].driver, now_ns);
+    world->steps++;
+    if (world->simnet->probe != NULL) {
+        ps_probe_step(world->simnet->probe, host, now_ns);
+    }
+    return work;
+}
+
+int32_t ps_simworld_step(ps_simworld_t *world, int32_t host, int64_t now_ns)
+{
+    world->now_ns = now_ns;
+    return step(world, host, now_ns);
+}
+
+int ps_simworld_probe(ps_simworld_t *world)
+{
+    if (world->simnet->probe == NULL) {
+        world->simnet->probe = ps_probe_create(world);
+    }
+    return world->simnet->probe != NULL ? PS_OK
+                                        : ps_fail(PS_E_NO_MEMORY, "simulator: no memory");
+}
+
 /* Steps the host when it is due.  false: it asks for ever and does nothing. */
 static bool step_seat(ps_simworld_t *world, int32_t host, int64_t now_ns)
 {
@@ -126,8 +157,7 @@ static bool step_seat(ps_simworld_t *world, int32_t host, int64_t now_ns)
         || (!seat->touched && now_ns < seat->deadline_ns)) {
         return true;
     }
-    const bool worked = ps_driver_step(seat->driver, now_ns) > 0;
-    world->steps++;
+    const bool worked = step(world, host, now_ns) > 0;
     seat->stepped = true;
     seat->touched = worked;
     seat->ready_ns = now_ns + seat->cycle_ns;

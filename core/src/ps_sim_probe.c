@@ -1,0 +1,433 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * ps_sim_probe.c: which publication or image a datagram is of, and promises with a time to keep
+ * them in.
+ */
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "ps_driver_state.h"
+#include "ps_sender.h"
+#include "ps_sim_probe.h"
+#include "ps_wire_fields.h"
+
+#define TICKS_NS INT64_C(2500000)
+
+ps_probe_t *ps_probe_create(ps_simworld_t *world)
+{
+    ps_probe_t *probe = calloc(1, sizeof *probe);
+    if (probe != NULL) {
+        probe->world = world;
+    }
+    return probe;
+}
+
+void ps_probe_destroy(ps_probe_t *probe)
+{
+    for (int32_t i = 0; probe != NULL && i < probe->pub_count; i++) {
+        free(probe->pubs[i]);
+    }
+    for (int32_t i = 0; probe != NULL && i < probe->image_count; i++) {
+        free(probe->images[i]);
+    }
+    free(probe);
+}
+
+void ps_probe_forget_host(ps_probe_t *probe, int32_t host)
+{
+    for (int32_t i = 0; i < probe->pub_count;) {
+        if (probe->pubs[i]->host == host) {
+            free(probe->pubs[i]);
+            probe->pubs[i] = probe->pubs[--probe->pub_count];
+        } else {
+            i++;
+        }
+    }
+    for (int32_t i = 0; i < probe->image_count;) {
+        if (probe->images[i]->host == host) {
+            free(probe->images[i]);
+            probe->images[i] = probe->images[--probe->image_count];
+        } else {
+            i++;
+        }
+    }
+}
+
+/* ---- promises -------------------------------------------------------------------------------- */
+
+int64_t ps_probe_slack_ns(const ps_probe_t *probe, int32_t host)
+{
+    return TICKS_NS + 3 * probe->world->seats[host].cycle_ns;
+}
+
+void ps_probe_fail(ps_probe_t *probe, int32_t host, int32_t session_id, const char *format, ...)
+{
+    char text[PS_SIM_VIOLATION_BYTES];
+    va_list arguments;
+    va_start(arguments, format);
+    (void)vsnprintf(text, sizeof text, format, arguments);
+    va_end(arguments);
+    ps_sim_violate(probe->world, "host %d, session %d, %lld ns: %s", host, session_id,
+                   (long long)probe->world->now_ns, text);
+}
+
+void ps_probe_promise(ps_probe_t *probe, ps_probe_promise_t *promise, bool holds, int64_t now_ns,
+                      int64_t grace_ns, const char *name, int32_t host, int32_t session_id)
+{
+    if (holds && promise->since_ns == 0) {
+        return;
+    }
+    if (promise->since_ns == 0) {
+        promise->since_ns = now_ns + 1; /* 0: it holds */
+    }
+    if (now_ns + 1 - promise->since_ns > grace_ns && !promise->broken) {
+        promise->broken = true;
+        ps_probe_fail(probe, host, session_id, "%s: not after %lld ns", name,
+                      (long long)(now_ns + 1 - promise->since_ns));
+    }
+    if (holds) {
+        promise->since_ns = 0;
+        promise->broken = false;
+    }
+}
+
+/* ---- models ---------------------------------------------------------------------------------- */
+
+ps_driver_t *ps_probe_driver(const ps_probe_t *probe, int32_t host)
+{
+    return probe->world->seats[host].driver;
+}
+
+static ps_probe_pub_t *pub_model(ps_probe_t *probe, int32_t host, const ps_publication_t *pub,
+                                 int64_t now_ns)
+{
+    for (int32_t i = 0; i < probe->pub_count; i++) {
+        ps_probe_pub_t *model = probe->pubs[i];
+        if (model->pub == pub && model->id == pub->id && model->host == host) {
+            return model;
+        }
+    }
+    ps_probe_pub_t *model =
+        probe->pub_count == PS_PROBE_PUBS ? NULL : calloc(1, sizeof *model);
+    if (model != NULL) {
+        model->host = host;
+        model->pub = pub;
+        model->id = pub->id;
+        ps_probe_fc_init(model, now_ns);
+        ps_probe_pub_init(model, now_ns);
+        ps_probe_rate_init(model, now_ns);
+        probe->pubs[probe->pub_count++] = model;
+    }
+    return model;
+}
+
+ps_probe_pub_t *ps_probe_pub(ps_probe_t *probe, int32_t host, int32_t session_id,
+                             int32_t stream_id)
+{
+    const ps_driver_t *driver = ps_probe_driver(probe, host);
+    for (int32_t i = 0; driver != NULL && i < driver->sender->publication_count; i++) {
+        const ps_publication_t *pub = driver->sender->publications[i];
+        if (pub->log.session_id == session_id && pub->log.stream_id == stream_id) {
+            return pub_model(probe, host, pub, driver->sender->now_ns);
+        }
+    }
+    return NULL;
+}
+
+static ps_probe_image_t *image_model(ps_probe_t *probe, int32_t host, const ps_image_t *image,
+                                     int64_t now_ns)
+{
+    for (int32_t i = 0; i < probe->image_count; i++) {
+        ps_probe_image_t *model = probe->images[i];
+        if (model->image == image && model->id == image->params.id && model->host == host) {
+            return model;
+        }
+    }
+    ps_probe_image_t *model =
+        probe->image_count == PS_PROBE_IMAGES ? NULL : calloc(1, sizeof *model);
+    if (model != NULL) {
+        model->host = host;
+        model->image = image;
+        model->id = image->params.id;
+        ps_probe_image_init(model, now_ns);
+        probe->images[probe->image_count++] = model;
+    }
+    return model;
+}
+
+ps_probe_image_t *ps_probe_image(ps_probe_t *probe, int32_t host, int32_t session_id,
+                                 int32_t stream_id, int64_t now_ns)
+{
+    const ps_driver_t *driver = ps_probe_driver(probe, host);
+    ps_probe_image_t *found = NULL;
+    for (int32_t i = 0; driver != NULL && i < driver->receiver->n_images; i++) {
+        const ps_image_t *image = driver->receiver->images[i];
+        if (image->params.session_id == session_id && image->params.stream_id == stream_id) {
+            ps_probe_image_t *model = image_model(probe, host, image, now_ns);
+            const bool before = found != NULL && found->image->state == PS_IMAGE_ACTIVE;
+            if (before && image->state == PS_IMAGE_ACTIVE) {
+                return NULL;    /* two endpoints have it: whose datagram it is, is not known */
+            }
+            found = before ? found : model;
+        }
+    }
+    return found;
+}
+
+const ps_sim_ledger_t *ps_probe_ledger(const ps_probe_t *probe, int32_t session_id,
+                                       int32_t stream_id)
+{
+    const ps_simworld_t *world = probe->world;
+    for (int32_t i = 0; i < world->ledger_count; i++) {
+        if (world->ledgers[i].session_id == session_id
+            && world->ledgers[i].stream_id == stream_id) {
+            return &world->ledgers[i];
+        }
+    }
+    return NULL;
+}
+
+int64_t ps_probe_ordinal(const ps_sim_ledger_t *ledger, int64_t position)
+{
+    int64_t low = 0;
+    int64_t high = ledger != NULL ? ledger->count : 0;
+    if (ledger == NULL) {
+        return -1;
+    }
+    while (low < high) {
+        const int64_t middle = low + (high - low) / 2;
+        if (ledger->ends[middle] <= position) {
+            low = middle + 1;
+        } else {
+            high = middle;
+        }
+    }
+    return low;
+}
+
+/* ---- datagrams ------------------------------------------------------------------------------- */
+
+static void read_ext(ps_probe_t *probe, int32_t host, const ps_sim_packet_t *packet,
+                     int64_t now_ns)
+{
+    ps_nak_list_t list;
+    if (ps_wire_ext_subtype(packet->data, packet->length) != PS_EXT_NAK_LIST
+        || ps_wire_nak_list(packet->data, packet->length, &list) != PS_WIRE_OK) {
+        return;
+    }
+    ps_probe_pub_t *pub = ps_probe_pub(probe, host, list.session_id, list.stream_id);
+    if (pub == NULL) {
+        return;
+    }
+    pub->naks++;
+    for (int32_t i = 0; i < list.count; i++) {
+        const ps_nak_t nak = {.session_id = list.session_id, .stream_id = list.stream_id,
+                              .term_id = list.ranges[i].term_id,
+                              .term_offset = list.ranges[i].term_offset,
+                              .length = list.ranges[i].length};
+        ps_probe_on_nak(pub, &nak, now_ns);
+    }
+}
+
+static void read_control(ps_probe_t *probe, int32_t host, const ps_sim_packet_t *packet,
+                         uint16_t type, int64_t now_ns)
+{
+    ps_sm_t sm;
+    ps_nak_t nak;
+    ps_err_t error;
+    ps_probe_pub_t *pub;
+    if (type == PS_TYPE_SM && ps_wire_sm(packet->data, packet->length, &sm) == PS_WIRE_OK
+        && (pub = ps_probe_pub(probe, host, sm.session_id, sm.stream_id)) != NULL) {
+        ps_probe_fc_sm(probe, pub, &sm, now_ns);
+    } else if (type == PS_TYPE_NAK
+               && ps_wire_nak(packet->data, packet->length, &nak) == PS_WIRE_OK
+               && (pub = ps_probe_pub(probe, host, nak.session_id, nak.stream_id)) != NULL) {
+        pub->naks++;
+        ps_probe_on_nak(pub, &nak, now_ns);
+    } else if (type == PS_TYPE_ERR
+               && ps_wire_err(packet->data, packet->length, &error) == PS_WIRE_OK
+               && (pub = ps_probe_pub(probe, host, error.session_id, error.stream_id)) != NULL) {
+        ps_probe_fc_error(pub, error.receiver_id);
+    } else if (type == PS_TYPE_EXT) {
+        read_ext(probe, host, packet, now_ns);
+    }
+}
+
+/* An answer to a round-trip request: what it measured bounds what may be believed. */
+static void read_rttm(ps_probe_t *probe, int32_t host, const ps_sim_packet_t *packet,
+                      int64_t now_ns)
+{
+    ps_rttm_t rttm;
+    if (ps_wire_rttm(packet->data, packet->length, &rttm) != PS_WIRE_OK
+        || (rttm.flags & PS_RTTM_REPLY) != 0) {
+        return;
+    }
+    ps_probe_image_t *image =
+        ps_probe_image(probe, host, rttm.session_id, rttm.stream_id, now_ns);
+    for (int32_t i = 0; image != NULL && i < 16; i++) {
+        const int64_t sample = now_ns - rttm.echo_ns;
+        if (image->asked_rtt[i] != 0 && image->asked_rtt[i] == rttm.echo_ns
+            && (rttm.receiver_id == 0
+                || (image->image->endpoint != NULL
+                    && rttm.receiver_id == image->image->endpoint->params.receiver_id))) {
+            image->least_rtt = sample < image->least_rtt ? sample : image->least_rtt;
+            image->most_rtt = sample > image->most_rtt ? sample : image->most_rtt;
+            return;
+        }
+    }
+}
+
+void ps_probe_read(ps_probe_t *probe, int32_t host, const ps_sim_packet_t *packet, int64_t now_ns)
+{
+    uint16_t type = 0;
+    ps_data_t data;
+    ps_setup_t setup;
+    ps_probe_image_t *image;
+    if (ps_wire_check(packet->data, packet->length, &type) != PS_WIRE_OK) {
+        return;
+    }
+    if (type == PS_TYPE_DATA || type == PS_TYPE_PAD) {
+        if (ps_wire_data(packet->data, packet->length, &data) == PS_WIRE_OK
+            && (image = ps_probe_image(probe, host, data.session_id, data.stream_id, now_ns))
+                   != NULL) {
+            ps_probe_image_data(probe, image, &data, packet, now_ns);
+        }
+    } else if (type == PS_TYPE_SETUP) {
+        if (ps_wire_setup(packet->data, packet->length, &setup) == PS_WIRE_OK
+            && (image = ps_probe_image(probe, host, setup.session_id, setup.stream_id, now_ns))
+                   != NULL) {
+            image->sm_forced_ns = now_ns;
+            image->moved_ns = now_ns;
+        }
+    } else if (type == PS_TYPE_RTTM) {
+        read_rttm(probe, host, packet, now_ns);
+    } else {
+        read_control(probe, host, packet, type, now_ns);
+    }
+}
+
+static void sent_by_receiver(ps_probe_t *probe, int32_t host, const ps_sim_packet_t *packet,
+                             uint16_t type, int64_t now_ns)
+{
+    ps_sm_t sm;
+    ps_nak_t nak;
+    ps_rttm_t rttm;
+    ps_nak_list_t list;
+    ps_pressure_t pressure;
+    ps_probe_image_t *image;
+    const uint8_t *at = packet->data;
+    const uint32_t length = packet->length;
+    if (type == PS_TYPE_SM && ps_wire_sm(at, length, &sm) == PS_WIRE_OK
+        && (image = ps_probe_image(probe, host, sm.session_id, sm.stream_id, now_ns)) != NULL) {
+        ps_probe_sm_sent(probe, image, &sm, now_ns);
+    } else if (type == PS_TYPE_NAK && ps_wire_nak(at, length, &nak) == PS_WIRE_OK
+               && (image = ps_probe_image(probe, host, nak.session_id, nak.stream_id, now_ns))
+                      != NULL) {
+        image->naks++;
+        ps_probe_nak_sent(probe, image, &nak, now_ns);
+    } else if (type == PS_TYPE_RTTM && ps_wire_rttm(at, length, &rttm) == PS_WIRE_OK
+               && (rttm.flags & PS_RTTM_REPLY) != 0
+               && (image = ps_probe_image(probe, host, rttm.session_id, rttm.stream_id, now_ns))
+                      != NULL) {
+        ps_probe_rttm_sent(probe, image, &rttm, now_ns);
+    } else if (type == PS_TYPE_EXT && ps_wire_pressure(at, length, &pressure) == PS_WIRE_OK
+               && ps_wire_ext_subtype(at, length) == PS_EXT_PRESSURE
+               && (image = ps_probe_image(probe, host, pressure.session_id, pressure.stream_id,
+                                          now_ns)) != NULL) {
+        ps_probe_pressure_sent(probe, image, &pressure, now_ns);
+    } else if (type == PS_TYPE_EXT && ps_wire_ext_subtype(at, length) == PS_EXT_NAK_LIST
+               && ps_wire_nak_list(at, length, &list) == PS_WIRE_OK
+               && (image = ps_probe_image(probe, host, list.session_id, list.stream_id, now_ns))
+                      != NULL) {
+        image->naks++;
+        for (int32_t i = 0; i < list.count; i++) {
+            const ps_nak_t one = {.session_id = list.session_id, .stream_id = list.stream_id,
+                                  .term_id = list.ranges[i].term_id,
+                                  .term_offset = list.ranges[i].term_offset,
+                                  .length = list.ranges[i].length};
+            ps_probe_nak_sent(probe, image, &one, now_ns);
+        }
+    }
+}
+
+void ps_probe_sent(ps_probe_t *probe, int32_t host, const ps_sim_packet_t *packet,
+                   enum ps_sim_kind kind, int64_t now_ns)
+{
+    uint16_t type = 0;
+    ps_setup_t setup;
+    ps_data_t data;
+    ps_probe_pub_t *pub;
+    if (ps_wire_check(packet->data, packet->length, &type) != PS_WIRE_OK) {
+        return;
+    }
+    if (type == PS_TYPE_DATA || type == PS_TYPE_PAD) {
+        if (ps_wire_data(packet->data, packet->length, &data) != PS_WIRE_OK
+            || (pub = ps_probe_pub(probe, host, data.session_id, data.stream_id)) == NULL) {
+            return;
+        }
+        if (data.is_heartbeat) {
+            ps_probe_heartbeat_sent(probe, pub, &data, now_ns);
+        } else {
+            ps_probe_data_sent(probe, pub, &data, packet, kind, now_ns);
+        }
+    } else if (type == PS_TYPE_SETUP) {
+        if (ps_wire_setup(packet->data, packet->length, &setup) == PS_WIRE_OK
+            && (pub = ps_probe_pub(probe, host, setup.session_id, setup.stream_id)) != NULL) {
+            ps_probe_setup_sent(probe, pub, &setup, now_ns);
+        }
+    } else {
+        sent_by_receiver(probe, host, packet, type, now_ns);
+    }
+}
+
+/* ---- after a duty cycle ---------------------------------------------------------------------- */
+
+static void sweep(ps_probe_t *probe, int32_t host)
+{
+    for (int32_t i = 0; i < probe->pub_count;) {
+        if (probe->pubs[i]->host == host && !probe->pubs[i]->seen) {
+            free(probe->pubs[i]);
+            probe->pubs[i] = probe->pubs[--probe->pub_count];
+        } else {
+            probe->pubs[i++]->seen = false;
+        }
+    }
+    for (int32_t i = 0; i < probe->image_count;) {
+        if (probe->images[i]->host == host && !probe->images[i]->seen) {
+            free(probe->images[i]);
+            probe->images[i] = probe->images[--probe->image_count];
+        } else {
+            probe->images[i++]->seen = false;
+        }
+    }
+}
+
+void ps_probe_step(ps_probe_t *probe, int32_t host, int64_t now_ns)
+{
+    const ps_driver_t *driver = ps_probe_driver(probe, host);
+    probe->looks++;
+    for (int32_t i = 0; i < driver->sender->publication_count; i++) {
+        ps_probe_pub_t *model = pub_model(probe, host, driver->sender->publications[i], now_ns);
+        if (model == NULL) {
+            continue;
+        }
+        model->seen = true;
+        if (model->pub->endpoint != NULL) {
+            ps_probe_fc_look(probe, model, now_ns);
+            ps_probe_send_look(probe, model, now_ns);
+        }
+        ps_probe_pub_look(probe, model, now_ns);
+        ps_probe_rate_look(probe, model, now_ns);
+        model->settled = true;
+    }
+    for (int32_t i = 0; i < driver->receiver->n_images; i++) {
+        ps_probe_image_t *model = image_model(probe, host, driver->receiver->images[i], now_ns);
+        if (model != NULL) {
+            model->seen = true;
+            ps_probe_image_look(probe, model, now_ns);
+            ps_probe_recv_look(probe, model, now_ns);
+            ps_probe_cubic_look(probe, model, now_ns);
+        }
+    }
+    sweep(probe, host);
+}

@@ -1,0 +1,279 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * ps_sim_probe_fc.c: what a sender must make of the status messages that it read: who is there, how
+ * far it may send under its strategy, whether it is connected.
+ *
+ *   unicast, max   the furthest edge ever stated
+ *   nak            the same, with at least half a term for a window among peers that can signal
+ *   min, tagged    the least edge of those followed, and of the hold for one who joins
+ *
+ * A limit that has to come down may take until the next timer tick.
+ */
+#include "ps_sim_probe.h"
+
+enum { P_LIMIT = 0, P_RECEIVERS = 1, P_CONNECTED = 2, P_BOARD = 3, BOARD_EVERY = 64 };
+
+static int32_t driver_side(const ps_probe_pub_t *model)
+{
+    return model->pub->log.session_id;
+}
+
+void ps_probe_fc_init(ps_probe_pub_t *model, int64_t now_ns)
+{
+    const ps_publication_t *pub = model->pub;
+    model->limit = pub->sender_limit;
+    model->hold = INT64_MAX;
+    model->plain_ns = INT64_MIN / 2;
+    model->ever_heard = pub->has_initial_connection;
+    for (int32_t i = 0; i < pub->receiver_count && i < PS_PROBE_RECEIVERS; i++) {
+        const ps_pub_receiver_t *from = &pub->receivers[i];
+        model->receivers[model->receiver_count++] = (ps_probe_receiver_t){
+            .id = from->id, .edge = from->edge, .heard_ns = from->heard_ns, .live = true,
+            .fc_heard_ns = now_ns};
+    }
+}
+
+static ps_probe_receiver_t *receiver_of(ps_probe_pub_t *model, int64_t id)
+{
+    for (int32_t i = 0; i < model->receiver_count; i++) {
+        if (model->receivers[i].id == id) {
+            return &model->receivers[i];
+        }
+    }
+    for (int32_t i = 0; i < model->receiver_count; i++) {   /* one that is gone makes room */
+        if (!model->receivers[i].live && !model->receivers[i].followed) {
+            model->receivers[i] = (ps_probe_receiver_t){.id = id};
+            return &model->receivers[i];
+        }
+    }
+    if (model->receiver_count == PS_PROBE_RECEIVERS) {
+        return NULL;
+    }
+    model->receivers[model->receiver_count] = (ps_probe_receiver_t){.id = id};
+    return &model->receivers[model->receiver_count++];
+}
+
+static int32_t followed_count(const ps_probe_pub_t *model)
+{
+    int32_t count = 0;
+    for (int32_t i = 0; i < model->receiver_count; i++) {
+        count += model->receivers[i].followed;
+    }
+    return count;
+}
+
+static int64_t least_edge(const ps_probe_pub_t *model)
+{
+    int64_t least = model->hold;
+    for (int32_t i = 0; i < model->receiver_count; i++) {
+        const ps_probe_receiver_t *receiver = &model->receivers[i];
+        least = receiver->followed && receiver->edge < least ? receiver->edge : least;
+    }
+    return least;
+}
+
+static bool follows(const ps_publication_t *pub)
+{
+    return pub->params.flow_control == PS_FC_MIN || pub->params.flow_control == PS_FC_TAGGED;
+}
+
+static bool is_meant(const ps_publication_t *pub, const ps_sm_t *sm)
+{
+    return pub->params.flow_control != PS_FC_TAGGED
+        || (sm->has_group_tag != 0 && sm->group_tag == pub->params.fc_group_tag);
+}
+
+static void follow(ps_probe_pub_t *model, ps_probe_receiver_t *receiver, const ps_sm_t *sm,
+                   int64_t edge, int64_t now_ns)
+{
+    const bool leaving = (sm->flags & PS_SM_EOS) != 0;
+    if (!is_meant(model->pub, sm)) {
+        return;
+    }
+    if (receiver->followed) {
+        receiver->edge = edge;
+        receiver->fc_heard_ns = now_ns;
+        receiver->leaving = leaving;
+    } else if (!leaving
+               && (followed_count(model) == 0 || edge >= least_edge(model) - sm->window)) {
+        receiver->followed = true;
+        receiver->leaving = false;
+        receiver->edge = edge;
+        receiver->fc_heard_ns = now_ns;
+        model->hold = INT64_MAX;
+    } else if (leaving) {
+        receiver->edge = edge;
+    }
+}
+
+static void raise(ps_probe_pub_t *model, const ps_sm_t *sm, int64_t position, int64_t now_ns)
+{
+    const ps_publication_t *pub = model->pub;
+    int64_t window = sm->window;
+    if (pub->params.flow_control == PS_FC_NAK) {
+        if ((sm->trailer.capabilities & PS_CAP_PRESSURE) == 0) {
+            model->plain_ns = now_ns;
+        }
+        if (now_ns - model->plain_ns >= PS_FC_TIMEOUT_NS && window < pub->log.term_length / 2) {
+            window = pub->log.term_length / 2;
+        }
+    }
+    model->limit = position + window > model->limit ? position + window : model->limit;
+}
+
+void ps_probe_fc_sm(ps_probe_t *probe, ps_probe_pub_t *model, const ps_sm_t *sm, int64_t now_ns)
+{
+    const ps_publication_t *pub = model->pub;
+    const int32_t term = pub->log.term_length;
+    (void)probe;
+    if (pub->endpoint == NULL || sm->term_offset < 0 || sm->term_offset >= term
+        || sm->term_offset % PS_FRAME_ALIGNMENT != 0 || sm->window < 0 || sm->window > term / 2) {
+        return;
+    }
+    if ((sm->flags & PS_SM_SETUP) != 0) {
+        if (!pub->end_of_stream) {
+            model->asked_setup = true;
+            model->hold_asked = model->hold_asked || (follows(pub) && is_meant(pub, sm));
+        }
+        return;
+    }
+    const int64_t position = (int64_t)ps_wrap_sub(sm->term_id, pub->log.initial_term_id) * term
+        + sm->term_offset;
+    if (position < model->high - term / 2 || position > model->high + term / 2) {
+        return;     /* nothing that it can have received */
+    }
+    ps_probe_receiver_t *receiver = receiver_of(model, sm->receiver_id);
+    if (receiver == NULL) {
+        return;
+    }
+    if ((sm->flags & PS_SM_EOS) != 0) {
+        receiver->live = false;
+    } else {
+        receiver->live = true;
+        receiver->heard_ns = now_ns;
+        receiver->reason = sm->trailer.capabilities != 0 ? sm->trailer.reason : 0;
+        model->idle_ns = model->ever_heard ? model->idle_ns : now_ns;
+        model->ever_heard = true;
+        if (!pub->params.group) {
+            model->stated_rate = sm->trailer.capabilities != 0 ? sm->trailer.pacing_rate : 0;
+        }
+    }
+    receiver->position = position;
+    if (follows(pub)) {
+        follow(model, receiver, sm, position + sm->window, now_ns);
+    } else {
+        raise(model, sm, position, now_ns);
+        receiver->edge = position + sm->window;
+    }
+}
+
+void ps_probe_fc_error(ps_probe_pub_t *model, int64_t receiver_id)
+{
+    for (int32_t i = 0; i < model->receiver_count; i++) {
+        if (model->receivers[i].id == receiver_id) {
+            model->receivers[i].leaving = true;
+        }
+    }
+}
+
+void ps_probe_fc_setup_sent(ps_probe_pub_t *model, int64_t now_ns)
+{
+    if (model->hold_asked && followed_count(model) > 0) {
+        const int64_t asked_ns = model->pub->params.fc_receiver_timeout_ns;
+        model->hold = model->pub->sender_limit;
+        model->hold_until_ns = now_ns + (asked_ns > 0 ? asked_ns : PS_FC_TIMEOUT_NS);
+    }
+    model->hold_asked = false;
+}
+
+/* Who was silent for too long is gone; who left, too. */
+static int32_t expire(ps_probe_pub_t *model, int64_t now_ns)
+{
+    const ps_publication_t *pub = model->pub;
+    const int64_t silent_ns = ps_driver_params(pub->driver)->connection_timeout_ns;
+    const int64_t asked_ns = pub->params.fc_receiver_timeout_ns;
+    const int64_t timeout_ns = asked_ns > 0 ? asked_ns : PS_FC_TIMEOUT_NS;
+    int32_t live = 0;
+    for (int32_t i = 0; i < model->receiver_count; i++) {
+        ps_probe_receiver_t *receiver = &model->receivers[i];
+        receiver->live = receiver->live && now_ns - receiver->heard_ns < silent_ns;
+        live += receiver->live;
+        if (receiver->followed
+            && (receiver->leaving || now_ns - receiver->fc_heard_ns >= timeout_ns)) {
+            receiver->followed = false;
+        }
+    }
+    if (model->hold != INT64_MAX && now_ns >= model->hold_until_ns) {
+        model->hold = INT64_MAX;
+    }
+    return live;
+}
+
+static void look_at_limit(ps_probe_t *probe, ps_probe_pub_t *model, int64_t now_ns)
+{
+    const ps_publication_t *pub = model->pub;
+    const int64_t slack_ns = ps_probe_slack_ns(probe, model->host);
+    int64_t expected = model->limit;
+    if (pub->params.flow_control == PS_FC_CUSTOM || pub->params.spies_simulate_connection) {
+        return;
+    }
+    if (follows(pub)) {
+        const int32_t followed = followed_count(model);
+        expected = followed == 0 || followed < pub->params.fc_group_min_size ? pub->sender_limit
+                                                                            : least_edge(model);
+    }
+    ps_probe_promise(probe, &model->promises[P_LIMIT], pub->sender_limit == expected, now_ns,
+                     follows(pub) ? slack_ns : 0, "the sender's limit is the strategy's",
+                     model->host, driver_side(model));
+}
+
+/* What the conductor is shown of the receivers. */
+static void look_at_board(ps_probe_t *probe, ps_probe_pub_t *model)
+{
+    ps_receiver_view_t views[PS_PROBE_RECEIVERS];
+    const int32_t count =
+        ps_publication_receivers(model->pub, views, PS_PROBE_RECEIVERS);
+    if (count != model->pub->receiver_count) {
+        ps_probe_fail(probe, model->host, driver_side(model),
+                      "the board shows %d receivers, there are %d", count,
+                      model->pub->receiver_count);
+    }
+    for (int32_t i = 0; i < count; i++) {
+        const ps_probe_receiver_t *receiver = receiver_of(model, views[i].receiver_id);
+        if (receiver != NULL && receiver->live && receiver->position != views[i].position) {
+            ps_probe_fail(probe, model->host, driver_side(model),
+                          "the board shows a receiver at %lld, it said %lld",
+                          (long long)views[i].position, (long long)receiver->position);
+        }
+    }
+}
+
+void ps_probe_fc_look(ps_probe_t *probe, ps_probe_pub_t *model, int64_t now_ns)
+{
+    const ps_publication_t *pub = model->pub;
+    const int64_t slack_ns = ps_probe_slack_ns(probe, model->host);
+    const int32_t live = expire(model, now_ns);
+    const bool spied = pub->params.spies_simulate_connection && pub->gating_count > 0;
+    const bool connected =
+        !pub->revoked
+        && ((live > 0 && (!follows(pub) || followed_count(model) >= pub->params.fc_group_min_size))
+            || spied);
+    look_at_limit(probe, model, now_ns);
+    ps_probe_promise(probe, &model->promises[P_RECEIVERS], pub->receiver_count == live, now_ns,
+                     slack_ns, "receivers are those heard", model->host, driver_side(model));
+    ps_probe_promise(probe, &model->promises[P_CONNECTED],
+                     pub->inherited || pub->connected == connected, now_ns, slack_ns,
+                     "it is connected while receivers are heard", model->host, driver_side(model));
+    if (atomic_load_explicit(&pub->log.meta->is_connected, memory_order_relaxed)
+        != pub->connected) {
+        ps_probe_fail(probe, model->host, driver_side(model), "clients see another connection");
+    }
+    if (atomic_load_explicit(pub->naks_cell, memory_order_relaxed) != (int64_t)model->naks
+        && model->settled && !pub->params.adopted) {
+        ps_probe_fail(probe, model->host, driver_side(model), "%lld NAKs counted, %llu read",
+                      (long long)atomic_load_explicit(pub->naks_cell, memory_order_relaxed),
+                      (unsigned long long)model->naks);
+    }
+    if (probe->looks % BOARD_EVERY == 0) {
+        look_at_board(probe, model);
+    }
+}

@@ -1,0 +1,335 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * ps_sim_probe_img.c: what must hold of an image: everything that it took is in its log, everything
+ * that it misses is in its list of gaps and nothing else, readers are seen, counters show what is.
+ */
+#include "ps_sim_probe.h"
+
+enum { P_CONSUMED = 0, P_CLEANED = 1, P_SHOWN = 2, P_COUNTED = 3, WALK_EVERY = 8,
+       WALK_FRAMES = 4096 };
+
+static void complain(ps_probe_t *probe, const ps_probe_image_t *model, const char *what, int64_t a,
+                     int64_t b)
+{
+    ps_probe_fail(probe, model->host, model->image->params.session_id, "%s (%lld, %lld)", what,
+                  (long long)a, (long long)b);
+}
+
+static void promise(ps_probe_t *probe, ps_probe_image_t *model, int32_t which, bool holds,
+                    int64_t now_ns, const char *name)
+{
+    ps_probe_promise(probe, &model->promises[which], holds, now_ns,
+                     ps_probe_slack_ns(probe, model->host), name, model->host,
+                     model->image->params.session_id);
+}
+
+static int64_t load(const _Atomic int64_t *cell)
+{
+    return atomic_load_explicit(cell, memory_order_relaxed);
+}
+
+void ps_probe_image_init(ps_probe_image_t *model, int64_t now_ns)
+{
+    const ps_image_t *image = model->image;
+    model->made_ns = now_ns;
+    model->heard_ns = now_ns;
+    model->edge = image->hwm;
+    model->eos = -1;
+    model->sm_ns = INT64_MIN / 2;
+    model->sm_position = image->sm_position;
+    model->sm_forced_ns = now_ns;
+    model->rtt_ns = INT64_MIN / 2;
+    model->moved_ns = now_ns;
+    model->moved_sum = image->position + image->consumption;
+    model->pressure_ns = INT64_MIN / 2;
+    model->least_rtt = INT64_MAX;
+    model->last_position = -1;
+    model->consumption = image->consumption;
+    model->naks = (uint64_t)load(image->naks_cell);
+    model->refused = image->refused;
+    model->lost_bytes = load(&image->slot->lost_bytes);
+}
+
+/* ---- what was read --------------------------------------------------------------------------- */
+
+static void take_heartbeat(ps_probe_image_t *model, const ps_data_t *data, int64_t position,
+                           int64_t now_ns)
+{
+    const ps_image_t *image = model->image;
+    const int64_t term = image->log.term_length;
+    const int64_t oldest = image->sm_position - term > 0 ? image->sm_position - term : 0;
+    if (position > image->sm_position + term / 2 || position < oldest) {
+        return;
+    }
+    model->heard_ns = now_ns;
+    model->edge = position > model->edge ? position : model->edge;
+    if ((data->flags & PS_FLAG_EOS) != 0) {
+        model->eos = position > model->eos ? position : model->eos;
+    }
+}
+
+void ps_probe_image_data(ps_probe_t *probe, ps_probe_image_t *model, const ps_data_t *data,
+                         const ps_sim_packet_t *packet, int64_t now_ns)
+{
+    const ps_image_t *image = model->image;
+    const int64_t term = image->log.term_length;
+    int32_t span = 0;
+    int32_t messages = 0;
+    (void)probe;
+    if (image->rejected || image->state != PS_IMAGE_ACTIVE || image->endpoint == NULL
+        || data->term_offset < 0 || data->term_offset % PS_FRAME_ALIGNMENT != 0) {
+        return;
+    }
+    const int64_t position =
+        (int64_t)ps_wrap_sub(data->term_id, image->log.initial_term_id) * term + data->term_offset;
+    if (!ps_probe_is_heard(image, now_ns)) {
+        model->sm_forced_ns = now_ns;   /* a new way to the sender: it is told at once */
+    }
+    if (data->is_heartbeat) {
+        take_heartbeat(model, data, position, now_ns);
+        return;
+    }
+    if (ps_wire_chain(packet->data, packet->length, image->log.term_length, &span, &messages)
+        != PS_WIRE_OK) {
+        return;
+    }
+    const int64_t end = position + span;
+    if (position < image->sm_position || end > image->sm_position + term / 2) {
+        return;     /* stale, or beyond what is accepted */
+    }
+    model->heard_ns = now_ns;
+    if (end > image->reserved_position || end > image->free_to + 3 * term - PS_FRAME_ALIGNMENT) {
+        return;
+    }
+    model->edge = end > model->edge ? end : model->edge;
+    if (model->took < 64) {
+        model->took_from[model->took] = position;
+        model->took_to[model->took++] = end;
+    }
+}
+
+/* ---- gaps ------------------------------------------------------------------------------------ */
+
+static const ps_probe_gap_t *gap_before(const ps_probe_image_t *model, int64_t from, int64_t to)
+{
+    for (int32_t i = 0; i < model->gap_count; i++) {
+        if (model->gaps[i].from <= from && model->gaps[i].to >= to) {
+            return &model->gaps[i];
+        }
+    }
+    return NULL;
+}
+
+/* The list is sorted, its gaps apart and below the mark; what is in it was missing before, or is
+ * new.  Then the model's list is renewed. */
+static void look_at_gaps(ps_probe_t *probe, ps_probe_image_t *model, int64_t now_ns)
+{
+    static _Thread_local ps_probe_gap_t next[PS_PROBE_GAPS];
+    const ps_image_t *image = model->image;
+    const int32_t count = image->gaps.count < PS_PROBE_GAPS ? image->gaps.count : PS_PROBE_GAPS;
+    int64_t end = -1;
+    int64_t missing = 0;
+    if (count == 0 && model->gap_count == 0) {
+        return;
+    }
+    for (int32_t i = 0; i < image->gaps.count; i++) {
+        const ps_gap_t *gap = &image->gaps.items[i];
+        if (gap->from >= gap->to || gap->from <= end || gap->to > image->hwm) {
+            complain(probe, model, "the list of gaps is not in order", gap->from, gap->to);
+        }
+        end = gap->to;
+        missing += gap->to - gap->from;
+    }
+    if (missing != image->gaps.missing) {
+        complain(probe, model, "missing bytes are counted wrong", image->gaps.missing, missing);
+    }
+    for (int32_t i = 0; i < count; i++) {
+        const ps_gap_t *gap = &image->gaps.items[i];
+        const ps_probe_gap_t *before = gap_before(model, gap->from, gap->to);
+        next[i] = (ps_probe_gap_t){.from = gap->from, .to = gap->to, .born_ns = now_ns};
+        if (before != NULL) {
+            next[i].born_ns = before->born_ns;
+            next[i].asked_ns = before->asked_ns;
+            next[i].asked = before->asked;
+            next[i].placed = before->placed;
+        }
+    }
+    memcpy(model->gaps, next, (size_t)count * sizeof next[0]);
+    model->gap_count = count;
+}
+
+/* From the contiguous end to the mark: frames where no gap is, nothing where one is. */
+static void walk(ps_probe_t *probe, const ps_probe_image_t *model)
+{
+    const ps_image_t *image = model->image;
+    int64_t at = ps_image_contiguous(image);
+    int32_t gap = 0;
+    for (int32_t i = 0; i < WALK_FRAMES && at < image->hwm; i++) {
+        const int64_t next_gap = gap < image->gaps.count ? image->gaps.items[gap].from : image->hwm;
+        const ps_frame_t *frame = ps_frame_at(&image->log, at);
+        const int32_t length = ps_frame_length_acquire(frame);
+        if (at == next_gap && gap < image->gaps.count) {
+            if (length != 0) {
+                complain(probe, model, "what is called missing is here", at, length);
+                return;
+            }
+            at = image->gaps.items[gap++].to;
+            continue;
+        }
+        const int64_t offset = at & image->log.term_mask;
+        if (length < PS_HEADER_BYTES || at + ps_align32(length) > next_gap
+            || frame->term_offset != offset
+            || frame->term_id != ps_term_id_at(at, image->log.shift, image->log.initial_term_id)) {
+            complain(probe, model, "what is called here is not", at, length);
+            return;
+        }
+        at += ps_align32(length);
+    }
+}
+
+static void look_at_log(ps_probe_t *probe, ps_probe_image_t *model)
+{
+    const ps_image_t *image = model->image;
+    const bool refused = image->refused != model->refused;
+    const bool active = image->state == PS_IMAGE_ACTIVE;
+    const int64_t here = ps_image_contiguous(image);
+    uint64_t word = 0;
+    if (here < image->reserved_position) {
+        memcpy(&word, ps_log_at(&image->log, here), sizeof word);
+    }
+    if (word != 0) {
+        complain(probe, model, "there is something behind the end", here, (int64_t)word);
+    }
+    for (int32_t i = 0; i < model->took && !refused && active; i++) {
+        const int64_t from = model->took_from[i];
+        if (image->hwm < model->took_to[i]
+            || (from >= here && ps_frame_length_acquire(ps_frame_at(&image->log, from)) <= 0)) {
+            complain(probe, model, "what was taken is not in the log", from, model->took_to[i]);
+        }
+    }
+    if (active && !refused && image->hwm != model->edge) {
+        complain(probe, model, "the mark is not the end of what was read", image->hwm,
+                 model->edge);
+    }
+    model->edge = image->hwm;
+    if ((model->took > 0 || image->gaps.count > 0) && probe->looks % WALK_EVERY == 0) {
+        walk(probe, model);
+    }
+    model->took = 0;
+    model->refused = image->refused;
+}
+
+/* ---- readers --------------------------------------------------------------------------------- */
+
+static int64_t slowest_reader(const ps_probe_image_t *model)
+{
+    const ps_image_t *image = model->image;
+    int64_t slowest = INT64_MAX;
+    for (int32_t i = 0; i < image->n_subscribers; i++) {
+        const ps_image_subscriber_t *reader = &image->subscribers[i];
+        if (reader->tether.state == PS_TETHER_ACTIVE || reader->tether.state == PS_TETHER_LINGER) {
+            const int64_t shown = load(reader->position);
+            slowest = shown < slowest ? shown : slowest;
+        }
+    }
+    return slowest;
+}
+
+static void look_at_readers(ps_probe_t *probe, ps_probe_image_t *model, int64_t now_ns)
+{
+    const ps_image_t *image = model->image;
+    const int64_t slowest = slowest_reader(model);
+    const int64_t term = image->log.term_length;
+    if (slowest != INT64_MAX && slowest > model->consumption
+        && slowest <= ps_image_contiguous(image)) {
+        model->consumption = slowest;
+    }
+    if (image->consumption > model->consumption) {
+        complain(probe, model, "consumed is what was not read", image->consumption,
+                 model->consumption);
+    }
+    /* A reader's progress is looked at once it makes a status message due, or by the timer. */
+    const int64_t due = image->sm_position + image->window / 4 + 1;
+    promise(probe, model, P_CONSUMED,
+            image->consumption == model->consumption || model->consumption < due
+                || image->state != PS_IMAGE_ACTIVE,
+            now_ns, "what readers released is seen");
+    if (image->free_to > (slowest == INT64_MAX ? image->consumption : slowest) - term
+        && image->free_to > image->join_position && image->n_subscribers > 0
+        && !image->params.adopted) {
+        complain(probe, model, "what may still be read is given up", image->free_to, slowest);
+    }
+    const bool held =
+        atomic_load_explicit(&image->join_hold, memory_order_relaxed) != PS_JOIN_HOLD_NONE;
+    promise(probe, model, P_CLEANED,
+            held || image->free_to >= image->consumption - term
+                || image->consumption != model->consumption,
+            now_ns, "what nobody reads any more is given up");
+}
+
+/* ---- what is shown --------------------------------------------------------------------------- */
+
+static void look_at_cells(ps_probe_t *probe, ps_probe_image_t *model, int64_t now_ns)
+{
+    const ps_image_t *image = model->image;
+    const bool hot = image->hot != 0;
+    const bool shown = load(image->position_cell) == ps_image_contiguous(image)
+        && load(image->high_water_cell) == image->hwm
+        && atomic_load_explicit(&image->slot->gaps, memory_order_relaxed) == image->gaps.count;
+    promise(probe, model, P_SHOWN, shown || (!hot && image->state != PS_IMAGE_ACTIVE), now_ns,
+            "counters show what has come");
+    if (load(image->naks_cell) != (int64_t)model->naks
+        && image->params.naks_counter_id >= 0) {
+        if (ps_probe_is_heard(image, now_ns)) { /* else they are counted, and go nowhere */
+            complain(probe, model, "NAKs are counted wrong", load(image->naks_cell),
+                     (int64_t)model->naks);
+        }
+        model->naks = (uint64_t)load(image->naks_cell);
+    }
+    const int64_t unread = ps_image_contiguous(image) - image->consumption;
+    const int64_t most = (image->params.peer_capabilities & PS_CAP_PRESSURE) != 0
+        ? image->log.term_length / 2 : image->congestion.window_max;
+    const int64_t fill = unread >= most ? 1000000 : unread * 1000000 / most;
+    const int64_t shown_fill = atomic_load_explicit(&image->slot->fill_ppm, memory_order_relaxed);
+    promise(probe, model, P_COUNTED,
+            fill == shown_fill || image->state != PS_IMAGE_ACTIVE || image->gating == 0
+                || image->consumption != model->consumption,
+            now_ns, "the fill shown is that of the queue");
+}
+
+static void look_at_ordinals(ps_probe_t *probe, ps_probe_image_t *model)
+{
+    const ps_image_t *image = model->image;
+    const ps_sim_ledger_t *ledger =
+        ps_probe_ledger(probe, image->params.session_id, image->params.stream_id);
+    if (ledger == NULL || image->ordinal < 0) {
+        return;
+    }
+    const int64_t expected = ps_probe_ordinal(ledger, image->ordinal_position);
+    if (image->ordinal != expected) {
+        complain(probe, model, "messages are counted wrong", image->ordinal, expected);
+    }
+    const uint64_t count = atomic_load_explicit(&image->ring->count, memory_order_relaxed);
+    if (count > 0) {
+        const ps_index_entry_t *entry = &image->ring->entries[(count - 1) % PS_INDEX_ENTRIES];
+        if (load(&entry->ordinal) != ps_probe_ordinal(ledger, load(&entry->position))) {
+            complain(probe, model, "the index counts messages wrong", load(&entry->ordinal),
+                     load(&entry->position));
+        }
+        if (image->ordinal_position - load(&entry->position) > image->log.term_length / 4) {
+            complain(probe, model, "the index stands still", load(&entry->position),
+                     image->ordinal_position);
+        }
+    }
+}
+
+void ps_probe_image_look(ps_probe_t *probe, ps_probe_image_t *model, int64_t now_ns)
+{
+    if (model->image->receiver == NULL) {
+        return;
+    }
+    look_at_gaps(probe, model, now_ns);
+    look_at_log(probe, model);
+    look_at_readers(probe, model, now_ns);
+    look_at_cells(probe, model, now_ns);
+    look_at_ordinals(probe, model);
+}

@@ -1,0 +1,327 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * ps_sim_probe_pub.c: what must hold of a publication whoever receives it: how far producers may
+ * go and that the memory there is empty, why they are held and for how long, and what the counters
+ * show.
+ */
+#include "ps_log.h"
+
+#include "ps_sim_probe.h"
+
+enum { P_ROOM = 8, P_PULLED = 9, P_HELD = 10, P_READERS = 11, P_FOLLOWED = 12, P_CAUSE = 13,
+       P_DRAINED = 14, P_CLEAN = 15, P_STORAGE = 16, P_CELLS = 17 };
+
+static void complain(ps_probe_t *probe, const ps_probe_pub_t *model, const char *what, int64_t a,
+                     int64_t b)
+{
+    ps_probe_fail(probe, model->host, model->pub->log.session_id, "%s (%lld, %lld)", what,
+                  (long long)a, (long long)b);
+}
+
+static void promise(ps_probe_t *probe, ps_probe_pub_t *model, int32_t which, bool holds,
+                    int64_t now_ns, int64_t times, const char *name)
+{
+    ps_probe_promise(probe, &model->promises[which], holds, now_ns,
+                     times * ps_probe_slack_ns(probe, model->host), name, model->host,
+                     model->pub->log.session_id);
+}
+
+static int64_t load(const _Atomic int64_t *cell)
+{
+    return atomic_load_explicit(cell, memory_order_relaxed);
+}
+
+static int64_t blocked_total(const ps_publication_t *pub)
+{
+    int64_t sum = 0;
+    for (int32_t i = 0; i < PS_CAUSE_COUNT; i++) {
+        sum += load(&pub->slot->blocked_ns[i]);
+    }
+    return sum;
+}
+
+void ps_probe_pub_init(ps_probe_pub_t *model, int64_t now_ns)
+{
+    const ps_publication_t *pub = model->pub;
+    model->high = pub->sender_position;
+    model->messages = pub->sent_ordinal;
+    model->setup_ns = INT64_MIN / 2;
+    model->idle_ns = now_ns;
+    model->data_ns = INT64_MIN / 2;
+    model->reach = pub->publisher_limit > pub->producer_position ? pub->publisher_limit
+                                                                 : pub->producer_position;
+    model->zero_to = model->reach;
+    model->cause = atomic_load_explicit(&pub->slot->cause, memory_order_relaxed);
+    model->held_ns = blocked_total(pub);
+    if (model->cause != PS_CAUSE_NONE) {
+        model->held_ns += now_ns - load(&pub->slot->cause_since_ns);
+    }
+    model->looked_ns = now_ns;
+    model->naks = (uint64_t)(pub->endpoint != NULL ? load(pub->naks_cell) : 0);
+}
+
+/* ---- readers on this host -------------------------------------------------------------------- */
+
+/* The slowest that counts, INT64_MAX: none. */
+static int64_t slowest_reader(const ps_publication_t *pub)
+{
+    int64_t slowest = INT64_MAX;
+    for (int32_t i = 0; i < pub->subscriber_count; i++) {
+        const ps_pub_subscriber_t *reader = &pub->subscribers[i];
+        const int64_t shown = load(reader->cell);
+        if (reader->tether.state == PS_TETHER_ACTIVE || reader->tether.state == PS_TETHER_LINGER) {
+            slowest = shown < slowest ? shown : slowest;
+        }
+    }
+    return slowest;
+}
+
+/* ---- room ------------------------------------------------------------------------------------ */
+
+static bool is_zero(const ps_log_t *log, int64_t from, int64_t to)
+{
+    for (int64_t at = from; at < to;) {
+        const int64_t term_end = (at | log->term_mask) + 1;
+        const int64_t end = to < term_end ? to : term_end;
+        const uint8_t *bytes = ps_log_at(log, at);
+        for (int64_t i = 0; i < end - at; i += 8) {
+            uint64_t word;
+            memcpy(&word, bytes + i, sizeof word);
+            if (word != 0) {
+                return false;
+            }
+        }
+        at = end;
+    }
+    return true;
+}
+
+/* Whoever may start a message below the limit may write in all of the term that it lies in. */
+static void look_at_memory(ps_probe_t *probe, ps_probe_pub_t *model, int64_t producer)
+{
+    const ps_publication_t *pub = model->pub;
+    const int64_t end = (pub->publisher_limit | pub->log.term_mask) + 1;
+    if (pub->publisher_limit <= producer || end <= model->zero_to) {
+        return;
+    }
+    const int64_t from = model->zero_to > producer ? model->zero_to : producer;
+    if (end - producer > 2 * ps_pub_term(pub) + pub->log.term_length) {
+        complain(probe, model, "the limit is in a term that is in use", pub->publisher_limit,
+                 producer);
+    } else if (!is_zero(&pub->log, from, end)) {
+        complain(probe, model, "producers may write where memory is not empty", from, end);
+    }
+    model->zero_to = end;
+}
+
+static void look_at_limit(ps_probe_t *probe, ps_probe_pub_t *model, int64_t now_ns)
+{
+    const ps_publication_t *pub = model->pub;
+    const int64_t producer = ps_log_producer_position(&pub->log);
+    const int64_t reader = slowest_reader(pub);
+    int64_t consumer = pub->endpoint != NULL ? pub->sender_position : reader;
+    consumer = reader < consumer ? reader : consumer;
+    const bool active = pub->state == PS_PUB_ACTIVE && !pub->revoked;
+    if (consumer != INT64_MAX && consumer + pub->window_bytes > model->reach) {
+        model->reach = consumer + pub->window_bytes;
+    }
+    if (active && pub->publisher_limit > model->reach) {
+        complain(probe, model, "the publisher limit is beyond consumer and window",
+                 pub->publisher_limit, model->reach);
+    }
+    const bool served = pub->connected || (pub->endpoint != NULL && pub->receiver_count > 0);
+    const int64_t stored = pub->reserved_position == INT64_MAX
+        ? INT64_MAX : pub->reserved_position & ~(int64_t)pub->log.term_mask;
+    int64_t expected = consumer == INT64_MAX ? 0 : consumer + pub->window_bytes;
+    expected = expected < stored ? expected : stored;
+    promise(probe, model, P_ROOM,
+            !active || !served || pub->rated || pub->quarantine_count > 0
+                || pub->publisher_limit >= expected,
+            now_ns, 8, "producers get a window of room");
+    promise(probe, model, P_PULLED,
+            !active || served || pub->publisher_limit <= (pub->endpoint != NULL
+                ? pub->sender_position : pub->consumer_position), now_ns, 1,
+            "without receivers there is no room");
+    promise(probe, model, P_STORAGE,
+            !active || consumer == INT64_MAX || consumer + pub->window_bytes <= stored, now_ns, 8,
+            "storage keeps ahead of producers");
+    if (active) {
+        look_at_memory(probe, model, producer);
+    }
+}
+
+/* ---- the account ----------------------------------------------------------------------------- */
+
+static bool is_window_shut(const ps_publication_t *pub)
+{
+    const ps_frame_t *frame = ps_frame_at(&pub->log, pub->sender_position);
+    const int32_t length = ps_frame_length_acquire(frame);
+    const int64_t wire = frame->type == PS_TYPE_PAD ? PS_HEADER_BYTES : ps_align32(length);
+    return length > 0 && pub->sender_position + wire > pub->sender_limit;
+}
+
+/* Whether this cause can be what holds producers, by what the probe knows. */
+static bool is_possible(const ps_probe_pub_t *model, int32_t cause)
+{
+    const ps_publication_t *pub = model->pub;
+    const bool network = pub->endpoint != NULL;
+    const bool follows = pub->params.flow_control == PS_FC_MIN
+        || pub->params.flow_control == PS_FC_TAGGED;
+    int64_t at;
+    switch (cause) {
+    case PS_CAUSE_NO_RECEIVER:
+        return !pub->connected;
+    case PS_CAUSE_RECEIVER_WINDOW:
+        return network && pub->connected && is_window_shut(pub);
+    case PS_CAUSE_GROUP_STRATEGY:
+        return network && pub->connected && is_window_shut(pub)
+            && (follows || pub->params.flow_control == PS_FC_CUSTOM);
+    case PS_CAUSE_CONGESTION_WINDOW:
+        return network && pub->connected;
+    case PS_CAUSE_NAK_RATE:
+        return pub->params.flow_control == PS_FC_NAK && ps_nak_rate_limits(&pub->nak_rate);
+    case PS_CAUSE_RATE_LIMIT:
+        return pub->params.rate_bytes_per_s > 0 || pub->params.rate_messages_per_s > 0
+            || pub->params.flow_control == PS_FC_NAK;
+    case PS_CAUSE_SLOW_SUBSCRIBER:
+        return !network && pub->connected;
+    case PS_CAUSE_SPY:
+        return network && pub->gating_count > 0;
+    case PS_CAUSE_BLOCKED_CLAIM:
+        return ps_publication_is_blocked(pub, &at) || pub->quarantine_count > 0;
+    case PS_CAUSE_STORAGE:
+        return pub->reserved_position != INT64_MAX;
+    default:
+        return cause == PS_CAUSE_TERM_ROTATION || cause == PS_CAUSE_SCHEDULER;
+    }
+}
+
+/* The one cause that must be named where it is plain; 0: several may be. */
+static int32_t plain_cause(const ps_publication_t *pub)
+{
+    if (!pub->connected) {
+        return PS_CAUSE_NO_RECEIVER;
+    }
+    if (pub->rated || pub->params.flow_control != PS_FC_UNICAST || pub->endpoint == NULL
+        || pub->congestion_pace.rate > 0 || !is_window_shut(pub) || pub->receiver_count != 1
+        || pub->receivers[0].reason == PS_CAUSE_CONGESTION_WINDOW) {
+        return 0;
+    }
+    return PS_CAUSE_RECEIVER_WINDOW;
+}
+
+static void look_at_account(ps_probe_t *probe, ps_probe_pub_t *model, int64_t now_ns)
+{
+    const ps_publication_t *pub = model->pub;
+    const int32_t cause = atomic_load_explicit(&pub->slot->cause, memory_order_relaxed);
+    const int64_t since_ns = load(&pub->slot->cause_since_ns);
+    const int64_t blocked_ns = blocked_total(pub);
+    int64_t by_culprit = 0;
+    for (int32_t i = 0; i <= PS_CULPRITS; i++) {
+        by_culprit += load(&pub->slot->culprits[i].blocked_ns);
+    }
+   
+    model->held_ns += model->cause != PS_CAUSE_NONE ? now_ns - model->looked_ns : 0;
+    model->cause = cause;
+    model->looked_ns = now_ns;
+    const int64_t shown_ns = blocked_ns + (cause != PS_CAUSE_NONE ? now_ns - since_ns : 0);
+    if (by_culprit != blocked_ns) {
+        complain(probe, model, "the account by culprit is not the account by cause", by_culprit,
+                 blocked_ns);
+    }
+    if (shown_ns != model->held_ns) {
+complain(probe, model, "the account does not sum to the time held", shown_ns,
+                 model->held_ns);
+        model->held_ns = shown_ns;
+    }
+    const bool held = pub->state == PS_PUB_ACTIVE && !pub->revoked
+        && pub->producer_position >= pub->publisher_limit;
+    const int32_t plain = held ? plain_cause(pub) : 0;
+    promise(probe, model, P_HELD, (cause != PS_CAUSE_NONE) == held, now_ns, 1,
+            "producers at the limit have a cause");
+    promise(probe, model, P_CAUSE,
+            cause == PS_CAUSE_NONE
+                || (is_possible(model, cause) && (plain == 0 || plain == cause)),
+            now_ns, 1, "the cause is the one that holds");
+}
+
+/* ---- what is shown --------------------------------------------------------------------------- */
+
+static void look_at_cells(ps_probe_t *probe, ps_probe_pub_t *model, int64_t now_ns)
+{
+    const ps_publication_t *pub = model->pub;
+    const bool network = pub->endpoint != NULL;
+    const bool follows = network && (pub->params.flow_control == PS_FC_MIN
+                                     || pub->params.flow_control == PS_FC_TAGGED);
+    int32_t shown = network ? pub->receiver_count : pub->gating_count;
+    if (follows) {
+        shown = 0;
+        for (int32_t i = 0; i < model->receiver_count; i++) {
+            shown += model->receivers[i].followed;
+        }
+    }
+    promise(probe, model, P_FOLLOWED, load(pub->receivers_cell) == shown, now_ns, 2,
+            "the number of receivers shown is that of those followed");
+    if (load(pub->limit_cell) != pub->publisher_limit
+        || load(pub->position_cell) != pub->producer_position
+        || (network && (load(pub->sender_position_cell) != pub->sender_position
+                        || load(pub->sender_limit_cell) != pub->sender_limit))) {
+        complain(probe, model, "counters do not show what is", load(pub->limit_cell),
+                 pub->publisher_limit);
+    }
+    promise(probe, model, P_READERS,
+            pub->producer_position == ps_log_producer_position(&pub->log)
+                && (pub->gating_count == 0 || pub->slowest_position == slowest_reader(pub)
+                    || slowest_reader(pub) > pub->producer_position),
+            now_ns, 2, "the sender sees producers and readers");
+}
+
+static void look_at_index(ps_probe_t *probe, ps_probe_pub_t *model)
+{
+    const ps_publication_t *pub = model->pub;
+    const ps_sim_ledger_t *ledger =
+        ps_probe_ledger(probe, pub->log.session_id, pub->log.stream_id);
+    const uint64_t count = atomic_load_explicit(&pub->ring->count, memory_order_relaxed);
+    if (ledger == NULL || count == 0) {
+        return;
+    }
+    const ps_index_entry_t *entry = &pub->ring->entries[(count - 1) % PS_INDEX_ENTRIES];
+    const int64_t position = load(&entry->position);
+    const int64_t ordinal = load(&entry->ordinal);
+    if (ordinal >= 0 && ordinal != ps_probe_ordinal(ledger, position)) {
+        complain(probe, model, "the index counts messages wrong", ordinal,
+                 ps_probe_ordinal(ledger, position));
+    }
+    if (pub->endpoint != NULL
+        && pub->sender_position - position > ps_pub_term(pub) / 4 + PS_MESSAGE_MAX) {
+        complain(probe, model, "the index stands still", position, pub->sender_position);
+    }
+}
+
+static void look_at_end(ps_probe_t *probe, ps_probe_pub_t *model, int64_t now_ns)
+{
+    const ps_publication_t *pub = model->pub;
+    const bool network = pub->endpoint != NULL;
+    const bool sent = !network || pub->sender_position >= pub->end_position;
+    const bool read = slowest_reader(pub) >= pub->end_position;
+    const bool alone = network && pub->receiver_count == 0 && !pub->inherited;
+    promise(probe, model, P_DRAINED,
+            pub->state != PS_PUB_DRAINING || !((sent || alone) && read), now_ns, 2,
+            "what is sent and read is drained");
+    if (pub->state == PS_PUB_DRAINED && !pub->revoked && !pub->corrupt && network && !sent
+        && pub->receiver_count > 0 && model->promises[P_DRAINED].since_ns == 0
+        && !model->promises[P_CELLS].broken) {
+        model->promises[P_CELLS].broken = true;
+        model->promises[P_CELLS].since_ns = now_ns;
+        complain(probe, model, "drained with data unsent", pub->sender_position,
+                 pub->end_position);
+    }
+}
+
+void ps_probe_pub_look(ps_probe_t *probe, ps_probe_pub_t *model, int64_t now_ns)
+{
+    look_at_limit(probe, model, now_ns);
+    look_at_account(probe, model, now_ns);
+    look_at_cells(probe, model, now_ns);
+    look_at_index(probe, model);
+    look_at_end(probe, model, now_ns);
+}

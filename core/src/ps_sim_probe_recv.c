@@ -1,0 +1,472 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * ps_sim_probe_recv.c: what a receiver says, and when.
+ *
+ *   status message  when consumption passed a quarter of the window or the end of a term, and
+ *                   200 ms after the last one (1 s while nothing moves); no sooner than that
+ *   NAK             for what is missing and nothing else; the first after the delay (in a group: a
+ *                   random part of the back-off), the next when an answer should have come
+ *   round trip      a request a second (cubic: some each round trip) while data moves
+ *   PRESSURE        once a window while the queue is too full
+ *   liveness        10 s without a word end an image, no less
+ */
+#include "ps_sim_probe.h"
+
+
+enum { P_SM = 8, P_DUE = 9, P_ASK = 10, P_RTT = 11, P_PRESSURE = 12, P_ALIVE = 13, P_ENDED = 14,
+       P_DRAINED = 15, PATIENCE = 7 };
+#define MS INT64_C(1000000)
+#define SECOND INT64_C(1000000000)
+
+static void complain(ps_probe_t *probe, const ps_probe_image_t *model, const char *what, int64_t a,
+                     int64_t b)
+{
+    ps_probe_fail(probe, model->host, model->image->params.session_id, "%s (%lld, %lld)", what,
+                  (long long)a, (long long)b);
+}
+
+static void promise(ps_probe_t *probe, ps_probe_image_t *model, int32_t which, bool holds,
+                    int64_t now_ns, const char *name)
+{
+    ps_probe_promise(probe, &model->promises[which], holds, now_ns,
+                     ps_probe_slack_ns(probe, model->host), name, model->host,
+                     model->image->params.session_id);
+}
+
+bool ps_probe_is_heard(const ps_image_t *image, int64_t now_ns)
+{
+    for (int32_t i = 0; i < PS_RECV_DESTINATIONS_MAX; i++) {
+        if (image->connections[i].established
+            && now_ns - image->connections[i].activity_ns
+                   < image->receiver->params->connection_timeout_ns) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* ---- status messages ------------------------------------------------------------------------- */
+
+static void look_at_trailer(ps_probe_t *probe, const ps_probe_image_t *model, const ps_sm_t *sm,
+                            int64_t position)
+{
+    const ps_image_t *image = model->image;
+    const ps_trailer_t *trailer = &sm->trailer;
+    const ps_sim_ledger_t *ledger =
+        ps_probe_ledger(probe, image->params.session_id, image->params.stream_id);
+    const int64_t behind = ps_image_contiguous(image) - position;
+    const bool full = trailer->fill_ppm >= 500000;
+    if (ledger != NULL && trailer->released_ordinal > ps_probe_ordinal(ledger, position)) {
+complain(probe, model, "more messages are released than were read",
+                 trailer->released_ordinal, position);
+    }
+    if (image->ordinal >= 0 && image->ordinal_position == position
+        && trailer->released_ordinal != image->ordinal) {
+        complain(probe, model, "released messages are counted wrong", trailer->released_ordinal,
+                 image->ordinal);
+    }
+    if (full != (trailer->reason == PS_CAUSE_SLOW_SUBSCRIBER)
+        || (full && trailer->reason_backlog_bytes != behind)
+        || (!full && trailer->reason_backlog_bytes != 0)) {
+        complain(probe, model, "a status message states a reason that is none", trailer->reason,
+                 trailer->reason_backlog_bytes);
+    }
+    if (image->params.congestion_control == PS_CC_STATIC
+        && (trailer->congestion_window != 0 || trailer->pacing_rate != 0)) {
+        complain(probe, model, "a congestion window without congestion control",
+                 trailer->congestion_window, trailer->pacing_rate);
+    }
+    if (trailer->rtt_ns != 0
+        && (trailer->rtt_ns > model->most_rtt || trailer->rtt_ns < model->least_rtt)) {
+        complain(probe, model, "a round trip that was not measured", trailer->rtt_ns,
+                 model->least_rtt);
+    }
+}
+
+static void look_at_window(ps_probe_t *probe, const ps_probe_image_t *model, const ps_sm_t *sm)
+{
+    const ps_image_t *image = model->image;
+    const int32_t half = image->log.term_length / 2;
+    const int32_t most = image->params.window_bytes < half ? image->params.window_bytes : half;
+    if (sm->window > most || sm->window < 0
+        || (image->params.congestion_control == PS_CC_STATIC && sm->window != most)) {
+        complain(probe, model, "a status message states another window", sm->window, most);
+    }
+    const int64_t least = 2 * (int64_t)image->log.mtu < most ? 2 * (int64_t)image->log.mtu : most;
+    if (sm->window < least) {
+        complain(probe, model, "a window of less than two datagrams", sm->window, least);
+    }
+}
+
+static void look_at_timing(ps_probe_t *probe, ps_probe_image_t *model, int64_t position,
+                           int64_t now_ns)
+{
+    const ps_image_t *image = model->image;
+    const int64_t timeout_ns = image->receiver->params->status_message_timeout_ns;
+    const int64_t since_ns = now_ns - model->sm_ns;
+    const int64_t quarter = model->sm_position + image->window / 4 + 1;
+    const int64_t term_end = (model->sm_position | image->log.term_mask) + 1;
+    const bool due = position >= quarter || position >= term_end;
+    const bool moved = ps_image_contiguous(image) + image->consumption != model->moved_sum;
+    const bool forced = model->sm_forced_ns >= model->sm_ns || image->state >= PS_IMAGE_DRAINING
+        || image->params.congestion_control != PS_CC_STATIC;
+    const int64_t least_ns = model->sm_idle && !moved ? PS_SM_IDLE_NS - PS_SM_IDLE_GRID_NS : timeout_ns;
+    if (!due && !forced && since_ns < least_ns) {
+        complain(probe, model, "a status message too soon", since_ns, position);
+    }
+}
+
+void ps_probe_sm_sent(ps_probe_t *probe, ps_probe_image_t *model, const ps_sm_t *sm,
+                      int64_t now_ns)
+{
+    const ps_image_t *image = model->image;
+    if ((sm->flags & PS_SM_SETUP) != 0) {
+        return;
+    }
+    const int64_t position =
+        (int64_t)ps_wrap_sub(sm->term_id, image->log.initial_term_id) * image->log.term_length
+        + sm->term_offset;
+    if (position != image->consumption || position < model->sm_position) {
+        complain(probe, model, "a status message does not state what is consumed", position,
+                 image->consumption);
+    }
+    if (((sm->flags & PS_SM_EOS) != 0) != (image->state >= PS_IMAGE_DRAINING)) {
+        complain(probe, model, "a status message with the wrong flags", sm->flags, image->state);
+    }
+    look_at_window(probe, model, sm);
+    if (image->receiver->params->advertise) {
+        look_at_trailer(probe, model, sm, position);
+    }
+    if (model->sm_ns != now_ns) {
+        look_at_timing(probe, model, position, now_ns);
+    }
+    model->sm_idle =
+        now_ns - model->moved_ns >= image->receiver->params->idle_after_ns;
+    model->sm_ns = now_ns;
+    model->sm_position = position;
+}
+
+static void look_at_status(ps_probe_t *probe, ps_probe_image_t *model, int64_t now_ns)
+{
+    const ps_image_t *image = model->image;
+    const ps_receiver_t *receiver = image->receiver;
+    const bool speaks = image->state < PS_IMAGE_DRAINED && !image->rejected
+        && image->endpoint != NULL && ps_probe_is_heard(image, now_ns);
+    const int64_t sum = ps_image_contiguous(image) + image->consumption;
+    if (sum != model->moved_sum) {
+        model->moved_sum = sum;
+        model->moved_ns = now_ns;
+        model->sm_idle = false;
+    }
+    if (model->sm_forced_ns == now_ns) {
+        model->sm_idle = false;
+    }
+    if (!speaks) {  /* when it is heard again, it says so at once */
+        model->sm_forced_ns = now_ns;
+        model->quiet_ns = now_ns;
+    }
+    const int64_t most_ns =
+        model->sm_idle ? PS_SM_IDLE_NS : receiver->params->status_message_timeout_ns;
+    promise(probe, model, P_SM,
+            !speaks || now_ns - model->sm_ns < most_ns || now_ns - model->quiet_ns < most_ns,
+            now_ns, "a status message is sent by time");
+    const int64_t quarter = model->sm_position + image->window / 4 + 1;
+    const int64_t term_end = (model->sm_position | image->log.term_mask) + 1;
+    const int64_t due = quarter < term_end ? quarter : term_end;
+    promise(probe, model, P_DUE, !speaks || model->consumption < due, now_ns,
+            "a status message is sent by progress");
+}
+
+/* ---- NAKs ------------------------------------------------------------------------------------ */
+
+static bool is_single(const ps_image_t *image)
+{
+    return (!image->params.group && image->params.peer_capabilities == 0)
+        || image->receiver->params->loss_recovery == PS_LOSS_SINGLE_GAP;
+}
+
+static int64_t doubled(int64_t wait_ns, int32_t times, int64_t most_ns)
+{
+    for (int32_t i = 0; i < times && wait_ns < most_ns; i++) {
+        wait_ns *= 2;
+    }
+    return wait_ns < most_ns ? wait_ns : most_ns;
+}
+
+/* From a question, the asked-th before it, to the next of the same gap: least and most. */
+static void retry_bounds(const ps_image_t *image, int32_t asked, int64_t *least_ns,
+                         int64_t *most_ns)
+{
+    const ps_driver_params_t *params = image->receiver->params;
+    const int64_t delay_ns = image->params.nak_delay_ns >= 0 ? image->params.nak_delay_ns
+                                                             : params->nak_unicast_delay_ns;
+    const int64_t unit_ns =
+        (delay_ns < 1000 ? 1000 : delay_ns) * params->nak_unicast_retry_ratio;
+    const int64_t spread_ns = params->nak_multicast_max_backoff_ns;
+    const int64_t smoothed = image->rtt.smoothed_ns;
+    const int64_t by_variation = smoothed + 4 * image->rtt.variation_ns;
+    const int64_t by_share = smoothed + smoothed / 8;
+    int64_t answer_ns = by_variation > by_share ? by_variation : by_share;
+    int32_t doublings = smoothed == 0 ? (asked < 10 ? asked : 10) : 0;
+    if (smoothed != 0 && asked > PATIENCE) {
+        doublings = asked - PATIENCE < 4 ? asked - PATIENCE : 4;
+        answer_ns = doubled(answer_ns, doublings, answer_ns > SECOND ? answer_ns : SECOND);
+    }
+    const int64_t unit_most = unit_ns < 100 * MS ? 100 * MS : unit_ns;
+    const int64_t spread_most = spread_ns < 100 * MS ? 100 * MS : spread_ns;
+    if (image->params.group) {
+        *least_ns = answer_ns;
+        *most_ns = answer_ns + doubled(spread_ns, doublings, spread_most);
+        return;
+    }
+    const int64_t wait_ns = doubled(unit_ns, doublings, unit_most);
+    *least_ns = wait_ns > answer_ns ? wait_ns : answer_ns;
+    *most_ns = *least_ns;
+}
+
+void ps_probe_nak_sent(ps_probe_t *probe, ps_probe_image_t *model, const ps_nak_t *nak,
+                       int64_t now_ns)
+{
+    const ps_image_t *image = model->image;
+    const int64_t term = image->log.term_length;
+    const int64_t from = (int64_t)ps_wrap_sub(nak->term_id, image->log.initial_term_id) * term
+        + nak->term_offset;
+    const ps_gap_t *gap = NULL;
+    for (int32_t i = 0; i < image->gaps.count && gap == NULL; i++) {
+        gap = image->gaps.items[i].from == from ? &image->gaps.items[i] : NULL;
+    }
+    const int64_t rest = term - nak->term_offset;
+    if (gap == NULL || nak->length <= 0 || nak->length > rest
+        || (from + nak->length != gap->to && nak->length != rest
+            && from + nak->length != image->reserved_position)) {
+        complain(probe, model, "a NAK for what is not missing", from, nak->length);
+        return;
+    }
+    if (!image->params.reliable || (is_single(image) && gap != image->gaps.items)) {
+        complain(probe, model, "a NAK that should not be", from, nak->length);
+    }
+    int64_t least_ns;
+    int64_t most_ns;
+    retry_bounds(image, gap->asked - 1, &least_ns, &most_ns);
+    if (gap->due_ns < now_ns + least_ns || gap->due_ns > now_ns + most_ns) {
+        complain(probe, model, "the next NAK is due at another time", gap->due_ns - now_ns,
+                 least_ns);
+    }
+    for (int32_t i = 0; i < model->gap_count; i++) {
+        ps_probe_gap_t *known = &model->gaps[i];
+        if (known->from <= from && known->to > from) {
+            if (known->asked >= gap->asked && known->asked_ns != now_ns) {
+                complain(probe, model, "NAKs of a gap are counted wrong", gap->asked,
+                         known->asked);
+            }
+            known->asked_ns = now_ns;
+            known->asked = gap->asked;
+            return;
+        }
+    }
+}
+
+static void look_at_naks(ps_probe_t *probe, ps_probe_image_t *model, int64_t now_ns)
+{
+    const ps_image_t *image = model->image;
+    const int64_t slack_ns = ps_probe_slack_ns(probe, model->host);
+    const bool asks = image->params.reliable && !image->revoked && image->endpoint != NULL
+        && image->state == PS_IMAGE_ACTIVE;
+    const int32_t count = is_single(image) && image->gaps.count > 1 ? 1 : image->gaps.count;
+    const ps_driver_params_t *params = image->receiver->params;
+    bool late = false;
+    for (int32_t i = 0; i < count && i < model->gap_count && asks; i++) {
+        const ps_gap_t *gap = &image->gaps.items[i];
+        ps_probe_gap_t *known = &model->gaps[i];
+        late = late || gap->due_ns <= now_ns;
+        if (gap->asked == 0 && known->born_ns == now_ns && !known->placed) {
+            const int64_t wait_ns = gap->due_ns - now_ns;
+            const int64_t delay_ns = image->params.nak_delay_ns >= 0
+                ? image->params.nak_delay_ns : params->nak_unicast_delay_ns;
+            const int64_t late_ns = model->most_rtt > MS ? model->most_rtt : MS;
+            const int64_t most_ns = image->params.group ? params->nak_multicast_max_backoff_ns
+                : delay_ns > late_ns ? delay_ns : late_ns;
+            const int64_t least_ns = image->params.group ? 0 : delay_ns;
+            if ((wait_ns < least_ns || wait_ns > most_ns) && wait_ns != 0) {
+                complain(probe, model, "the first NAK is due at another time", wait_ns, most_ns);
+            }
+        }
+        known->placed = true;
+        if (gap->due_ns > now_ns + 60 * SECOND || gap->due_ns < now_ns - slack_ns) {
+            complain(probe, model, "a gap is not asked for in time", gap->from,
+                     now_ns - gap->due_ns);
+        }
+    }
+    promise(probe, model, P_ASK, !late, now_ns, "gaps that are due are asked for");
+    if (!image->params.reliable) {
+        promise(probe, model, P_ASK + 10, image->gaps.count == 0, now_ns,
+                "an unreliable stream goes on over its gaps");
+    }
+}
+
+/* ---- round trips ----------------------------------------------------------------------------- */
+
+static int64_t rtt_interval(const ps_image_t *image)
+{
+    const int64_t smoothed = image->rtt.smoothed_ns;
+    if (image->params.congestion_control == PS_CC_STATIC) {
+        return SECOND;
+    }
+    if (smoothed == 0) {
+        return 10 * MS;
+    }
+    const int64_t part = image->congestion.cubic.phase == PS_CUBIC_AVOIDANCE ? 2 : 10;
+    const int64_t wanted = smoothed / part < MS / 10 ? MS / 10 : smoothed / part;
+    return wanted < SECOND ? wanted : SECOND;
+}
+
+void ps_probe_rttm_sent(ps_probe_t *probe, ps_probe_image_t *model, const ps_rttm_t *rttm,
+                        int64_t now_ns)
+{
+    const ps_image_t *image = model->image;
+    if (rttm->echo_ns != now_ns || rttm->reception_delta_ns != 0) {
+        complain(probe, model, "a round-trip request with another time", rttm->echo_ns, now_ns);
+    }
+    if (now_ns < model->rtt_due_ns) {
+        complain(probe, model, "a round-trip request too soon", now_ns, model->rtt_due_ns);
+    }
+    model->asked_rtt[model->asked_rtt_next++ % 16] = now_ns;
+    model->rtt_ns = now_ns;
+    model->rtt_due_ns = now_ns + rtt_interval(image);
+}
+
+static void look_at_round_trips(ps_probe_t *probe, ps_probe_image_t *model, int64_t now_ns)
+{
+    const ps_image_t *image = model->image;
+    const int64_t smoothed = image->rtt.smoothed_ns;
+    const bool moved = ps_image_contiguous(image) != model->last_position;
+    if (moved && model->last_position >= 0 && now_ns >= model->rtt_due_ns
+        && model->rtt_ns != now_ns && image->state == PS_IMAGE_ACTIVE && ps_probe_is_heard(image, now_ns)
+        && image->endpoint != NULL) {
+        complain(probe, model, "no round trip is measured", now_ns, model->rtt_due_ns);
+    }
+    model->last_position = ps_image_contiguous(image);
+    if (smoothed != 0 && (smoothed < model->least_rtt || smoothed > model->most_rtt)) {
+        complain(probe, model, "a round trip that was not measured", smoothed, model->most_rtt);
+    }
+    if (model->least_rtt != INT64_MAX && smoothed == 0) {
+        complain(probe, model, "an answer was not believed", model->least_rtt, 0);
+    }
+}
+
+/* ---- PRESSURE -------------------------------------------------------------------------------- */
+
+static int64_t fill_of(const ps_image_t *image)
+{
+    const int64_t unread = ps_image_contiguous(image) - image->consumption;
+    const int64_t capacity = image->log.term_length / 2;
+    return unread >= capacity ? 1000000 : unread * 1000000 / capacity;
+}
+
+void ps_probe_pressure_sent(ps_probe_t *probe, ps_probe_image_t *model,
+                            const ps_pressure_t *pressure, int64_t now_ns)
+{
+    static const int64_t least[5] = {0, 250000, 625000, 812500, 1000000};
+    static const int64_t most[5] = {0, 750000, 875000, 1000000, 1000001};
+    const ps_image_t *image = model->image;
+    const int64_t fill = fill_of(image);
+    if (pressure->fill_ppm != fill || fill < least[pressure->level]
+        || fill >= most[pressure->level]) {
+        complain(probe, model, "PRESSURE states another fill", pressure->fill_ppm, fill);
+    }
+    if (pressure->backlog_bytes != ps_image_contiguous(image) - image->consumption) {
+        complain(probe, model, "PRESSURE states another backlog", pressure->backlog_bytes, fill);
+    }
+    if (model->pressure_ns != now_ns && now_ns - model->pressure_ns < 50 * MS) {
+        complain(probe, model, "PRESSURE again too soon", now_ns - model->pressure_ns, 0);
+    }
+    if ((image->params.peer_capabilities & PS_CAP_PRESSURE) == 0) {
+        complain(probe, model, "PRESSURE that nobody asked for", 0, 0);
+    }
+    model->pressure_ns = now_ns;
+}
+
+static void look_at_pressure(ps_probe_t *probe, ps_probe_image_t *model, int64_t now_ns)
+{
+    const ps_image_t *image = model->image;
+    const int64_t window_ns = ps_nak_window_ns(image->rtt.smoothed_ns);
+    if (image->consumption != model->seen_consumption || fill_of(image) == 0) {
+        model->seen_consumption = image->consumption;
+        model->consumed_ns = now_ns;
+    }
+    const bool wanted = (image->params.peer_capabilities & PS_CAP_PRESSURE) != 0
+        && image->endpoint != NULL && image->state == PS_IMAGE_ACTIVE && image->gating != 0
+        && fill_of(image) >= 500000 && now_ns - model->consumed_ns < window_ns / 2 - MS;
+    model->wanted_ns = wanted ? model->wanted_ns : now_ns;
+    ps_probe_promise(probe, &model->promises[P_PRESSURE],
+                     !wanted || now_ns - model->pressure_ns < window_ns
+                         || now_ns - model->wanted_ns < window_ns / 2 + 2 * MS
+                         || !ps_probe_is_heard(image, now_ns),
+                     now_ns, ps_probe_slack_ns(probe, model->host), "PRESSURE is told",
+                     model->host, image->params.session_id);
+}
+
+/* ---- its end --------------------------------------------------------------------------------- */
+
+static void look_at_end(ps_probe_t *probe, ps_probe_image_t *model, int64_t now_ns)
+{
+    const ps_image_t *image = model->image;
+    const int64_t liveness_ns = image->receiver->params->image_liveness_timeout_ns;
+    const bool active = image->state == PS_IMAGE_ACTIVE;
+    const bool complete = model->eos >= 0 && ps_image_contiguous(image) >= model->eos;
+    promise(probe, model, P_ALIVE, !active || now_ns - model->heard_ns < liveness_ns, now_ns,
+            "a silent image ends");
+    promise(probe, model, P_ENDED, !active || !complete || image->params.adopted, now_ns,
+            "a stream that is complete ends");
+    if (active || model->ended) {
+        return;
+    }
+    model->ended = true;
+    if (image->end_reason == PS_END_TIMEOUT && now_ns - model->heard_ns < liveness_ns) {
+        complain(probe, model, "an image that is heard ends", now_ns - model->heard_ns, 0);
+    }
+    if (image->end_reason == PS_END_OF_STREAM && !complete) {
+        complain(probe, model, "the stream ends before its end", model->eos,
+                 ps_image_contiguous(image));
+    }
+}
+
+static void look_at_drain(ps_probe_t *probe, ps_probe_image_t *model, int64_t now_ns)
+{
+    const ps_image_t *image = model->image;
+    const int64_t phase_ns = 5 * image->receiver->params->status_message_timeout_ns;
+    bool read = true;
+    for (int32_t i = 0; i < image->n_subscribers; i++) {
+        read = read
+            && (image->subscribers[i].tether.state >= PS_TETHER_RESTING
+                || atomic_load_explicit(image->subscribers[i].position, memory_order_relaxed)
+                       >= image->position);
+    }
+    if (image->state != PS_IMAGE_DRAINING) {
+        if (image->state == PS_IMAGE_DRAINED && model->drain_ns > 0 && !image->revoked
+            && now_ns - model->drain_ns < phase_ns) {
+            complain(probe, model, "drained too soon", now_ns - model->drain_ns, phase_ns);
+        }
+        model->drain_ns = 0;
+        return;
+    }
+    model->drain_ns = model->drain_ns == 0 ? now_ns : model->drain_ns;
+    ps_probe_promise(probe, &model->promises[P_DRAINED],
+                     !read || now_ns - model->drain_ns < phase_ns, now_ns,
+                     ps_probe_slack_ns(probe, model->host)
+                         + image->receiver->params->status_message_timeout_ns,
+                     "an image that is read out is drained", model->host,
+                     image->params.session_id);
+}
+
+void ps_probe_recv_look(ps_probe_t *probe, ps_probe_image_t *model, int64_t now_ns)
+{
+    if (model->image->receiver == NULL) {
+        return;
+    }
+    look_at_status(probe, model, now_ns);
+    look_at_naks(probe, model, now_ns);
+    look_at_round_trips(probe, model, now_ns);
+    look_at_pressure(probe, model, now_ns);
+    look_at_end(probe, model, now_ns);
+    look_at_drain(probe, model, now_ns);
+}

@@ -1,0 +1,323 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * ps_sim_probe_send.c: what leaves a sender, and when.
+ *
+ *   SETUP       every 100 ms until a receiver is heard, then only when one asks for it
+ *   heartbeat   100 ms after the last datagram, 1 s once the stream is quiet; both ways: neither
+ *               later nor sooner
+ *   data        as soon as there is a frame and room for it; nothing beyond the limit
+ *   again       only what was asked for, all of it, at once, and not twice within the linger
+ */
+#include "ps_sim_probe.h"
+
+enum { P_SETUP = 4, P_BEAT = 5, P_SEND = 6, BEATS = 4 };
+#define SECOND INT64_C(1000000000)
+
+static void complain(ps_probe_t *probe, const ps_probe_pub_t *model, const char *what, int64_t a,
+                     int64_t b)
+{
+    ps_probe_fail(probe, model->host, model->pub->log.session_id, "%s (%lld, %lld)", what,
+                  (long long)a, (long long)b);
+}
+
+static int64_t position_of(const ps_publication_t *pub, int32_t term_id, int32_t term_offset)
+{
+    return (int64_t)ps_wrap_sub(term_id, pub->log.initial_term_id) * pub->log.term_length
+        + term_offset;
+}
+
+/* ---- SETUP ----------------------------------------------------------------------------------- */
+
+void ps_probe_setup_sent(ps_probe_t *probe, ps_probe_pub_t *model, const ps_setup_t *setup,
+                         int64_t now_ns)
+{
+    const ps_publication_t *pub = model->pub;
+    const ps_driver_params_t *params = ps_driver_params(pub->driver);
+    const bool single = pub->endpoint->params.mdc == PS_MDC_NONE;
+    if (position_of(pub, setup->active_term_id, setup->term_offset) != model->high
+        || setup->term_length != pub->log.term_length || setup->mtu != pub->log.mtu
+        || setup->initial_term_id != pub->log.initial_term_id) {
+        complain(probe, model, "a SETUP does not state where the stream is",
+                 position_of(pub, setup->active_term_id, setup->term_offset), model->high);
+    }
+    if ((setup->flags & PS_SETUP_GROUP) != (pub->params.group ? PS_SETUP_GROUP : 0)
+        || (setup->trailer.capabilities & PS_CAP_PRESSURE)
+               != (pub->params.flow_control == PS_FC_NAK ? PS_CAP_PRESSURE : 0u)) {
+        complain(probe, model, "a SETUP states another kind of stream", setup->flags, 0);
+    }
+    if (setup->trailer.ordinal != model->messages) {
+        complain(probe, model, "a SETUP counts messages wrong", setup->trailer.ordinal,
+                 model->messages);
+    }
+    if (single && now_ns - model->setup_ns < params->setup_interval_ns) {
+        complain(probe, model, "SETUP again too soon", now_ns - model->setup_ns, 0);
+    }
+    if (single && model->ever_heard && !model->asked_setup) {
+        complain(probe, model, "a SETUP that nobody asked for", 0, 0);
+    }
+    if (pub->receiver_count > 0) {
+        model->asked_setup = false;
+    }
+    model->setup_ns = now_ns;
+    ps_probe_fc_setup_sent(model, now_ns);
+}
+
+static void look_at_setup(ps_probe_t *probe, ps_probe_pub_t *model, int64_t now_ns)
+{
+    const ps_publication_t *pub = model->pub;
+    const ps_driver_params_t *params = ps_driver_params(pub->driver);
+    const bool wanted = (!model->ever_heard || model->asked_setup) && !pub->revoked
+        && ps_send_endpoint_reachable(pub->endpoint) && pub->state != PS_PUB_DRAINED;
+    ps_probe_promise(probe, &model->promises[P_SETUP],
+                     !wanted || now_ns - model->setup_ns < params->setup_interval_ns, now_ns,
+                     ps_probe_slack_ns(probe, model->host), "a SETUP is sent", model->host,
+                     pub->log.session_id);
+}
+
+/* ---- heartbeats ------------------------------------------------------------------------------ */
+
+static bool is_quiet(const ps_probe_pub_t *model, int64_t now_ns)
+{
+    return now_ns - model->data_ns >= ps_driver_params(model->pub->driver)->idle_after_ns
+        && !model->pub->end_of_stream;
+}
+
+void ps_probe_heartbeat_sent(ps_probe_t *probe, ps_probe_pub_t *model, const ps_data_t *data,
+                             int64_t now_ns)
+{
+    const ps_publication_t *pub = model->pub;
+    const ps_driver_params_t *params = ps_driver_params(pub->driver);
+    const int64_t position = position_of(pub, data->term_id, data->term_offset);
+    const bool ended = (data->flags & PS_FLAG_EOS) != 0;
+    if (position != model->high) {
+        complain(probe, model, "a heartbeat does not state where the stream is", position,
+                 model->high);
+    }
+    if (ended != (pub->revoked || (pub->end_of_stream && pub->params.signal_eos))
+        || (ended && !pub->revoked && pub->sender_position < pub->end_position)) {
+        complain(probe, model, "a heartbeat has the wrong flags", data->flags, pub->state);
+    }
+    if (!model->ever_heard) {
+        complain(probe, model, "a heartbeat before anybody was heard", 0, 0);
+    }
+    if (pub->endpoint->params.mdc != PS_MDC_NONE && now_ns == model->beat_ns) {
+        return;     /* the same, to another destination */
+    }
+    /* Quiet streams beat on a common grid, up to a quarter of the interval before their time. */
+    const int64_t quiet_ns = params->idle_heartbeat_interval_ns;
+    const int64_t least_ns = is_quiet(model, now_ns) ? quiet_ns - quiet_ns / BEATS
+                                                     : params->heartbeat_interval_ns;
+    if (model->beat_ns > 0 && now_ns - model->beat_ns < least_ns && !pub->revoked
+        && !pub->end_of_stream) {
+        complain(probe, model, "a heartbeat too soon", now_ns - model->beat_ns, least_ns);
+    }
+    if (pub->end_of_stream && model->beat_ns > 0 && !pub->revoked
+        && now_ns - model->beat_ns < params->heartbeat_interval_ns) {
+        complain(probe, model, "an EOS heartbeat too soon", now_ns - model->beat_ns, 0);
+    }
+    model->beat_ns = now_ns;
+}
+
+static void look_at_heartbeat(ps_probe_t *probe, ps_probe_pub_t *model, int64_t now_ns)
+{
+    const ps_publication_t *pub = model->pub;
+    const ps_driver_params_t *params = ps_driver_params(pub->driver);
+    const int64_t most_ns = is_quiet(model, now_ns) ? params->idle_heartbeat_interval_ns
+                                                    : params->heartbeat_interval_ns;
+    const bool wanted = model->ever_heard && ps_send_endpoint_reachable(pub->endpoint);
+    ps_probe_promise(probe, &model->promises[P_BEAT],
+                     !wanted || now_ns - model->beat_ns < most_ns
+                         || now_ns - model->idle_ns < most_ns,
+                     now_ns, ps_probe_slack_ns(probe, model->host), "a heartbeat is sent",
+                     model->host, pub->log.session_id);
+    model->idle_ns = wanted ? model->idle_ns : now_ns;
+}
+
+/* ---- data ------------------------------------------------------------------------------------ */
+
+/* The pool of answers is small towards a group: a full one forgets what lingers, and the same may
+ * be asked for and answered once more. */
+static bool was_pushed_out(const ps_probe_pub_t *model, int64_t from, int64_t to, int64_t now_ns)
+{
+    const ps_publication_t *pub = model->pub;
+    const int64_t linger_ns = ps_driver_params(pub->driver)->retransmit_linger_ns;
+    int32_t lingering = 0;
+    bool covered = false;
+    for (int32_t i = 0; i < model->ask_count; i++) {
+        const ps_probe_ask_t *ask = &model->asks[i];
+        lingering += ask->done_ns < 0 || now_ns - ask->done_ns < linger_ns;
+        covered = covered || (from >= ask->from && to <= ask->to);
+    }
+    return covered && lingering >= pub->retransmit.capacity;
+}
+
+static void sent_again(ps_probe_t *probe, ps_probe_pub_t *model, int64_t from, int64_t to,
+                       int64_t now_ns)
+{
+    const bool single = !model->pub->params.group;
+    bool asked = false;
+    for (int32_t i = 0; i < model->ask_count; i++) {
+        ps_probe_ask_t *ask = &model->asks[i];
+        const bool open = ask->done_ns < 0;
+        asked = asked || (from >= ask->from && to <= ask->to && (open || !single));
+        if (!open || from > ask->cursor || to <= ask->cursor) {
+            continue;
+        }
+        ask->cursor = to;
+        if (to >= (ask->to < model->high ? ask->to : model->high)) {
+            ask->done_ns = now_ns;
+        }
+    }
+    if (!asked && !was_pushed_out(model, from, to, now_ns)) {
+        complain(probe, model, "sent again what nobody asked for", from, to);
+    }
+}
+
+void ps_probe_data_sent(ps_probe_t *probe, ps_probe_pub_t *model, const ps_data_t *data,
+                        const ps_sim_packet_t *packet, enum ps_sim_kind kind, int64_t now_ns)
+{
+    const ps_publication_t *pub = model->pub;
+    int32_t span = 0;
+    int32_t messages = 0;
+    if (ps_wire_chain(packet->data, packet->length, pub->log.term_length, &span, &messages)
+            != PS_WIRE_OK) {
+        return;     /* the watch complains */
+    }
+    const int64_t from = position_of(pub, data->term_id, data->term_offset);
+    if (kind == PS_SIM_AGAIN) {
+        sent_again(probe, model, from, from + span, now_ns);
+        model->repair_bytes += packet->length;
+        return;
+    }
+    if (from + span <= model->high) {
+        return;     /* the same, to another destination */
+    }
+    model->beat_ns = now_ns;
+    model->data_ns = now_ns;
+    if (from != model->high) {
+        complain(probe, model, "data does not follow what was sent", from, model->high);
+    }
+    const int64_t wire_end = from + (span > (int32_t)packet->length ? (int32_t)packet->length
+                                                                    : span);
+    if (wire_end > pub->sender_limit) {
+        complain(probe, model, "data beyond the sender's limit", wire_end, pub->sender_limit);
+    }
+    model->high = from + span;
+    model->messages += messages;
+    model->fresh_bytes += packet->length;
+    model->fresh_messages += messages;
+}
+
+/* A frame and room for it: it leaves in this cycle, or the next few when many streams send. */
+static void look_at_data(ps_probe_t *probe, ps_probe_pub_t *model, int64_t now_ns)
+{
+    const ps_publication_t *pub = model->pub;
+    bool sendable = false;
+    if (!pub->revoked && !pub->corrupt && ps_send_endpoint_reachable(pub->endpoint)
+        && pub->state != PS_PUB_DRAINED) {
+        const ps_frame_t *frame = ps_frame_at(&pub->log, pub->sender_position);
+        const int32_t length = ps_frame_length_acquire(frame);
+        const int64_t wire = frame->type == PS_TYPE_PAD ? PS_HEADER_BYTES : ps_align32(length);
+        sendable = length > 0 && pub->sender_position + wire <= pub->sender_limit
+            && model->pace.level > pub->log.mtu && model->bytes.level > pub->log.mtu
+            && model->nak.level > pub->log.mtu && model->message_rate.level > 1;
+    }
+    const bool sends = model->high != model->last_high;
+    model->last_high = model->high;
+    ps_probe_promise(probe, &model->promises[P_SEND], !sendable || sends, now_ns,
+                     ps_probe_slack_ns(probe, model->host), "what can be sent is sent",
+                     model->host, pub->log.session_id);
+    if (pub->sender_position != model->high && !pub->params.spies_simulate_connection) {
+        complain(probe, model, "the sender's position is not what was sent", pub->sender_position,
+                 model->high);
+        model->high = pub->sender_position;
+    }
+}
+
+/* ---- what was asked for ---------------------------------------------------------------------- */
+
+static int64_t oldest_kept(const ps_publication_t *pub)
+{
+    return pub->sender_position - pub->log.term_length / 2 - pub->log.term_length / 8;
+}
+
+void ps_probe_on_nak(ps_probe_pub_t *model, const ps_nak_t *nak, int64_t now_ns)
+{
+    const ps_publication_t *pub = model->pub;
+    const ps_driver_params_t *params = ps_driver_params(pub->driver);
+    const int64_t term = pub->log.term_length;
+    if (pub->endpoint == NULL || nak->length <= 0 || nak->term_offset < 0
+        || nak->term_offset + nak->length > term) {
+        return;
+    }
+    const int64_t from = position_of(pub, nak->term_id, nak->term_offset);
+    const int64_t half = term / 2 < 128 * 1024 ? term / 2 : 128 * 1024;
+    const int64_t most = half * (pub->params.retransmit_window_multiple > 0
+                                     ? pub->params.retransmit_window_multiple
+                                     : pub->params.group ? 4 : 16);
+    const int64_t to = from + (nak->length < most ? nak->length : most);
+    if (from < 0 || from < oldest_kept(pub) || from >= model->high) {
+        return;
+    }
+    int32_t free = -1;
+    for (int32_t i = 0; i < model->ask_count; i++) {
+        ps_probe_ask_t *ask = &model->asks[i];
+        const bool over = ask->done_ns >= 0
+            && now_ns - ask->done_ns >= params->retransmit_linger_ns;
+        if (over) {
+            free = i;
+        } else if (from >= ask->from && from < ask->to) {
+            /* Under way, or just answered; a full pool may have forgotten that already. */
+            ask->to = pub->params.group && to > ask->to ? to : ask->to;
+            return;
+        }
+    }
+    const int32_t waiting = (pub->params.group ? 2 : 1) * (pub->retransmit.pending + model->asked_now);
+    if (free < 0 && model->ask_count < PS_PROBE_ASKS) {
+        free = model->ask_count++;
+    }
+    if (free >= 0) {
+        model->asks[free] = (ps_probe_ask_t){.from = from, .to = to, .cursor = from,
+                                             .asked_ns = now_ns, .done_ns = -1,
+                                             .optional = waiting >= pub->retransmit.capacity};
+        model->asked_now++;
+    }
+}
+
+/* What waits while the budget is spent may wait; of very many questions some may be given up. */
+static void look_at_asks(ps_probe_t *probe, ps_probe_pub_t *model, int64_t now_ns)
+{
+    const ps_publication_t *pub = model->pub;
+    const int64_t grace_ns = ps_probe_slack_ns(probe, model->host)
+        + ps_driver_params(pub->driver)->retransmit_delay_ns;
+    const double least = pub->log.mtu + 1;
+    const bool shut = model->repair.level < least || model->pace.level < least
+        || pub->repair.level < (int64_t)(pub->log.mtu + 1) * SECOND
+        || !ps_send_endpoint_reachable(pub->endpoint) || pub->revoked;
+    model->asked_now = 0;
+    for (int32_t i = 0; i < model->ask_count; i++) {
+        ps_probe_ask_t *ask = &model->asks[i];
+        if (ask->done_ns >= 0) {
+            continue;
+        }
+        ask->asked_ns = shut ? now_ns : ask->asked_ns;
+        if (ask->cursor < oldest_kept(pub) || pub->state == PS_PUB_DRAINED) {
+            ask->done_ns = now_ns;
+        } else if (now_ns - ask->asked_ns > grace_ns && !ask->optional) {
+            ask->done_ns = now_ns;
+            complain(probe, model, "what was asked for is not sent again", ask->from, ask->to);
+        }
+    }
+}
+
+void ps_probe_send_look(ps_probe_t *probe, ps_probe_pub_t *model, int64_t now_ns)
+{
+    look_at_setup(probe, model, now_ns);
+    look_at_heartbeat(probe, model, now_ns);
+    look_at_data(probe, model, now_ns);
+    look_at_asks(probe, model, now_ns);
+    if (model->pub->sent_ordinal != model->messages) {
+        complain(probe, model, "messages sent are counted wrong", model->pub->sent_ordinal,
+                 model->messages);
+        model->messages = model->pub->sent_ordinal;
+    }
+}
