@@ -6,6 +6,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pyarrow as pa
@@ -15,7 +16,7 @@ from pyspark.sql import DataFrame, SparkSession
 from support.hosts import PenstockHost
 
 import penstock
-from penstock.spark_bridge import committed, publish, register, tuned_settings
+from penstock.spark_bridge import Committed, committed, publish, register, tuned_settings
 from penstock.spark_bridge._assembler import CommittedPart
 
 pytestmark = [
@@ -64,6 +65,17 @@ def save(df: DataFrame, channel: str, **options: str) -> None:
     df.write.format("penstock").mode("append").options(**given).save()
 
 
+def save_and_take(
+    df: DataFrame, sub: penstock.Subscription, channel: str, count: int, **options: str
+) -> tuple[list[CommittedPart], Committed]:
+    """More than the receiver's window: somebody has to read meanwhile."""
+    reader = committed(sub, timeout_s=WAIT_S)
+    with ThreadPoolExecutor(1) as pool:
+        found = pool.submit(lambda: [next(reader) for _ in range(count)])
+        save(df, channel, **options)
+        return found.result(WAIT_S), reader
+
+
 def take(sub: penstock.Subscription, count: int) -> list[CommittedPart]:
     """The next parts; the reader waits no longer than needed."""
     reader = committed(sub, timeout_s=WAIT_S)
@@ -102,8 +114,7 @@ def test_arrow_batches_are_cut_to_what_a_message_holds(
 ) -> None:
     df = spark.range(0, 20_000, 1, 1).selectExpr("id", "id * 0.5 as half")
     with client.add_subscription(channel, 7) as sub:
-        save(df, channel, payload="arrow")
-        part = take(sub, 1)[0]
+        (part,), _reader = save_and_take(df, sub, channel, 1, payload="arrow")
     schema = pa.schema([("id", pa.int64()), ("half", pa.decimal128(22, 1))])
     tables = [pa.ipc.read_record_batch(pa.py_buffer(m), schema) for m in part.messages]
     assert len(tables) > 2      # a message of this channel has at most 128 KiB
@@ -124,9 +135,7 @@ def test_a_task_that_is_tried_again_repeats_nothing(
 
     df = numbers(spark, 30_000, 1).mapInArrow(die_once, "value string")
     with client.add_subscription(channel, 7) as sub:
-        save(df, channel)
-        reader = committed(sub, timeout_s=WAIT_S)
-        part = next(reader)
+        (part,), reader = save_and_take(df, sub, channel, 1)
         assert [int(m) for m in part.messages] == list(range(30_000))
         assert reader.statistics.parts == 1
     assert flag.exists()
