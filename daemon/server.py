@@ -56,10 +56,11 @@ from penstock.daemon.control_socket import ControlSocket
 from penstock.daemon.directory import ClaimedDirectory, claim_directory
 from penstock.daemon.executor import Executor, list_interfaces, resolve_name
 from penstock.daemon.group_service import GroupService
+from penstock.daemon.identity import new_identity, version, version_number
 from penstock.daemon.journal import Journal
 from penstock.daemon.leases import LeaseSocket
 from penstock.daemon.notify import Notifier
-from penstock.daemon.settings import Identity, driver_params_from, net_from, settings_from
+from penstock.daemon.settings import driver_params_from, net_from, settings_from
 from penstock.daemon.strategies import MAX_ABANDONED
 
 _LOG = logging.getLogger("penstock.daemon")
@@ -74,40 +75,13 @@ _MAKING_S: Final = 5.0                  # a strategy in Python has this long to 
 _CNC_REFUSAL: Final = "penstock serves its own clients only: use the penstock client library"
 
 
-def version() -> str:
-    from importlib.metadata import PackageNotFoundError
-    from importlib.metadata import version as installed
-
-    try:
-        return installed("penstock")
-    except PackageNotFoundError:
-        return "0.0.0"
-
-
-def _version_number(text: str) -> int:
-    parts = [int("".join(filter(str.isdigit, part)) or 0) for part in text.split(".")[:3]]
-    major, minor, patch = (*parts, 0, 0, 0)[:3]
-    return major << 16 | minor << 8 | patch
-
-
-def _new_identity() -> Identity:
-    return Identity(
-        daemon_id=secrets.randbits(63) | 1,
-        epoch=time.time_ns() // 1_000_000,
-        receiver_id_base=secrets.randbits(62) | 1,
-        seed=secrets.randbits(63) | 1,
-        start_ns=time.monotonic_ns(),
-        start_ms=time.time_ns() // 1_000_000,
-    )
-
-
 class Server:
     """Everything of one running daemon."""
 
     def __init__(self, config: DaemonConfig, directory: ClaimedDirectory) -> None:
         self._config = config
         self._directory = directory
-        self._identity = _new_identity()
+        self._identity = new_identity()
         self._notifier = Notifier()
         self._tokens: dict[bytes, int] = {}
         self._client_of: dict[bytes, int] = {}          # by ZeroMQ identity
@@ -186,7 +160,7 @@ class Server:
             counter_values_bytes=config.storage.counter_values_bytes,
             error_log_bytes=config.storage.error_log_bytes,
             file_mode=config.directory.file_mode,
-            software_version=_version_number(version()),
+            software_version=version_number(version()),
         )
 
     def _shared_params(self) -> SharedParams:

@@ -1,0 +1,37 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Who a daemon is."""
+
+from __future__ import annotations
+
+import secrets
+import time
+from importlib import metadata
+
+from penstock.daemon.settings import Identity
+
+
+def version() -> str:
+    """Of this penstock, as it was installed."""
+    try:
+        return metadata.version("penstock")
+    except metadata.PackageNotFoundError:
+        return "0.0.0"
+
+
+def version_number(text: str) -> int:
+    """As cnc.dat has it: major, minor and patch in one number."""
+    parts = [int("".join(filter(str.isdigit, part)) or 0) for part in text.split(".")[:3]]
+    major, minor, patch = (*parts, 0, 0, 0)[:3]
+    return major << 16 | minor << 8 | patch
+
+
+def new_identity() -> Identity:
+    """What a daemon is known by, drawn anew."""
+    return Identity(
+        daemon_id=secrets.randbits(63) | 1,
+        epoch=time.time_ns() // 1_000_000,
+        receiver_id_base=secrets.randbits(62) | 1,
+        seed=secrets.randbits(63) | 1,
+        start_ns=time.monotonic_ns(),
+        start_ms=time.time_ns() // 1_000_000,
+    )

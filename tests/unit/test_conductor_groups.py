@@ -1,0 +1,530 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Consumer groups in the conductor, in virtual time."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import pytest
+from conductor_rig import MIB, SECOND_NS, Rig
+
+from penstock.config import control
+from penstock.core.driver_types import EventType, FlowControl, ImageEnd, ObjectKind, SlotKind
+from penstock.daemon import journal
+from penstock.daemon.conductor import actions as a
+from penstock.daemon.conductor.retention import Locate, Located
+
+UDP = "aeron:udp?endpoint=127.0.0.1:5001"
+GROUP = "aeron:udp?endpoint=224.0.1.1:5001|interface=127.0.0.1"
+EXPIRY_NS = 30 * SECOND_NS
+
+
+class GroupRig(Rig):
+    """Requests about groups, and logs whose ends are what a test says."""
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**settings)
+        self.ends: dict[int, int] = {}
+        self.released: dict[int, int] = {}
+        self._requests = itertools.count(1)
+
+    def group(self, message: Any) -> Any:
+        number = next(self._requests)
+        self._run(self.conductor.on_group_request(number, message, self.now_ns))
+        answers = [x for x in self.all(a.Answer) if x.request_id == number]
+        assert len(answers) == 1, answers
+        return answers[0].message
+
+    def open(self, channel: str = UDP, name: str = "query", **options: Any) -> Any:
+        values = {"stream_id": 7, "expiry_ns": EXPIRY_NS, **options}
+        return self.group(control.OpenGroup(name=name, channel=channel, **values))
+
+    def logs(self, channel: str = UDP, name: str = "query") -> list[dict[str, Any]]:
+        answer = self.group(control.GetGroup(name=name, channel=channel, stream_id=7))
+        found: list[dict[str, Any]] = answer.group["logs"]
+        return found
+
+    def acknowledge(self, position: int, channel: str = UDP, **options: Any) -> Any:
+        values: dict[str, Any] = {"session_id": 42, "initial_term_id": 3, **options}
+        return self.group(
+            control.AcknowledgeGroup(
+                name="query", channel=channel, stream_id=7, sessions=[values["session_id"]],
+                initial_term_ids=[values["initial_term_id"]], positions=[position],
+            )
+        )
+
+    def endpoint(self) -> int:
+        return next(iter(self.world.recv_endpoints))
+
+    def image(self) -> int:
+        return next(iter(self.world.images))
+
+    def _perform_native(self, action: a.Action) -> Any:
+        match action:
+            case a.ViewLog(log_id=log_id, committed_counter_id=counter_id):
+                if log_id not in self.ends:
+                    return a.ActionError(code="unknown_registration", message="no such log")
+                started = self.counters[counter_id].value
+                end = self.ends[log_id]
+                committed = self.released.get(counter_id, started)
+                return a.LogView(committed=min(committed, end), end_position=end)
+            case a.ReleaseTo(position_counter_id=counter_id, position=position):
+                self.released[counter_id] = max(position, self.released.get(counter_id, 0))
+            case a.SetCounter(counter_id=counter_id, value=value) if counter_id in self.counters:
+                self.released[counter_id] = value
+            case a.OldestPosition():
+                return 512
+            case _:
+                return super()._perform_native(action)
+        return None
+
+
+def streaming(**options: Any) -> GroupRig:
+    """A group, and an image of 1 MiB terms that it holds."""
+    rig = GroupRig(**options)
+    rig.open()
+    rig.setup(rig.endpoint())
+    rig.ends[rig.image()] = 4096
+    return rig
+
+
+def end_stream(rig: GroupRig, image: int) -> None:
+    """The sender ends; the data plane lets go of the image in its time."""
+    rig.event(EventType.IMAGE_INACTIVE, kind=ObjectKind.IMAGE, id=image,
+              reason=ImageEnd.END_OF_STREAM)
+    rig.event(EventType.IMAGE_DRAINED, kind=ObjectKind.IMAGE, id=image)
+    rig.release(ObjectKind.IMAGE, image)
+    rig.advance(12)
+
+
+# ---- holding and acknowledging -------------------------------------------------------------------
+
+
+def test_a_group_is_a_subscriber_that_only_acknowledgements_move() -> None:
+    rig = streaming()
+    link = rig.last(a.AddImageSubscriber)
+    assert link.params.tether
+    assert not rig.all(a.ReleaseTo)
+    [log] = rig.logs()
+    assert (log["retained_from"], log["committed"], log["end_position"]) == (0, 0, 4096)
+    answer = rig.acknowledge(1024)
+    assert answer.group["logs"][0]["committed"] == 1024
+    moved = rig.last(a.ReleaseTo)
+    assert moved.position_counter_id == link.params.position_counter_id
+    assert (moved.position, moved.publication_slot) == (1024, -1)
+
+
+def test_the_maximum_of_all_acknowledgements_holds() -> None:
+    rig = streaming()
+    rig.acknowledge(2048)
+    assert rig.acknowledge(1024).group["logs"][0]["committed"] == 2048
+
+
+def test_an_acknowledgement_may_be_ahead_of_the_data() -> None:
+    rig = streaming()
+    assert rig.acknowledge(8192).group["logs"][0]["committed"] == 4096
+    rig.ends[rig.image()] = 16384
+    assert rig.logs()[0]["committed"] == 8192
+
+
+def test_what_the_group_does_not_hold_is_passed_over() -> None:
+    rig = streaming()
+    assert rig.acknowledge(2048, session_id=99).group["logs"][0]["committed"] == 0
+    assert rig.acknowledge(2048, initial_term_id=4).group["logs"][0]["committed"] == 0
+
+
+def test_a_position_inside_a_frame_is_refused() -> None:
+    rig = streaming()
+    assert rig.acknowledge(1000).code == "malformed"
+    assert not rig.all(a.ReleaseTo)
+
+
+def test_the_culprit_has_the_groups_name() -> None:
+    rig = streaming()
+    described = rig.last(a.DescribeClient)
+    assert described.name == "query"
+    assert rig.last(a.AddImageSubscriber).params.client_slot == described.slot
+
+
+def test_the_largest_window_is_asked_for() -> None:
+    rig = streaming(receiver_window=128 * 1024)
+    assert rig.last(a.AddImageObject).params.window_bytes == MIB // 2
+    assert rig.logs()[0]["window_bytes"] == MIB // 2
+
+
+def test_a_window_that_the_channel_states_is_kept() -> None:
+    rig = GroupRig()
+    channel = UDP + "|rcv-wnd=64k"
+    rig.open(channel)
+    rig.setup(rig.endpoint())
+    assert rig.last(a.AddImageObject).params.window_bytes == 64 * 1024
+
+
+def test_a_window_that_was_chosen_before_is_warned_of() -> None:
+    rig = GroupRig()
+    rig.sub(rig.client(), UDP)
+    rig.setup(rig.endpoint())
+    rig.ends[rig.image()] = 0
+    [warning] = rig.open().group["warnings"]
+    assert "its window is 131072 bytes, of 524288" in warning
+
+
+# ---- names ---------------------------------------------------------------------------------------
+
+
+def test_opening_again_finds_the_same_group() -> None:
+    rig = streaming()
+    rig.acknowledge(1024)
+    again = rig.open(expiry_ns=5 * SECOND_NS).group
+    assert again["logs"][0]["committed"] == 1024
+    assert again["expires_ns"] == 5 * SECOND_NS
+    assert len(rig.world.subscriptions) == 1
+
+
+def test_groups_of_two_names_move_apart() -> None:
+    rig = streaming()
+    rig.open(name="other")
+    rig.acknowledge(1024)
+    assert rig.logs(name="other")[0]["committed"] == 2048     # where a new subscription joins
+    assert rig.logs()[0]["committed"] == 1024
+
+
+def test_an_unknown_group_is_named() -> None:
+    rig = GroupRig()
+    for message in (
+        control.GetGroup(name="nobody", channel=UDP, stream_id=7),
+        control.CloseGroup(name="nobody", channel=UDP, stream_id=7),
+    ):
+        answer = rig.group(message)
+        assert answer.code == "unknown_group"
+        assert "nobody" in answer.message
+
+
+def test_a_bad_channel_leaves_nothing_behind() -> None:
+    rig = GroupRig()
+    assert rig.open("aeron:udp?endpoint=nowhere.invalid:1").code == "unknown_host"
+    assert rig.open("aeron:udp?colour=blue").code == "invalid_channel"
+    rig.release_all()
+    rig.advance(30)
+    rig.assert_nothing_left()
+
+
+def test_sessions_become_subscriptions_of_their_own() -> None:
+    rig = GroupRig()
+    rig.open(sessions=[43, 42, 42])
+    channels = sorted(s.plan.channel for s in rig.world.subscriptions.values())
+    assert channels == [UDP + "|session-id=42", UDP + "|session-id=43"]
+    rig.setup(rig.endpoint(), session_id=44)
+    assert not rig.world.images
+    rig.setup(rig.endpoint(), session_id=43)
+    rig.ends[rig.image()] = 64
+    assert [log["session_id"] for log in rig.logs()] == [43]
+    assert rig.open(sessions=[42]).code == "invalid_channel"
+    assert rig.open(UDP + "|session-id=1", name="x", sessions=[2]).code == "invalid_channel"
+
+
+def test_a_group_starts_at_the_oldest_of_a_local_log_or_as_a_new_subscription() -> None:
+    rig = GroupRig()
+    rig.pub(rig.client(), "aeron:ipc?term-length=64k")
+    rig.ends[next(iter(rig.world.publications))] = 4096
+    assert rig.open("aeron:ipc", starting="earliest").group["logs"][0]["committed"] == 512
+    assert rig.open("aeron:ipc", name="late").group["logs"][0]["committed"] == 1024
+
+
+# ---- the end of a stream -------------------------------------------------------------------------
+
+
+def test_a_log_is_kept_past_the_end_of_its_stream_until_it_is_read() -> None:
+    rig = streaming()
+    image = rig.image()
+    [path] = rig.files
+    end_stream(rig, image)
+    assert not rig.world.images
+    assert rig.files == {path}
+    assert rig.all(a.RemoveImageSubscriber)         # the data plane does not wait for the group
+    [log] = rig.logs()
+    assert (log["log_id"], log["ended"], log["end_position"]) == (image, True, 4096)
+    rig.acknowledge(2048)
+    assert rig.files == {path}
+    assert rig.acknowledge(4096).group["logs"] == []
+    assert not rig.files
+    rig.group(control.CloseGroup(name="query", channel=UDP, stream_id=7))
+    rig.release_all()
+    rig.advance(30)
+    rig.assert_nothing_left()
+
+
+def test_a_log_that_was_read_ends_with_its_stream() -> None:
+    rig = streaming()
+    rig.acknowledge(4096)
+    end_stream(rig, rig.image())
+    assert not rig.files
+    assert rig.logs() == []
+
+
+def test_the_last_of_two_groups_lets_the_log_go() -> None:
+    rig = streaming()
+    rig.open(name="other")
+    end_stream(rig, rig.image())
+    rig.acknowledge(4096)
+    assert rig.files
+    rig.group(control.CloseGroup(name="other", channel=UDP, stream_id=7))
+    assert not rig.files
+
+
+def test_a_session_that_comes_back_is_a_second_log_and_one_acknowledgement_moves_both() -> None:
+    rig = streaming()
+    first = rig.image()
+    rig.event(EventType.IMAGE_INACTIVE, kind=ObjectKind.IMAGE, id=first, reason=ImageEnd.TIMEOUT)
+    rig.event(EventType.IMAGE_DRAINED, kind=ObjectKind.IMAGE, id=first)
+    rig.setup(rig.endpoint(), term_offset=8192)
+    second = max(rig.world.images)
+    rig.ends[second] = 16384
+    rig.release(ObjectKind.IMAGE, first)
+    assert [log["log_id"] for log in rig.logs()] == [second, first]
+    logs = rig.acknowledge(12288).group["logs"]
+    assert [(log["log_id"], log["committed"]) for log in logs] == [(second, 12288)]
+
+
+def test_a_local_publication_leaves_its_log_to_the_group() -> None:
+    rig = GroupRig()
+    client = rig.client()
+    rig.open("aeron:ipc")
+    ready = rig.pub(client, "aeron:ipc?term-length=64k")
+    rig.ends[ready.original_id] = 4096
+    rig.ask(client, control.RemovePublication(registration_id=ready.registration_id))
+    assert rig.all(a.RemovePublicationSubscriber)
+    rig.event(EventType.PUB_DRAINED, kind=ObjectKind.PUBLICATION, id=ready.original_id)
+    rig.advance(2)
+    rig.release(ObjectKind.PUBLICATION, ready.original_id)
+    assert rig.files
+    [log] = rig.logs("aeron:ipc")
+    assert log["ended"]
+    assert log["end_position"] == 4096
+    rig.acknowledge(4096, "aeron:ipc", session_id=log["session_id"],
+                    initial_term_id=log["initial_term_id"])
+    assert not rig.files
+
+
+# ---- expiry --------------------------------------------------------------------------------------
+
+
+def test_a_silent_group_expires_and_frees_the_sender() -> None:
+    rig = streaming()
+    rig.advance(29)
+    assert not rig.all(a.RemoveImageSubscriber)
+    rig.advance(2)
+    assert rig.all(a.RemoveImageSubscriber)
+    assert rig.world.groups_expired == 1
+    assert any("has expired" in entry.text for entry in rig.all(a.LogError))
+    [event] = [e for e in rig.all(a.PublishEvent) if e.name == "group_expired"]
+    assert event.fields["group"] == "query"
+    answer = rig.group(control.GetGroup(name="query", channel=UDP, stream_id=7))
+    assert answer.code == "unknown_group"
+
+
+@pytest.mark.parametrize("contact", ["state", "acknowledge", "open"])
+def test_every_contact_keeps_a_group_alive(contact: str) -> None:
+    rig = streaming()
+    for _ in range(4):
+        rig.advance(20)
+        match contact:
+            case "state":
+                rig.logs()
+            case "acknowledge":
+                rig.acknowledge(32)
+            case _:
+                rig.open()
+    assert rig.world.groups
+    rig.advance(31)
+    assert not rig.world.groups
+
+
+def test_looking_at_all_groups_keeps_none_alive() -> None:
+    rig = streaming()
+    rig.advance(20)
+    [plain] = rig.group(control.ListGroups()).groups.values()
+    assert plain["expires_ns"] == 10 * SECOND_NS
+    rig.advance(11)
+    assert not rig.world.groups
+
+
+def test_expiry_gives_up_what_was_kept_of_an_ended_stream() -> None:
+    rig = streaming()
+    rig.event(EventType.IMAGE_INACTIVE, kind=ObjectKind.IMAGE, id=rig.image(),
+              reason=ImageEnd.END_OF_STREAM)
+    rig.release(ObjectKind.IMAGE, rig.image())
+    rig.event(EventType.IMAGE_DRAINED, kind=ObjectKind.IMAGE, id=rig.image())
+    assert rig.files
+    rig.advance(31)
+    rig.release_all()
+    rig.advance(31)
+    rig.assert_nothing_left()
+
+
+# ---- what cannot be relied on --------------------------------------------------------------------
+
+
+def multicast(rig: GroupRig, fc: str) -> None:
+    """A publication here, and its image here."""
+    ready = rig.pub(rig.client(), f"{GROUP}|fc={fc}")
+    publication = rig.world.publications[ready.original_id]
+    rig.sub(rig.client(), GROUP)
+    rig.setup(rig.endpoint(), session_id=publication.session_id, setup_flags=0x40,
+              initial_term_id=publication.initial_term_id,
+              active_term_id=publication.initial_term_id)
+    rig.ends[rig.image()] = 0
+
+
+def test_a_strategy_that_does_not_wait_is_refused_and_named() -> None:
+    rig = GroupRig()
+    multicast(rig, "max")
+    answer = rig.open(GROUP)
+    assert answer.code == "unreliable"
+    assert "flow control is max" in answer.message
+    assert not rig.world.groups
+    warnings = rig.open(GROUP, allow_unreliable=True).group["warnings"]
+    assert any("flow control is max" in warning for warning in warnings)
+
+
+def test_a_strategy_that_waits_is_taken() -> None:
+    rig = GroupRig()
+    multicast(rig, "min")
+    assert not any("flow control" in w for w in rig.open(GROUP).group["warnings"])
+
+
+def test_an_unknown_strategy_is_warned_of() -> None:
+    rig = GroupRig()
+    rig.open(GROUP)
+    rig.setup(rig.endpoint(), setup_flags=0x40)
+    rig.ends[rig.image()] = 0
+    [warning] = rig.open(GROUP).group["warnings"]
+    assert "not known here" in warning
+
+
+def test_a_subscription_that_does_not_ask_again_is_refused() -> None:
+    rig = GroupRig()
+    rig.sub(rig.client(), UDP + "|reliable=false")
+    rig.setup(rig.endpoint())
+    rig.ends[rig.image()] = 0
+    assert rig.open(UDP + "|reliable=false").code == "unreliable"
+
+
+def test_readers_of_a_local_log_are_waited_for_whatever_the_network_does() -> None:
+    rig = GroupRig()
+    ready = rig.pub(rig.client(), f"{GROUP}|fc=max")
+    rig.ends[ready.original_id] = 0
+    assert rig.last(a.AddPublicationObject).params.flow_control is FlowControl.MAX
+    assert rig.open(f"aeron-spy:{GROUP}").group["warnings"] == []
+
+
+# ---- where logs are ------------------------------------------------------------------------------
+
+
+def test_a_log_is_located_for_fetches_while_a_group_holds_it() -> None:
+    rig = streaming()
+    rig.acknowledge(1024)
+    image = rig.image()
+    question = Locate(log_id=image, session_id=42, initial_term_id=3)
+    found = rig.group(question)
+    assert found == Located(path=rig.world.images[image].log.path, lowest=1024, end=4096)
+    assert rig.world.floor(image) == 1024
+    for wrong in (
+        Locate(log_id=image + 1, session_id=42, initial_term_id=3),
+        Locate(log_id=image, session_id=43, initial_term_id=3),
+        Locate(log_id=image, session_id=42, initial_term_id=4),
+    ):
+        assert isinstance(rig.group(wrong), control.RangeGone)
+    rig.group(control.CloseGroup(name="query", channel=UDP, stream_id=7))
+    assert rig.world.floor(image) is None
+    assert isinstance(rig.group(question), control.RangeGone)
+
+
+def test_the_floor_rises_before_the_data_plane_may_clean() -> None:
+    rig = streaming()
+    rig.logs()
+    rig.hold(a.ReleaseTo)
+    floors: list[int | None] = []
+    native = rig._perform_native
+
+    def look(action: a.Action) -> Any:
+        if isinstance(action, a.ReleaseTo):
+            floors.append(rig.world.floor(rig.image()))
+        return native(action)
+
+    rig._perform_native = look          # type: ignore[method-assign]
+    rig.acknowledge(2048)
+    assert floors == [2048]
+
+
+# ---- adoption ------------------------------------------------------------------------------------
+
+
+def records_of(rig: Rig) -> dict[Any, Any]:
+    """What the rig's conductor wrote down, as a successor reads it."""
+    return journal.decode(journal._HEAD + b"".join(
+        journal.encode(record.kind, record.key, record.fields) for record in rig.all(a.Record)
+    ))
+
+
+def successor(rig: GroupRig) -> GroupRig:
+    """A conductor that adopts what the first one wrote down."""
+    heir = GroupRig(journal=True)
+    heir.ends, heir.released = dict(rig.ends), dict(rig.released)
+    heir.counters, heir.slots = dict(rig.counters), dict(rig.slots)
+    heir.files = set(rig.files)
+    heir.conductor.world.next_id = itertools.count(1000).__next__
+    heir._run(heir.conductor.adopt(records_of(rig), now_ns=heir.now_ns))
+    return heir
+
+
+def test_a_successor_goes_on_with_groups_positions_and_kept_logs() -> None:
+    rig = streaming(journal=True)
+    first = rig.image()
+    end_stream(rig, first)
+    rig.setup(rig.endpoint(), session_id=50)
+    second = rig.image()
+    rig.ends[second] = 8192
+    rig.acknowledge(4096, session_id=50)
+    heir = successor(rig)
+    logs = {log["log_id"]: log for log in heir.logs()}
+    assert (logs[first]["ended"], logs[first]["committed"], logs[first]["end_position"]) == \
+        (True, 0, 4096)
+    assert logs[second]["committed"] == 4096
+    assert heir.last(a.AddImageSubscriber).params.tether
+    assert heir.last(a.DescribeClient).name == "query"
+    assert heir.acknowledge(4096).group["logs"][0]["log_id"] == second
+    assert heir.files == {heir.world.images[second].log.path}
+    heir.advance(29)
+    assert heir.world.groups
+    heir.advance(2)
+    assert not heir.world.groups
+
+
+def test_an_image_that_cannot_be_adopted_stays_readable() -> None:
+    rig = streaming(journal=True)
+    image = rig.image()
+    rig.acknowledge(1024)
+    heir = GroupRig(journal=True)
+    heir.ends, heir.released = dict(rig.ends), dict(rig.released)
+    heir.counters, heir.slots, heir.files = dict(rig.counters), dict(rig.slots), set(rig.files)
+    heir.fail(a.AddImageObject, message="no memory")
+    heir._run(heir.conductor.adopt(records_of(rig), now_ns=0))
+    [log] = heir.logs()
+    assert (log["log_id"], log["ended"], log["committed"], log["end_position"]) == \
+        (image, True, 1024, 4096)
+
+
+def test_slots_and_counters_of_groups_are_in_use() -> None:
+    from penstock.daemon.conductor.adopt import counters_in_use, logs_in_use, slots_in_use
+
+    rig = streaming(journal=True)
+    end_stream(rig, rig.image())
+    heir = successor(rig)
+    [kept] = [kept for group in heir.world.groups.values() for kept in group.retained.values()]
+    [group] = heir.world.groups.values()
+    assert kept.counter_id in counters_in_use(heir.world)
+    assert {(SlotKind.SUBSCRIBER, kept.slot), (SlotKind.GROUP, group.slot),
+            (SlotKind.CLIENT, group.client.slot)} <= slots_in_use(heir.world)
+    assert logs_in_use(heir.world) == {kept.log.path}
