@@ -43,8 +43,10 @@ class _Maker:
         self.machines: dict[int, HostScript] = {}
         self.publishers: list[PublisherScript] = []
         self.subscribers: list[SubscriberScript] = []
+        self.seed = seed
         self.hosts = self.rng.choice([2, 2, 2, 3, 3, 4, 5])
-        self.weight = self.rng.choice([0.1, 0.3, 0.6])
+        # Weights, kinds and strategies go round with the seeds: the first few meet each of them.
+        self.weight = (0.3, 0.6, 0.1)[seed % 3]
 
     def chance(self, name: str) -> bool:
         """Whether the scenario has this in it; then it is so classified."""
@@ -130,8 +132,8 @@ class _Maker:
 
     def make_stream(self, number: int) -> None:
         rng = self.rng
-        kinds = ["unicast", "unicast", "multicast", "mdc", "ipc"]
-        kind = rng.choice(kinds)
+        kinds = ("unicast", "multicast", "ipc", "mdc", "unicast")
+        kind = kinds[self.seed % 5] if number == 0 else rng.choice(kinds)
         self.classes.add(kind)
         port = 40456 + 10 * number
         term = rng.choice(["64k", "64k", "128k", "1m"])
@@ -150,12 +152,20 @@ class _Maker:
             control = f"control={host_ip(0)}:{port}|control-mode=dynamic"
             out, inward = f"aeron:udp?{control}", f"aeron:udp?endpoint={{}}:{port + 1}|{control}"
         out = _with(out, f"term-length={term}")
-        if kind in ("multicast", "mdc") and self.chance("strategy"):
-            strategy = rng.choice(["min", "min,t:2s", "nak"] if number == 0 else ["min"])
+        if kind in ("multicast", "mdc") and self.seed % 4 > 0:
+            strategies = ("min", "nak", "min,t:2s", "min,g:/1")
+            strategy = strategies[self.seed // 4 % 4] if number == 0 else "min"
             self.classes.add(f"fc={strategy[:3]}")
             out = _with(out, f"fc={strategy}")
         if kind in ("unicast", "multicast") and self.chance("cubic"):
             inward = _with(inward, "cc=cubic")
+        if self.chance("rate"):
+            out = _with(out, f"ps-rate={rng.choice(['256k', '2m', '1000msg'])}")
+        if kind != "mdc" and self.chance("untethered"):
+            inward = _with(
+                inward, "tether=false|untethered-window-limit-timeout=300ms"
+                "|untethered-linger-timeout=200ms|untethered-resting-timeout=400ms"
+            )
         if kind != "ipc" and self.chance("small mtu"):
             out = _with(out, f"mtu={rng.choice([256, 576])}")
         self._publish(number, out)
@@ -191,6 +201,7 @@ class _Maker:
         pauses: tuple[tuple[int, int], ...] = ()
         interval_ns = 0
         poll_limit = 64
+        lossy = "tether=false" in channel
         if self.chance("paused subscriber"):
             start = rng.randrange(3 * SECOND_NS)
             pauses = ((start, start + rng.choice([100, 1000, 3000]) * MS_NS),)
@@ -202,8 +213,8 @@ class _Maker:
             channel=channel,
             stream_id=1000 + number,
             start_ns=rng.choice([0, 0, rng.randrange(SECOND_NS)]),
-            may_join_late=kind in ("multicast", "mdc"),
-            may_miss=kind in ("multicast", "mdc"),
+            may_join_late=kind in ("multicast", "mdc") or lossy,
+            may_miss=kind in ("multicast", "mdc") or lossy,
             poll_limit=poll_limit,
             interval_ns=interval_ns,
             pauses=pauses,

@@ -106,7 +106,7 @@ typedef struct ps_probe_image {
     int64_t eos;                   /* position of an EOS heartbeat, -1 none */
     int64_t sm_ns, sm_position;
     int64_t sm_forced_ns;          /* something that forces one was read */
-    int64_t rtt_ns, rtt_due_ns;    /* last request; no other before */
+    int64_t rtt_ns, rtt_due_ns, rtt_late_ns;   /* last request; the next neither before nor after */
     int64_t last_position;
     int64_t quiet_ns;              /* last seen without a word from its sender */
     int64_t seen_consumption, consumed_ns, wanted_ns, drain_ns;

@@ -305,7 +305,8 @@ static void look_at_naks(ps_probe_t *probe, ps_probe_image_t *model, int64_t now
 
 /* ---- round trips ----------------------------------------------------------------------------- */
 
-static int64_t rtt_interval(const ps_image_t *image)
+/* part: of a round trip; cubic asks more often before it avoids congestion. */
+static int64_t rtt_interval(const ps_image_t *image, int64_t part)
 {
     const int64_t smoothed = image->rtt.smoothed_ns;
     if (image->params.congestion_control == PS_CC_STATIC) {
@@ -314,7 +315,6 @@ static int64_t rtt_interval(const ps_image_t *image)
     if (smoothed == 0) {
         return 10 * MS;
     }
-    const int64_t part = image->congestion.cubic.phase == PS_CUBIC_AVOIDANCE ? 2 : 10;
     const int64_t wanted = smoothed / part < MS / 10 ? MS / 10 : smoothed / part;
     return wanted < SECOND ? wanted : SECOND;
 }
@@ -331,7 +331,8 @@ void ps_probe_rttm_sent(ps_probe_t *probe, ps_probe_image_t *model, const ps_rtt
     }
     model->asked_rtt[model->asked_rtt_next++ % 16] = now_ns;
     model->rtt_ns = now_ns;
-    model->rtt_due_ns = now_ns + rtt_interval(image);
+    model->rtt_due_ns = now_ns + rtt_interval(image, 10);
+    model->rtt_late_ns = now_ns + rtt_interval(image, 2);
 }
 
 static void look_at_round_trips(ps_probe_t *probe, ps_probe_image_t *model, int64_t now_ns)
@@ -339,7 +340,7 @@ static void look_at_round_trips(ps_probe_t *probe, ps_probe_image_t *model, int6
     const ps_image_t *image = model->image;
     const int64_t smoothed = image->rtt.smoothed_ns;
     const bool moved = ps_image_contiguous(image) != model->last_position;
-    if (moved && model->last_position >= 0 && now_ns >= model->rtt_due_ns
+    if (moved && model->last_position >= 0 && now_ns >= model->rtt_late_ns
         && model->rtt_ns != now_ns && image->state == PS_IMAGE_ACTIVE && ps_probe_is_heard(image, now_ns)
         && image->endpoint != NULL) {
         complain(probe, model, "no round trip is measured", now_ns, model->rtt_due_ns);

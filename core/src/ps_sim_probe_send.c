@@ -283,6 +283,20 @@ void ps_probe_on_nak(ps_probe_pub_t *model, const ps_nak_t *nak, int64_t now_ns)
     }
 }
 
+/* Several receivers of a group ask for ranges that overlap: one answer may be for both, and linger
+ * for longer than the probe thinks. */
+static bool lingers(const ps_publication_t *pub, int64_t position)
+{
+    for (int32_t i = 0; pub->params.group && i < pub->retransmit.capacity; i++) {
+        const ps_resend_t *action = &pub->retransmit.actions[i];
+        if (action->state == PS_RESEND_LINGER && position >= action->from
+            && position < action->to) {
+            return true;
+        }
+    }
+    return false;
+}
+
 /* What waits while the budget is spent may wait; of very many questions some may be given up. */
 static void look_at_asks(ps_probe_t *probe, ps_probe_pub_t *model, int64_t now_ns)
 {
@@ -299,7 +313,7 @@ static void look_at_asks(ps_probe_t *probe, ps_probe_pub_t *model, int64_t now_n
         if (ask->done_ns >= 0) {
             continue;
         }
-        ask->asked_ns = shut ? now_ns : ask->asked_ns;
+        ask->asked_ns = shut || lingers(pub, ask->from) ? now_ns : ask->asked_ns;
         if (ask->cursor < oldest_kept(pub) || pub->state == PS_PUB_DRAINED) {
             ask->done_ns = now_ns;
         } else if (now_ns - ask->asked_ns > grace_ns && !ask->optional) {
