@@ -24,6 +24,7 @@ from starlette.routing import Route
 
 from penstock.core.admin import Cnc
 from penstock.core.errors import ConfigurationError
+from penstock.daemon.group_status import GroupStatus
 from penstock.daemon.status import DaemonStatus, ImageStatus, PublicationStatus
 
 _CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
@@ -86,6 +87,10 @@ class DaemonCollector(Collector):
         yield cycles
         yield from _publications(status.publications)
         yield from _images(status.images)
+        yield CounterMetricFamily(
+            "penstock_groups_expired", "Consumer groups that expired.", value=status.groups_expired
+        )
+        yield from _groups(status.groups)
 
 
 def _publications(rows: list[PublicationStatus]) -> Iterator[Metric]:
@@ -164,6 +169,29 @@ def _images(rows: list[ImageStatus]) -> Iterator[Metric]:
         gaps.add_metric(values, row.gaps)
         lost.add_metric(values, row.lost_bytes)
     yield from (position, behind, gaps, lost)
+
+
+def _groups(rows: list[GroupStatus]) -> Iterator[Metric]:
+    labels = ["group", "name", "channel", "stream"]
+    lag = GaugeMetricFamily(
+        "penstock_group_lag_bytes", "Received and not yet acknowledged.", labels=labels
+    )
+    credit = GaugeMetricFamily(
+        "penstock_group_credit_bytes",
+        "What senders may still send before the group holds them: the least of its streams.",
+        labels=labels,
+    )
+    expires = GaugeMetricFamily(
+        "penstock_group_expires_seconds", "Time to its expiry, unless it is heard of.",
+        labels=labels,
+    )
+    for row in rows:
+        values = [str(row.group_id), row.name, row.channel, str(row.stream_id)]
+        lag.add_metric(values, row.lag_bytes)
+        expires.add_metric(values, row.expires_s)
+        if row.credit_bytes >= 0:
+            credit.add_metric(values, row.credit_bytes)
+    yield from (lag, credit, expires)
 
 
 def make_app(collector: DaemonCollector, healthy: Callable[[], bool]) -> Starlette:

@@ -405,7 +405,7 @@ class Server:
         return status.take(
             self._facts, self._conductor.world, self._driver, self._cnc, self._shared,
             now_ns=time.monotonic_ns(), malformed=self._control.malformed,
-            strategies=self._executor.strategies,
+            strategies=self._executor.strategies, logs=self._executor.logs,
         )
 
     # ---- leases ----------------------------------------------------------------------------------

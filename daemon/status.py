@@ -22,6 +22,8 @@ from penstock.daemon.conductor.model import (
     Subscription,
 )
 from penstock.daemon.conductor.world import World
+from penstock.daemon.group_logs import GroupLogs
+from penstock.daemon.group_status import GroupStatus, group_status
 from penstock.daemon.strategies import Running, StrategyHost
 
 
@@ -131,6 +133,8 @@ class DaemonStatus:
     images: list[ImageStatus]
     subscriptions: list[SubscriptionStatus]
     endpoints: list[EndpointStatus]
+    groups: list[GroupStatus]
+    groups_expired: int
 
 
 def to_dict(status: DaemonStatus) -> dict[str, Any]:
@@ -293,7 +297,7 @@ class DaemonFacts:
 
 def take(
     facts: DaemonFacts, world: World, driver: Driver, cnc: Cnc, shared: Shared, *, now_ns: int,
-    malformed: int, strategies: StrategyHost,
+    malformed: int, strategies: StrategyHost, logs: GroupLogs,
 ) -> DaemonStatus:
     """A snapshot.  Conductor thread."""
     names = {client.id: client.name for client in world.clients.values()}
@@ -325,4 +329,8 @@ def take(
             for table in (world.send_endpoints, world.recv_endpoints)
             for e in table.values()
         ],
+        groups=[
+            group_status(world, group, logs, now_ns=now_ns) for group in world.groups.values()
+        ],
+        groups_expired=world.groups_expired,
     )

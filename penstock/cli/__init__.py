@@ -28,9 +28,11 @@ COMMANDS: Final = {
     "ping": "ping",
     "pong": "pong",
     "stat": "stat",
+    "flows": "flows",
     "loss": "loss",
     "sim": "sim",
     "bench": "bench",
+    "keygen": "keygen",
 }
 EXIT_ERROR: Final = 2
 EXIT_INTERRUPTED: Final = 130
