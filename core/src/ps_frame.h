@@ -33,6 +33,17 @@ static inline void ps_frame_reserved(ps_frame_t *frame, int64_t reserved_value)
     __atomic_store_n(words + 3, (uint64_t)reserved_value, __ATOMIC_RELAXED);
 }
 
+/* value, which is most likely *guess: the address of the next frame would wait for the load of this
+ * one's length; with a branch on the guess the processor goes on before the length is there. */
+static inline int32_t ps_frame_guess(int32_t *guess, int32_t value)
+{
+    if (__builtin_expect(value != *guess, 0)) {
+        *guess = value;
+        __asm__ volatile("" : "+r"(*guess)); /* or the compiler would see through it */
+    }
+    return *guess;
+}
+
 /* Readers' side. */
 static inline int32_t ps_frame_term_offset(const ps_frame_t *frame)
 {

@@ -206,6 +206,40 @@ int ps_image_on_data(ps_image_t *image, const ps_recv_destination_t *destination
     return on_heartbeat(image, destination, first, position, from);
 }
 
+uint32_t ps_image_on_run(ps_image_t *image, const ps_recv_destination_t *destination,
+                         const uint8_t *data, uint32_t length, uint32_t segment,
+                         const ps_addr_t *from, int64_t rx_ns)
+{
+    const ps_log_t *log = &image->log;
+    ps_data_t first;
+    int32_t messages;
+    uint32_t taken;
+    int64_t end;
+
+    if (image->rejected || image->state != PS_IMAGE_ACTIVE || image->endpoint == NULL ||
+        ps_wire_data(data, length, &first) != PS_WIRE_OK ||
+        ps_wrap_sub(first.term_id, log->initial_term_id) < 0 ||
+        ps_position(first.term_id, first.term_offset, log->shift, log->initial_term_id) !=
+            image->hwm) {
+        return 0;
+    }
+    taken = ps_wire_run(data, length, segment, log->term_length, &messages);
+    end = image->hwm + taken;
+    if (taken == 0 || image->hwm < image->sm_position ||
+        end > image->sm_position + log->term_length / 2) {
+        return 0;
+    }
+    ps_image_check_storage(image, end);
+    if (end > ps_image_room(image)) {
+        return 0;
+    }
+    ps_image_touch(image, destination, from, false);
+    image->packet_ns = image->receiver->now_ns;
+    (void)ps_image_insert(image, data, taken, image->hwm, (int32_t)taken, messages, rx_ns);
+    ps_receiver_make_hot(image->receiver, image);
+    return taken;
+}
+
 int ps_image_on_setup(ps_image_t *image, const ps_recv_destination_t *destination,
                       const ps_setup_t *setup, const ps_addr_t *from)
 {

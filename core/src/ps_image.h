@@ -156,6 +156,11 @@ static inline int64_t ps_image_contiguous(const ps_image_t *image)
 int ps_image_on_data(ps_image_t *image, const ps_recv_destination_t *destination,
                      const ps_data_t *first, const uint8_t *data, uint32_t length,
                      const ps_addr_t *from, int64_t rx_ns);
+/* Datagrams that the kernel joined, from one sender.  Takes those that simply go on where the
+ * stream stands, in one piece: returns their bytes; 0: hand the first one to ps_image_on_data. */
+uint32_t ps_image_on_run(ps_image_t *image, const ps_recv_destination_t *destination,
+                         const uint8_t *data, uint32_t length, uint32_t segment,
+                         const ps_addr_t *from, int64_t rx_ns);
 /* SETUP of the live session: makes or refreshes the connection.  Returns ps_wire_fault. */
 int ps_image_on_setup(ps_image_t *image, const ps_recv_destination_t *destination,
                       const ps_setup_t *setup, const ps_addr_t *from);

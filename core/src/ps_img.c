@@ -8,6 +8,8 @@
 
 #include "ps_client_internal.h"
 
+enum { PS_PREFETCH_BYTES = 768 }; /* ahead of the frame that is read */
+
 /* ---- opening --------------------------------------------------------------------------------- */
 
 static int ps_img_check(const ps_client_t *client, const ps_img_params_t *params)
@@ -301,6 +303,7 @@ typedef struct ps_stretch {
     int64_t begin;        /* position of offset 0 */
     int32_t term_id;
     int32_t offset;
+    int32_t step;         /* aligned length of the latest frame */
 } ps_stretch_t;
 
 /* Reads the frame at the stretch's offset into out.  1: data, 0: nothing there, 2: padding, or
@@ -322,7 +325,8 @@ static inline int ps_img_frame(ps_img_t *image, ps_stretch_t *at, ps_message_t *
         return ps_img_corrupt(image, at->begin + offset, frame_length);
     }
     /* room is a multiple of 32, so the aligned length fits too. */
-    at->offset = offset + ps_align32(frame_length);
+    at->offset = offset + ps_frame_guess(&at->step, ps_align32(frame_length));
+    __builtin_prefetch((const uint8_t *)frame + PS_PREFETCH_BYTES);
     const uint16_t type = (uint16_t)(word >> 48);
     if (PS_UNLIKELY(type != PS_TYPE_DATA)) {
         if (type != PS_TYPE_PAD) {
@@ -356,6 +360,7 @@ static void ps_img_stretch(const ps_img_t *image, ps_stretch_t *at)
     at->offset = (int32_t)(image->delivered & log->term_mask);
     at->begin = image->delivered - at->offset;
     at->term_id = ps_term_id_at(image->delivered, log->shift, log->initial_term_id);
+    at->step = 0;
 }
 
 /* ---- gaps ------------------------------------------------------------------------------------ */

@@ -23,6 +23,11 @@ typedef struct ps_socket ps_socket_t;   /* implementation's own; one writer thre
 typedef void (*ps_on_datagram_fn)(void *context, const uint8_t *data, uint32_t length,
                                   const ps_addr_t *from, int64_t rx_ns);
 
+/* Called for each received buffer: datagrams of `segment` bytes, back to back, the last of them
+ * perhaps shorter (segment == length: only one).  Otherwise as ps_on_datagram_fn. */
+typedef void (*ps_on_run_fn)(void *context, const uint8_t *data, uint32_t length, uint32_t segment,
+                             const ps_addr_t *from, int64_t rx_ns);
+
 typedef struct ps_net_ops {
     /* Opens and binds (and connects, joins) as params say.  PS_E_ADDRESS_IN_USE, PS_E_NO_INTERFACE,
      * PS_E_NO_BUFFER, PS_E_PERMISSION, PS_E_SYSTEM, PS_E_NO_MEMORY.  Conductor thread. */
@@ -45,6 +50,10 @@ typedef struct ps_net_ops {
     void (*local)(const ps_socket_t *socket, ps_addr_t *out);
     /* Replaces the peer of a connected socket (name re-resolution).  Conductor must own it. */
     int (*reconnect)(ps_socket_t *socket, const ps_addr_t *remote);
+    /* As recv, but hands out what the kernel joined (GRO) in one piece.  NULL: there is only
+     * recv. */
+    int (*recv_runs)(ps_socket_t *socket, int32_t limit, ps_on_run_fn fn, void *context,
+                     int64_t now_ns);
 } ps_net_ops_t;
 
 typedef struct ps_net {

@@ -46,11 +46,13 @@ typedef struct ps_udp_socket {
     uint64_t in_control[PS_UDP_RECV_BATCH][PS_UDP_CONTROL_BYTES / 8];
 } ps_udp_socket_t;
 
-/* ps_net_ops.send and .recv. */
+/* ps_net_ops.send, .recv and .recv_runs. */
 int ps_udp_send(ps_socket_t *socket, const ps_addr_t *to, const ps_dgram_t *dgrams, int32_t count,
                 int64_t now_ns);
 int ps_udp_recv(ps_socket_t *socket, int32_t limit, ps_on_datagram_fn fn, void *context,
                 int64_t now_ns);
+int ps_udp_recv_runs(ps_socket_t *socket, int32_t limit, ps_on_run_fn fn, void *context,
+                     int64_t now_ns);
 /* Conversions.  to_sockaddr returns the length, 0 for family 0. */
 socklen_t ps_udp_to_sockaddr(const ps_addr_t *addr, struct sockaddr_storage *out);
 void ps_udp_from_sockaddr(const struct sockaddr_storage *from, ps_addr_t *out);

@@ -208,29 +208,19 @@ static ancillary_t read_ancillary(struct msghdr *header)
     return found;
 }
 
-/* Hands out the datagrams of one buffer.  Returns how many.  Bound: length / segment. */
-static int32_t hand_out(ps_udp_socket_t *udp, int32_t message, ps_on_datagram_fn fn, void *context,
+/* Hands out one buffer.  Returns how many datagrams are in it. */
+static int32_t hand_out(ps_udp_socket_t *udp, int32_t message, ps_on_run_fn fn, void *context,
                         int64_t now_ns, int64_t clock_offset_ns)
 {
     struct mmsghdr *in = &udp->in[message];
-    const uint8_t *data = udp->in_piece[message].iov_base;
     const uint32_t length = in->msg_len;
     const ancillary_t found = read_ancillary(&in->msg_hdr);
     const int64_t rx_ns = found.epoch_ns != 0 ? found.epoch_ns - clock_offset_ns : now_ns;
     const uint32_t segment = found.segment == 0 || found.segment > length ? length : found.segment;
     ps_addr_t from;
     ps_udp_from_sockaddr(&udp->in_from[message], &from);
-    if (length == 0) {
-        fn(context, data, 0, &from, rx_ns);
-        return 1;
-    }
-    int32_t count = 0;
-    for (uint32_t at = 0; at < length; at += segment) {
-        const uint32_t size = length - at < segment ? length - at : segment;
-        fn(context, data + at, size, &from, rx_ns);
-        count++;
-    }
-    return count;
+    fn(context, udp->in_piece[message].iov_base, length, segment, &from, rx_ns);
+    return length == 0 ? 1 : (int32_t)((length + segment - 1) / segment);
 }
 
 static int receive_batch(ps_udp_socket_t *udp, int32_t buffers)
@@ -245,8 +235,8 @@ static int receive_batch(ps_udp_socket_t *udp, int32_t buffers)
     return recvmmsg(udp->fd, udp->in, (unsigned)buffers, MSG_DONTWAIT, NULL);
 }
 
-int ps_udp_recv(ps_socket_t *handle, int32_t limit, ps_on_datagram_fn fn, void *context,
-                int64_t now_ns)
+int ps_udp_recv_runs(ps_socket_t *handle, int32_t limit, ps_on_run_fn fn, void *context,
+                     int64_t now_ns)
 {
     ps_udp_socket_t *udp = (ps_udp_socket_t *)(void *)handle;
     assert(fn != NULL && limit >= 0);
@@ -275,4 +265,31 @@ int ps_udp_recv(ps_socket_t *handle, int32_t limit, ps_on_datagram_fn fn, void *
         }
     }
     return seen;
+}
+
+/* For a caller of recv: who it is. */
+typedef struct splitter {
+    ps_on_datagram_fn fn;
+    void *context;
+} splitter_t;
+
+/* Bound: length / segment. */
+static void split(void *context, const uint8_t *data, uint32_t length, uint32_t segment,
+                  const ps_addr_t *from, int64_t rx_ns)
+{
+    const splitter_t *splitter = context;
+    uint32_t at = 0;
+    do {
+        const uint32_t size = length - at < segment ? length - at : segment;
+        splitter->fn(splitter->context, data + at, size, from, rx_ns);
+        at += size;
+    } while (at < length);
+}
+
+int ps_udp_recv(ps_socket_t *handle, int32_t limit, ps_on_datagram_fn fn, void *context,
+                int64_t now_ns)
+{
+    splitter_t splitter = { fn, context };
+    assert(fn != NULL);
+    return ps_udp_recv_runs(handle, limit, split, &splitter, now_ns);
 }

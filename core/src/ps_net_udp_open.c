@@ -448,6 +448,7 @@ static const ps_net_ops_t UDP_OPS = {
     .close = udp_close,
     .send = ps_udp_send,
     .recv = ps_udp_recv,
+    .recv_runs = ps_udp_recv_runs,
     .fd = udp_fd,
     .local = udp_local,
     .reconnect = udp_reconnect,

@@ -8,7 +8,8 @@
  * publisher lets each frame appear as it is written. */
 #include "ps_pub_internal.h"
 
-enum { PS_RUN_BYTES = 128 * 1024, PS_BATCH_TURNS = 4 };
+enum { PS_RUN_BYTES = 128 * 1024, PS_BATCH_TURNS = 4, PS_COPY_BLOCK = 32, PS_COPY_BLOCKS_MAX = 256,
+       PS_PREFETCH_BYTES = 768 };
 
 /* The messages of a batch: by offsets, or every `stride` bytes. */
 typedef struct ps_batch {
@@ -28,6 +29,23 @@ static inline int64_t ps_batch_length(const ps_batch_t *batch, int32_t index)
                                   : batch->stride;
 }
 
+/* ps_batch_run for messages of one length. */
+static int32_t ps_batch_strided_run(const ps_pub_t *pub, int64_t length, int32_t count,
+                                    int32_t room, int64_t budget, int32_t *bytes)
+{
+    *bytes = 0;
+    if (length > pub->max_payload || length > pub->max_message || budget <= 0) {
+        return 0;
+    }
+    const int32_t frame = ps_align32((int32_t)length + PS_HEADER_BYTES);
+    const int64_t most = budget < PS_RUN_BYTES ? budget : PS_RUN_BYTES;
+    int64_t run = (most + frame - 1) / frame; /* the last may pass the limit, as any message may */
+    run = run < count ? run : count;
+    run = run < room / frame ? run : room / frame;
+    *bytes = (int32_t)run * frame;
+    return (int32_t)run;
+}
+
 /* How many messages from `from` on make one run, and its bytes.  0: the next one is fragmented, too
  * long, negative, or does not fit the term. */
 static int32_t ps_batch_run(const ps_pub_t *pub, const ps_batch_t *batch, int32_t from,
@@ -35,6 +53,9 @@ static int32_t ps_batch_run(const ps_pub_t *pub, const ps_batch_t *batch, int32_
 {
     int32_t total = 0;
     int32_t index = from;
+    if (batch->offsets == NULL) {
+        return ps_batch_strided_run(pub, batch->stride, count - from, room, budget, bytes);
+    }
     while (index < count && total < budget && total < PS_RUN_BYTES) {
         const int64_t length = ps_batch_length(batch, index);
         if (length < 0 || length > pub->max_payload || length > pub->max_message) {
@@ -51,13 +72,26 @@ static int32_t ps_batch_run(const ps_pub_t *pub, const ps_batch_t *batch, int32_
     return index - from;
 }
 
+/* Small payloads of whole blocks are copied without a call. */
+static inline void ps_batch_copy(uint8_t *to, const uint8_t *from, size_t length)
+{
+    if (length % PS_COPY_BLOCK == 0 && length <= PS_COPY_BLOCKS_MAX) {
+        for (size_t at = 0; at < length; at += PS_COPY_BLOCK) {
+            memcpy(to + at, from + at, PS_COPY_BLOCK);
+        }
+    } else {
+        memcpy(to, from, length);
+    }
+}
+
 static inline void ps_batch_fields(const ps_pub_t *pub, const ps_space_t *space, int32_t ahead,
                                    const uint8_t *data, size_t length)
 {
+    /* The daemon zeroed it a while ago on another processor: fetched ahead, to be written.  May
+     * point beyond the term; then it does nothing. */
+    __builtin_prefetch(space->at + ahead + PS_PREFETCH_BYTES, 1);
     ps_pub_header(pub, space, ahead, 0);
-    if (length > 0) {
-        memcpy(space->at + ahead + PS_HEADER_BYTES, data, length);
-    }
+    ps_batch_copy(space->at + ahead + PS_HEADER_BYTES, data, length);
 }
 
 /* Writes the frames of a run; all but the first appear at once. */

@@ -7,9 +7,11 @@
 #include <assert.h>
 #include <string.h>
 
+#include "ps_frame.h"
 #include "ps_sender.h"
 
-enum { SKIP_FRAMES = 4096, INDEX_PARTS = 256, RETRY_NS = 100 * 1000 };
+enum { SKIP_FRAMES = 4096, INDEX_PARTS = 256, RETRY_NS = 100 * 1000,
+       PREFETCH_BYTES = 768 };
 
 /* One datagram found in the log. */
 typedef struct scan {
@@ -39,6 +41,7 @@ static void scan_datagram(const ps_publication_t *pub, int64_t position, int32_t
                           scan_t *out)
 {
     int32_t offset = (int32_t)(position & pub->log.term_mask);
+    int32_t step = 0;
     const uint8_t *at = ps_log_at(&pub->log, position);
     *out = (scan_t){ 0 };
     while (out->wire_bytes < max_bytes) {
@@ -65,8 +68,8 @@ static void scan_datagram(const ps_publication_t *pub, int64_t position, int32_t
         if (pad || offset >= pub->log.term_length) {
             return;
         }
-        at += span;
-        __builtin_prefetch(at);
+        at += ps_frame_guess(&step, span);
+        __builtin_prefetch(at + PREFETCH_BYTES);
     }
 }
 

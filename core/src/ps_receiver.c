@@ -237,6 +237,17 @@ static void report_socket_error(ps_receiver_t *receiver, ps_recv_destination_t *
     }
 }
 
+static int receive(const ps_receiver_t *receiver, ps_recv_destination_t *destination)
+{
+    const ps_net_ops_t *ops = receiver->ops;
+
+    return ops->recv_runs != NULL
+               ? ops->recv_runs(destination->socket, PS_RECEIVER_RECV_LIMIT, ps_receiver_on_run,
+                                destination, receiver->now_ns)
+               : ops->recv(destination->socket, PS_RECEIVER_RECV_LIMIT, ps_receiver_on_datagram,
+                           destination, receiver->now_ns);
+}
+
 static int32_t poll_endpoint(ps_receiver_t *receiver, ps_recv_endpoint_t *endpoint, bool all)
 {
     int32_t work = 0;
@@ -252,8 +263,7 @@ static int32_t poll_endpoint(ps_receiver_t *receiver, ps_recv_endpoint_t *endpoi
             ((receiver->cycle + (uint64_t)endpoint->slot) & PS_POLL_IDLE_MASK) != 0) {
             continue;
         }
-        got = receiver->ops->recv(destination->socket, PS_RECEIVER_RECV_LIMIT,
-                                  ps_receiver_on_datagram, destination, receiver->now_ns);
+        got = receive(receiver, destination);
         if (got > 0) {
             destination->idle_polls = 0;
             destination->heard_ns = receiver->now_ns;

@@ -164,3 +164,42 @@ void ps_receiver_on_datagram(void *context, const uint8_t *data, uint32_t length
         ps_receiver_fault(receiver, fault);
     }
 }
+
+/* Bytes of a run that its image took in one piece. */
+static uint32_t take_run(const ps_recv_destination_t *destination, const uint8_t *data,
+                         uint32_t length, uint32_t segment, const ps_addr_t *from, int64_t rx_ns)
+{
+    const ps_session_t *session;
+    int32_t ids[2];
+
+    if (length < PS_HEADER_BYTES) {
+        return 0;
+    }
+    memcpy(ids, data + 12, sizeof(ids)); /* session, stream */
+    session = ps_recv_endpoint_find(destination->endpoint, ids[1], ids[0]);
+    if (session == NULL || session->state != PS_SESSION_ACTIVE) {
+        return 0;
+    }
+    return ps_image_on_run(session->image, destination, data, length, segment, from, rx_ns);
+}
+
+void ps_receiver_on_run(void *context, const uint8_t *data, uint32_t length, uint32_t segment,
+                        const ps_addr_t *from, int64_t rx_ns)
+{
+    const ps_recv_destination_t *destination = as_destination(context);
+    ps_receiver_t *receiver = ps_driver_receiver(destination->endpoint->driver);
+    uint32_t at = 0;
+
+    do { /* an empty datagram is one too */
+        uint32_t size = length - at < segment ? length - at : segment;
+        uint32_t taken = take_run(destination, data + at, length - at, segment, from, rx_ns);
+
+        if (taken > 0) {
+            receiver->bytes_received += taken;
+        } else {
+            ps_receiver_on_datagram(context, data + at, size, from, rx_ns);
+            taken = size;
+        }
+        at += taken;
+    } while (at < length);
+}

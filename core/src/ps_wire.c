@@ -10,8 +10,10 @@
 #include "ps_wire.h"
 
 #include <assert.h>
+#include <stdbool.h>
 #include <string.h>
 
+#include "ps_frame.h"
 #include "ps_wire_fields.h"
 
 _Static_assert(PS_CONTROL_MAX >= PS_ERR_BYTES + 64, "control datagrams hold some error text");
@@ -275,6 +277,67 @@ int ps_wire_chain(const uint8_t *data, uint32_t length, int32_t term_length, int
     *span = (int32_t)covered;
     *messages = whole;
     return PS_WIRE_OK;
+}
+
+/* What all frames of a run have in common, and where it goes on. */
+typedef struct run {
+    uint64_t session;      /* bytes 8..16 of a header, but for the term offset */
+    uint64_t stream;       /* bytes 16..24: stream and term */
+    uint32_t offset;       /* of the next frame */
+    int32_t step;          /* aligned length of the latest frame: probably of the next one too */
+    uint32_t messages;
+} run_t;
+
+enum { PS_RUN_KIND_MASK = (int)0xFFFF00FF, PS_RUN_KIND = PS_TYPE_DATA << 16 };
+
+/* Frames of one datagram, whose length is a multiple of 32. */
+static bool walk_datagram(const uint8_t *data, uint32_t length, run_t *run)
+{
+    uint32_t at = 0;
+    while (at < length) {
+        const uint64_t word = ps_get_u64(data + at);
+        const uint32_t frame_length = (uint32_t)word;
+        const uint32_t kind = (uint32_t)(word >> 32);
+        const uint64_t differs = (ps_get_u64(data + at + 8) ^ (run->session | run->offset)) |
+                                 (ps_get_u64(data + at + 16) ^ run->stream) |
+                                 ((kind & (uint32_t)PS_RUN_KIND_MASK) ^ PS_RUN_KIND);
+        if (differs != 0 || frame_length < PS_HEADER_BYTES || frame_length > length - at) {
+            return false;
+        }
+        const uint32_t aligned = (frame_length + PS_FRAME_ALIGNMENT - 1) & ~31u;
+        const uint32_t step = (uint32_t)ps_frame_guess(&run->step, (int32_t)aligned);
+        run->messages += (kind >> 14) & 1; /* PS_FLAG_END */
+        run->offset += step;
+        at += step;
+    }
+    return true;
+}
+
+uint32_t ps_wire_run(const uint8_t *data, uint32_t length, uint32_t segment, int32_t term_length,
+                     int32_t *messages)
+{
+    assert(data != NULL && messages != NULL);
+    *messages = 0;
+    if (length < PS_HEADER_BYTES || ((length | segment) & (PS_FRAME_ALIGNMENT - 1)) != 0) {
+        return 0;
+    }
+    const int32_t start = ps_get_i32(data + 8);
+    if (!offset_is_valid(start) || start >= term_length) {
+        return 0;
+    }
+    const uint64_t ids = ps_get_u64(data + 8);
+    run_t run = { .session = ids ^ (uint32_t)ids, .stream = ps_get_u64(data + 16),
+                  .offset = (uint32_t)start };
+    uint32_t done = 0;
+    while (done < length) {
+        const uint32_t size = length - done < segment ? length - done : segment;
+        if (size > (uint32_t)term_length - run.offset || !walk_datagram(data + done, size, &run)) {
+            break;
+        }
+        done += size;
+        *messages = (int32_t)run.messages;
+    }
+    return done;
 }
 
 /* ---- builders -------------------------------------------------------------------------------- */

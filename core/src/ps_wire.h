@@ -85,6 +85,13 @@ int ps_wire_data(const uint8_t *data, uint32_t length, ps_data_t *out);
 int ps_wire_chain(const uint8_t *data, uint32_t length, int32_t term_length, int32_t *span,
                   int32_t *messages);
 
+/* Datagrams of `segment` bytes back to back, the last perhaps shorter: how many bytes from data on
+ * are datagrams of whole DATA frames that follow one another in one term of one session; they
+ * cover as many bytes of stream.  *messages as above, of these.  0: already the first is something
+ * else (padding, say), perhaps quite valid: ask ps_wire_chain.  Bound: length / 32 frames. */
+uint32_t ps_wire_run(const uint8_t *data, uint32_t length, uint32_t segment, int32_t term_length,
+                     int32_t *messages);
+
 /* Builders write into out (PS_CONTROL_MAX bytes), return the datagram length.  trailer NULL:
  * none. */
 uint32_t ps_wire_build_setup(uint8_t *out, const ps_setup_t *setup, const ps_trailer_t *trailer);

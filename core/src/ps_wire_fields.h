@@ -54,6 +54,12 @@ static inline int64_t ps_get_i64(const uint8_t *at)
     memcpy(&value, at, sizeof value);
     return value;
 }
+static inline uint64_t ps_get_u64(const uint8_t *at)
+{
+    uint64_t value;
+    memcpy(&value, at, sizeof value);
+    return value;
+}
 static inline void ps_put_u16(uint8_t *at, uint16_t value) { memcpy(at, &value, sizeof value); }
 static inline void ps_put_u32(uint8_t *at, uint32_t value) { memcpy(at, &value, sizeof value); }
 static inline void ps_put_i32(uint8_t *at, int32_t value) { memcpy(at, &value, sizeof value); }

@@ -28,7 +28,7 @@ struct ps_socket {
 struct memnet {
     ps_socket_t *sockets;
     queue_t sent;
-    int32_t room, sends;
+    int32_t room, sends, joins;
     uint16_t next_port;
 };
 
@@ -147,8 +147,38 @@ static int mem_reconnect(ps_socket_t *socket, const ps_addr_t *remote)
     return PS_OK;
 }
 
-static const ps_net_ops_t MEM_OPS = { mem_open, mem_close, mem_send, mem_recv,
-                                      mem_fd,   mem_local, mem_reconnect };
+/* As GRO does: neighbours of one length from one sender, and one shorter last. */
+static int mem_recv_runs(ps_socket_t *socket, int32_t limit, ps_on_run_fn fn, void *context,
+                         int64_t now_ns)
+{
+    static uint8_t joined[65536];
+    int32_t seen = 0;
+    while (seen < limit && socket->in.head != NULL) {
+        item_t *item = pop(&socket->in);
+        const ps_addr_t from = item->from;
+        const uint32_t segment = item->length;
+        uint32_t length = segment;
+        memcpy(joined, item->data, length);
+        free(item);
+        seen++;
+        while (socket->memnet->joins && socket->in.head != NULL && length % segment == 0) {
+            item = socket->in.head;
+            if (item->length > segment || length + item->length > sizeof(joined) ||
+                item->from.port != from.port || item->length == 0) {
+                break;
+            }
+            memcpy(joined + length, item->data, item->length);
+            length += item->length;
+            free(pop(&socket->in));
+            seen++;
+        }
+        fn(context, joined, length, segment, &from, now_ns);
+    }
+    return seen;
+}
+
+static const ps_net_ops_t MEM_OPS = { mem_open, mem_close, mem_send,      mem_recv,
+                                      mem_fd,   mem_local, mem_reconnect, mem_recv_runs };
 
 memnet_t *memnet_create(void)
 {
@@ -157,6 +187,7 @@ memnet_t *memnet_create(void)
         abort();
     }
     memnet->room = -1;
+    memnet->joins = 1;
     memnet->next_port = 50000;
     return memnet;
 }
@@ -217,6 +248,11 @@ int memnet_inject(memnet_t *memnet, const ps_addr_t *to, const ps_addr_t *from, 
 void memnet_room(memnet_t *memnet, int32_t datagrams)
 {
     memnet->room = datagrams;
+}
+
+void memnet_join(memnet_t *memnet, int32_t joins)
+{
+    memnet->joins = joins;
 }
 
 int32_t memnet_sends(const memnet_t *memnet)

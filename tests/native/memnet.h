@@ -30,6 +30,8 @@ int memnet_inject(memnet_t *memnet, const ps_addr_t *to, const ps_addr_t *from, 
                   uint32_t length);
 /* Sockets take only so many more datagrams; -1: any number. */
 void memnet_room(memnet_t *memnet, int32_t datagrams);
+/* 0: received datagrams are not joined; 1 (at first): as GRO does. */
+void memnet_join(memnet_t *memnet, int32_t joins);
 /* Calls of send so far. */
 int32_t memnet_sends(const memnet_t *memnet);
 ps_addr_t memnet_addr(uint8_t last, uint16_t port);   /* 10.0.0.last */

@@ -195,6 +195,7 @@ static void stream_of_many_terms(uint64_t seed, int32_t frame, uint32_t capabili
     int64_t sent = 0, consumed = 0;
     ps_random_seed(&random, seed);
     open_image(&world, &options);
+    memnet_join(world.memnet, seed % 3 != 0);
     for (int32_t turn = 0; consumed < TOTAL; turn++) {
         CHECK(turn < 100000);
         const int64_t limit = consumed + WORLD_WINDOW / 2;
