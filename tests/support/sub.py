@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import argparse
+import os
 import sys
 import time
 
@@ -26,9 +28,16 @@ def _image_lost(image: penstock.Image) -> None:
     report.event("image-lost", session=image.session_id, position=image.position)
 
 
+def _room(args: argparse.Namespace, received: int) -> int:
+    """How many it may take at once: never past where it stops."""
+    stops = [end for end in (args.count, args.hold_at) if end > received]
+    return min(64, *(end - received for end in stops)) if stops else 64
+
+
 def main() -> int:
     parser = report.parser()
     parser.add_argument("--mark", type=int, default=-1)
+    parser.add_argument("--hold-at", type=int, default=-1)
     args = parser.parse_args()
     deadline = time.monotonic() + args.timeout_s
     received: list[bytes] = []
@@ -48,11 +57,15 @@ def main() -> int:
             subscription.add_destination(destination)
         report.event("added", registration=subscription.registration_id)
         while len(received) < args.count:
+            if len(received) == args.hold_at:
+                report.event("held", count=args.hold_at)
+                os.read(0, 1)
+                args.hold_at = -1
             left_s = deadline - time.monotonic()
             if left_s <= 0:
                 report.event("timeout", count=len(received))
                 return 3
-            if not subscription.poll(handle, limit=min(64, args.count - len(received))):
+            if not subscription.poll(handle, limit=_room(args, len(received))):
                 subscription.wait(left_s)
         report.event(
             "done",

@@ -9,9 +9,11 @@ import io.aeron.logbuffer.FragmentHandler;
 
 /**
  * Receives a number of messages; reports "added", "image", "image-lost" and "done" with the hash of
- * what came, in the order it came; with {@code --mark} also "mark" after so many messages.
+ * what came, in the order it came; with {@code --mark} also "mark" after so many messages.  With
+ * {@code --hold-at} it reports "held" after so many and takes no more until it reads a byte.
  *
- * <pre>--dir= --channel= --stream= --count= [--mark=N] [--destination=CHANNEL]... [--timeout-s=60]</pre>
+ * <pre>--dir= --channel= --stream= --count= [--mark=N] [--hold-at=N] [--destination=CHANNEL]...
+ * [--timeout-s=60]</pre>
  */
 public final class Sub {
     private Sub() {
@@ -23,6 +25,7 @@ public final class Sub {
         final long deadline = System.nanoTime() + args.number("timeout-s", 60) * 1_000_000_000L;
         final long count = args.number("count", 0);
         final long mark = args.number("mark", -1);
+        final long hold = args.number("hold-at", -1);
         final Messages.Hash hash = new Messages.Hash();
         final long[] received = new long[2];
         final FragmentHandler handler = new FragmentAssembler((buffer, offset, length, header) -> {
@@ -42,7 +45,13 @@ public final class Sub {
                 subscription.addDestination(destination);
             }
             Report.event("added", "registration", subscription.registrationId());
+            boolean held = false;
             while (received[0] < count) {
+                if (received[0] == hold && !held) {
+                    held = true;
+                    Report.event("held", "count", hold);
+                    System.in.read();
+                }
                 // One fragment at a time: never past the last message that is asked for.
                 if (subscription.poll(handler, 1) == 0) {
                     if (System.nanoTime() > deadline) {
