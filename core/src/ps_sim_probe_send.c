@@ -11,6 +11,7 @@
 
 enum { P_SETUP = 4, P_BEAT = 5, P_SEND = 6, BEATS = 4 };
 #define SECOND INT64_C(1000000000)
+#define GROUP_GRACE_NS INT64_C(100000000)   /* one is asked again by another of its members */
 
 static void complain(ps_probe_t *probe, const ps_probe_pub_t *model, const char *what, int64_t a,
                      int64_t b)
@@ -240,6 +241,20 @@ static int64_t oldest_kept(const ps_publication_t *pub)
     return pub->sender_position - pub->log.term_length / 2 - pub->log.term_length / 8;
 }
 
+/* Several receivers of a group ask for ranges that overlap: one answer may be for both, and linger
+ * for longer than the probe thinks. */
+static bool is_covered(const ps_publication_t *pub, int64_t position)
+{
+    for (int32_t i = 0; pub->params.group && i < pub->retransmit.capacity; i++) {
+        const ps_resend_t *action = &pub->retransmit.actions[i];
+        if (action->state != PS_RESEND_FREE && position >= action->from
+            && position < action->to) {
+            return true;
+        }
+    }
+    return false;
+}
+
 void ps_probe_on_nak(ps_probe_pub_t *model, const ps_nak_t *nak, int64_t now_ns)
 {
     const ps_publication_t *pub = model->pub;
@@ -278,23 +293,10 @@ void ps_probe_on_nak(ps_probe_pub_t *model, const ps_nak_t *nak, int64_t now_ns)
     if (free >= 0) {
         model->asks[free] = (ps_probe_ask_t){.from = from, .to = to, .cursor = from,
                                              .asked_ns = now_ns, .done_ns = -1,
-                                             .optional = waiting >= pub->retransmit.capacity};
+                                             .optional = waiting >= pub->retransmit.capacity
+                                                 || is_covered(pub, from)};
         model->asked_now++;
     }
-}
-
-/* Several receivers of a group ask for ranges that overlap: one answer may be for both, and linger
- * for longer than the probe thinks. */
-static bool lingers(const ps_publication_t *pub, int64_t position)
-{
-    for (int32_t i = 0; pub->params.group && i < pub->retransmit.capacity; i++) {
-        const ps_resend_t *action = &pub->retransmit.actions[i];
-        if (action->state == PS_RESEND_LINGER && position >= action->from
-            && position < action->to) {
-            return true;
-        }
-    }
-    return false;
 }
 
 /* What waits while the budget is spent may wait; of very many questions some may be given up. */
@@ -302,7 +304,8 @@ static void look_at_asks(ps_probe_t *probe, ps_probe_pub_t *model, int64_t now_n
 {
     const ps_publication_t *pub = model->pub;
     const int64_t grace_ns = ps_probe_slack_ns(probe, model->host)
-        + ps_driver_params(pub->driver)->retransmit_delay_ns;
+        + ps_driver_params(pub->driver)->retransmit_delay_ns
+        + (pub->params.group ? GROUP_GRACE_NS : 0);
     const double least = pub->log.mtu + 1;
     const bool shut = model->repair.level < least || model->pace.level < least
         || pub->repair.level < (int64_t)(pub->log.mtu + 1) * SECOND
@@ -313,7 +316,7 @@ static void look_at_asks(ps_probe_t *probe, ps_probe_pub_t *model, int64_t now_n
         if (ask->done_ns >= 0) {
             continue;
         }
-        ask->asked_ns = shut || lingers(pub, ask->from) ? now_ns : ask->asked_ns;
+        ask->asked_ns = shut ? now_ns : ask->asked_ns;
         if (ask->cursor < oldest_kept(pub) || pub->state == PS_PUB_DRAINED) {
             ask->done_ns = now_ns;
         } else if (now_ns - ask->asked_ns > grace_ns && !ask->optional) {
