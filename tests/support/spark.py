@@ -1,0 +1,90 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Queries of a test, and what they put into their sink."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+
+Rows = list[Any]
+WAIT_S = 120.0
+
+
+class Sink:
+    """Keeps each batch under its number: a batch that comes again replaces itself, so the content
+    is what a sink that is idempotent in (query, batch) would hold."""
+
+    def __init__(self, seconds: float = 0.0) -> None:
+        self.batches: dict[int, Rows] = {}
+        self.repeats = 0
+        self._seconds = seconds
+
+    def __call__(self, df: DataFrame, batch: int) -> None:
+        rows = df.collect()
+        if self._seconds:
+            time.sleep(self._seconds)       # a slow sink is what some tests are about
+        self.repeats += batch in self.batches
+        self.batches[batch] = rows
+
+    @property
+    def rows(self) -> Rows:
+        return [row for batch in sorted(self.batches) for row in self.batches[batch]]
+
+    def values(self) -> list[bytes]:
+        return [bytes(row.value) for row in self.rows]
+
+
+class Query:
+    """A streaming query of the source into a :class:`Sink`."""
+
+    def __init__(
+        self, spark: SparkSession, options: dict[str, str], checkpoint: Path, sink: Sink,
+        *, schema: str | None = None, change: Callable[[DataFrame], DataFrame] | None = None,
+        **trigger: Any,
+    ) -> None:
+        reader = spark.readStream.format("penstock").options(**options)
+        if schema is not None:
+            reader = reader.schema(schema)
+        df = reader.load()
+        if change is not None:
+            df = change(df)
+        writer = df.writeStream.foreachBatch(sink).option("checkpointLocation", str(checkpoint))
+        if trigger:
+            writer = writer.trigger(**trigger)
+        self.sink = sink
+        self.query: StreamingQuery = writer.start()
+
+    def __enter__(self) -> Query:
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        self.query.stop()
+
+    def until(self, happened: Callable[[], bool], what: str, timeout_s: float = WAIT_S) -> None:
+        """Waits for it; a query that failed fails the test with its reason."""
+        deadline = time.monotonic() + timeout_s
+        while not happened():
+            failure = self.query.exception()
+            assert failure is None, str(failure)
+            assert time.monotonic() < deadline, what
+            time.sleep(0.02)
+
+    def until_rows(self, count: int) -> None:
+        self.until(
+            lambda: len(self.sink.rows) >= count, f"{len(self.sink.rows)} of {count} rows came"
+        )
+
+    def failure(self, timeout_s: float = WAIT_S) -> str:
+        """What the query ends with."""
+        deadline = time.monotonic() + timeout_s
+        while self.query.isActive:
+            assert time.monotonic() < deadline, "the query did not fail"
+            time.sleep(0.02)
+        error = self.query.exception()
+        assert error is not None
+        return str(error)
