@@ -1,16 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
 """Two daemons on loopback stand for two hosts.  One process replays 336 776 flight records over UDP
-with loss in both directions, another receives them through its own daemon, and what it counts must
-equal what is counted directly, to the last row.  Exit status 0: it did."""
+with loss in both directions.  On the other side a process receives them and a Spark Structured
+Streaming query aggregates them, both from the daemon there, and what each of them counts must equal
+what is counted directly, to the last row.  Exit status 0: it did."""
 
 from __future__ import annotations
 
 import argparse
 import contextlib
 import signal
+import socket
 import sys
 import time
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any, NoReturn
 
 from rich.console import Console
@@ -21,7 +24,8 @@ from demo import flights
 from demo.hosts import Daemon, DemoError, Reporter, left_behind, scratch_directory
 
 STREAM = 2013
-TIME_LIMIT_S = 100.0
+TIME_LIMIT_S = 240.0
+SPARK_START_S = 150.0
 REFRESH_S = 0.25
 LINE_S = 2.0
 
@@ -42,11 +46,12 @@ def main() -> int:
                     scratch / "receiver-host", "--impair", f"loss={args.loss:g}%,seed=13"
                 )
                 stack.callback(there.stop)
-                result, traffic = transfer(console, here, there, rate=args.rate)
+                with scratch_directory() as spark:
+                    results, traffic = transfer(console, here, there, spark, rate=args.rate)
             files = left_behind(scratch)
             if files:
                 raise DemoError(f"left behind: {', '.join(files)}")
-        return 0 if verdict(console, result, traffic, loss=args.loss) else 1
+        return 0 if verdict(console, *results, traffic, loss=args.loss) else 1
     except DemoError as error:
         console.print(f"demo: {error}", style="bold red", markup=False, highlight=False)
         return 1
@@ -59,31 +64,48 @@ def _interrupt(_number: int, _frame: object) -> NoReturn:
 
 
 def transfer(
-    console: Console, here: Daemon, there: Daemon, *, rate: float
-) -> tuple[Mapping[str, Any], dict[str, int]]:
-    """Runs publisher and receiver to their end: (what was received, what it took)."""
+    console: Console, here: Daemon, there: Daemon, scratch: Path, *, rate: float
+) -> tuple[tuple[Mapping[str, Any], Mapping[str, Any]], dict[str, int]]:
+    """Runs publisher, receiver and query to their end: (what both received, what it took)."""
     deadline = time.monotonic() + TIME_LIMIT_S
     for daemon in (here, there):
         daemon.wait_ready(30.0)
+    channel = f"aeron:udp?endpoint=127.0.0.1:{free_port()}"
+    where = [f"--dir={there.directory}", f"--channel={channel}", f"--stream={STREAM}"]
     with contextlib.ExitStack() as stack:
-        receiver = Reporter("-m", "demo.receiver", f"--dir={there.directory}",
-                            "--channel=aeron:udp?endpoint=127.0.0.1:0", f"--stream={STREAM}")
+        query = Reporter("-m", "demo.query", *where, f"--scratch={scratch}")
+        stack.callback(query.stop)
+        with console.status("starting Spark"):
+            query.wait_for("reading", SPARK_START_S)
+        receiver = Reporter("-m", "demo.receiver", *where)
         stack.callback(receiver.stop)
-        address = receiver.wait_for("listening", 30.0)
+        receiver.wait_for("listening", 30.0)
         publisher = Reporter("-m", "demo.publisher", f"--dir={here.directory}",
-                             f"--channel=aeron:udp?endpoint={address}", f"--stream={STREAM}",
-                             f"--rate={rate}")
+                             f"--channel={channel}", f"--stream={STREAM}", f"--rate={rate}")
         stack.callback(publisher.stop)
         history: list[tuple[float, int]] = []
         with contextlib.ExitStack() as screen:
             show = display(console, screen)
-            while not (publisher.is_over() and receiver.is_over()):
+            processes = (publisher, receiver, query)
+            over = [False]
+            while not all(over):
+                over = [process.is_over() for process in processes]    # or one failed
                 if time.monotonic() > deadline:
                     raise DemoError(f"not finished after {TIME_LIMIT_S:g} s")
                 history.append((time.monotonic(), int(receiver.values.get("records", 0))))
-                show(progress(publisher.values, history[-8:], figures(here, there)))
+                numbers = progress(publisher.values, history[-8:], figures(here, there))
+                numbers["records in Spark's answer"] = int(query.values.get("records", 0))
+                show(numbers)
                 time.sleep(REFRESH_S)
-        return receiver.wait_for("result", 5.0), figures(here, there)
+        results = receiver.wait_for("result", 5.0), query.wait_for("result", 5.0)
+        return results, figures(here, there)
+
+
+def free_port() -> int:
+    """A UDP port of loopback that nobody has."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
 
 
 def figures(here: Daemon, there: Daemon) -> dict[str, int]:
@@ -138,32 +160,33 @@ def table_of(numbers: Mapping[str, int]) -> Table:
 
 
 def verdict(
-    console: Console, result: Mapping[str, Any], traffic: Mapping[str, int], *, loss: float
+    console: Console, result: Mapping[str, Any], answer: Mapping[str, Any],
+    traffic: Mapping[str, int], *, loss: float,
 ) -> bool:
-    """Prints both aggregates; do they agree?"""
+    """Prints the aggregates of the receiver, of Spark, and the direct one; do they agree?"""
     expected = flights.direct()
     table = Table(title="Departures and mean delay by carrier", box=None)
-    for name in ("carrier", "departures", "mean delay, min", "direct: departures", "mean delay"):
+    for name in ("carrier", "departures", "mean delay, min", "Spark: departures", "mean delay",
+                 "direct: departures", "mean delay"):
         table.add_column(name, justify="left" if name == "carrier" else "right")
-    received = {row["code"]: row for row in result["carriers"]}
-    for row in expected["carriers"]:
-        found = flights.Carrier(**received[row["code"]]) if row["code"] in received else None
-        direct = flights.Carrier(**row)
-        table.add_row(
-            direct.code,
-            f"{found.departures:,}" if found else "-",
-            f"{found.mean_delay:.3f}" if found else "-",
-            f"{direct.departures:,}",
-            f"{direct.mean_delay:.3f}",
-        )
+    received, queried = by_code(result), by_code(answer)
+    for direct in by_code(expected).values():
+        cells = [*shown(received.get(direct.code)), *shown(queried.get(direct.code))]
+        table.add_row(direct.code, *cells, *shown(direct))
     console.print(table)
     console.print(", ".join(f"{label} {value:,}" for label, value in traffic.items()))
     equal = dict(result) == expected and expected["records"] == flights.RECORDS
+    same = by_code(answer) == by_code(expected) and answer["records"] == flights.RECORDS
     recovered = traffic["retransmits"] > 0 or loss == 0
     if not equal:
         console.print(
             f"DIFFERENT: {result['records']:,} of {expected['records']:,} records, "
             f"sha256 {result['sha256'][:12]} instead of {expected['sha256'][:12]}",
+            style="bold red",
+        )
+    elif not same:
+        console.print(
+            f"DIFFERENT: Spark's aggregate of {answer['records']:,} records is not the direct one",
             style="bold red",
         )
     elif not recovered:
@@ -174,7 +197,22 @@ def verdict(
             f"(sha256 {result['sha256'][:12]}), with {loss:g} % of datagrams lost both ways",
             style="bold green",
         )
-    return equal and recovered
+        console.print(
+            f"EQUAL: Spark's aggregate of {answer['records']:,} records is the direct one",
+            style="bold green",
+        )
+    return equal and same and recovered
+
+
+def by_code(result: Mapping[str, Any]) -> dict[str, flights.Carrier]:
+    return {row["code"]: flights.Carrier(**row) for row in result["carriers"]}
+
+
+def shown(carrier: flights.Carrier | None) -> tuple[str, str]:
+    """Departures and mean delay as text."""
+    if carrier is None or not carrier.departures:
+        return "-", "-"
+    return f"{carrier.departures:,}", f"{carrier.mean_delay:.3f}"
 
 
 if __name__ == "__main__":

@@ -30,6 +30,12 @@ def lines() -> list[bytes]:
         return archive.read("flights.csv").splitlines()
 
 
+def header() -> list[bytes]:
+    """Names of the columns: the file's first line."""
+    with zipfile.ZipFile(data_file()) as archive, archive.open("flights.csv") as text:
+        return text.readline().strip().split(b",")
+
+
 @attrs.frozen(kw_only=True)
 class Carrier:
     """Departures of a carrier, and the sum of their delays in minutes."""

@@ -49,6 +49,8 @@ class Reporter:
             if not self._changed.wait_for(
                 lambda: key in self.values or self._process.poll() is not None, timeout_s
             ) or key not in self.values:
+                if "failed" in self.values:
+                    raise DemoError(f"the {self.name} failed: {self.values['failed']}")
                 raise DemoError(f"the {self.name} did not report '{key}'")
             return self.values[key]
 
@@ -56,6 +58,8 @@ class Reporter:
         """Has it ended?  With success, that is: anything else is an error."""
         status = self._process.poll()
         if status is not None and status != 0:
+            if "failed" in self.values:
+                raise DemoError(f"the {self.name} failed: {self.values['failed']}")
             raise DemoError(f"the {self.name} ended with status {status}")
         if status is not None:
             self._reader.join(5.0)

@@ -30,15 +30,18 @@ def start(*options: str) -> subprocess.Popen[str]:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(300)
 def test_the_demo_is_equal_to_the_last_row_and_leaves_nothing() -> None:
     before = remains()
     with start() as demo:
-        output, _ = demo.communicate(timeout=115)
+        output, _ = demo.communicate(timeout=280)
     assert demo.returncode == 0, output
     assert "EQUAL: 336,776 records" in output
+    assert "EQUAL: Spark's aggregate of 336,776 records is the direct one" in output
     assert remains() == before
 
 
+@pytest.mark.slow
 def test_an_interrupted_demo_leaves_nothing() -> None:
     before = remains()
     with start("--rate", "2000") as demo:
