@@ -134,8 +134,8 @@ class GroupControl:
 
         :param name: the group's, at most 80 characters; shown where it holds a sender.
         :param sessions: only these; none: all.
-        :param starting: at streams that are under way: ``latest`` as a new subscription would,
-            ``earliest`` at the oldest that is still in the log.
+        :param starting: at streams that are under way: ``latest`` behind all there is,
+            ``earliest`` at the oldest that is surely still in the log.
         :param expiry_ns: how long it lives without being heard of.
         :param allow_unreliable: whether to take a stream whose flow control does not wait for slow
             receivers, with a warning in the state.

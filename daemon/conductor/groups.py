@@ -42,6 +42,7 @@ from penstock.daemon.conductor.model import (
     Client,
     Group,
     Image,
+    Joins,
     Publication,
     Retained,
     SubscriberLink,
@@ -213,8 +214,11 @@ def make_client(world: World, group_id: int, slot: int, name: str) -> Client:
 def _subscribe(world: World, group: Group, channel: str) -> Saga[None]:
     yield from add_subscription(
         world, group.client, AddSubscription(channel=channel, stream_id=group.stream_id),
-        lambda ready: None, from_oldest=group.starting == "earliest",
+        lambda ready: None,
+        joins=Joins.OLDEST if group.starting == "earliest" else Joins.NEWEST,
     )
+    for subscription in group.client.subscriptions.values():
+        subscription.joins = Joins.OLDEST       # of streams that are new from now on, everything
 
 
 # ---- what cannot be relied on --------------------------------------------------------------------

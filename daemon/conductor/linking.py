@@ -20,12 +20,13 @@ from penstock.daemon.conductor.actions import (
     GetPublicationStatus,
     LogError,
     OldestPosition,
+    ReadCounter,
     RemoveImageSubscriber,
     RemovePublicationSubscriber,
 )
 from penstock.daemon.conductor.counters import CounterType, stream_counter
 from penstock.daemon.conductor.machines import PublicationState
-from penstock.daemon.conductor.model import Image, Publication, SubscriberLink, Subscription
+from penstock.daemon.conductor.model import Image, Joins, Publication, SubscriberLink, Subscription
 from penstock.daemon.conductor.registry import erase, note_link
 from penstock.daemon.conductor.saga import Refused, Saga, Undo
 from penstock.daemon.conductor.settings import SECOND_NS
@@ -56,7 +57,9 @@ def link_publication(
     """Lets the subscription read the publication's own log."""
     status = yield GetPublicationStatus(publication_id=publication.id)
     position: int = status.consumer_position
-    if subscription.from_oldest:
+    if subscription.joins is Joins.NEWEST:
+        position = status.producer_position
+    elif subscription.joins is Joins.OLDEST:
         position = yield OldestPosition(
             slot=publication.slot, start_position=publication.start_position,
             consumer_position=position, term_length=publication.term_length,
@@ -82,6 +85,8 @@ def link_image(
     position = join_position
     if position is None:
         position = yield GetImageJoinPosition(image_id=image.id)
+        if subscription.joins is Joins.NEWEST:
+            position = yield ReadCounter(counter_id=image.params.position_counter_id)
     assert position is not None
     link, params = yield from _make_link(world, subscription, image, image.session_id, position)
     try:

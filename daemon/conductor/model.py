@@ -4,6 +4,7 @@ between them.  Plain records; the rules are in the modules beside."""
 
 from __future__ import annotations
 
+import enum
 from collections import deque
 from collections.abc import Hashable
 
@@ -22,6 +23,14 @@ from penstock.core.driver_types import (
 )
 from penstock.daemon.conductor.machines import EndpointState, ImageState, PublicationState
 from penstock.daemon.conductor.plans import PublicationPlan, SubscriptionPlan
+
+
+class Joins(enum.Enum):
+    """Where a subscription begins in a stream that is under way."""
+
+    BESIDE = "beside"                   # where the slowest subscriber is
+    OLDEST = "oldest"                   # where a local log begins; in an image as BESIDE
+    NEWEST = "newest"                   # behind all there is
 
 
 @attrs.define(eq=False, kw_only=True)
@@ -189,7 +198,7 @@ class Subscription:
     endpoint: RecvEndpoint | None = None        # None: IPC and spies
     spy_key: Hashable = None
     spy_tag: int | None = None
-    from_oldest: bool = False           # joins a local publication where its log begins
+    joins: Joins = Joins.BESIDE
     links: dict[int, SubscriberLink] = attrs.field(factory=dict)        # by source id
 
     def wants_session(self, session_id: int) -> bool:

@@ -233,14 +233,14 @@ def _endpoint_plan(parsed: uri.ChannelUri, channel: str) -> EndpointPlan:
 def _publication_window(
     parsed: uri.ChannelUri, channel: str, term_length: int, mtu: int, settings: ConductorSettings
 ) -> int:
-    """Bytes that may be published ahead of the consumers: at most half a term."""
-    largest = term_length // 2
+    """Bytes that may be published ahead of the consumers: at most half a term, on IPC a term."""
+    largest = term_length if parsed.is_ipc else term_length // 2
     if parsed.pub_wnd is not None:
         if not mtu <= parsed.pub_wnd <= largest:
             raise Refused(
                 "invalid_channel",
                 f"{channel}: pub-wnd={parsed.pub_wnd} is not in {mtu}..{largest} "
-                "(one MTU up to half a term)",
+                f"(one MTU up to {'a term' if parsed.is_ipc else 'half a term'})",
             )
         return parsed.pub_wnd
     window = min(settings.publication_window or largest, largest)

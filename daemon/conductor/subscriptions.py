@@ -12,7 +12,7 @@ from penstock.daemon.conductor.images import leave_image
 from penstock.daemon.conductor.linking import link_image, report_refusal, unlink, wants_publication
 from penstock.daemon.conductor.lookup import RecvAddressing, recv_addressing, send_addressing
 from penstock.daemon.conductor.machines import ImageState
-from penstock.daemon.conductor.model import Client, Image, RecvEndpoint, Subscription
+from penstock.daemon.conductor.model import Client, Image, Joins, RecvEndpoint, Subscription
 from penstock.daemon.conductor.plans import (
     SubscriptionPlan,
     group_subscription_plan,
@@ -35,21 +35,18 @@ Answer = Callable[[SubscriptionReady], None]
 
 def add_subscription(
     world: World, client: Client, message: AddSubscription, answer: Answer, *,
-    from_oldest: bool = False,
+    joins: Joins = Joins.BESIDE,
 ) -> Saga[None]:
-    """Serves AddSubscription; ``answer`` sends the reply, before any notice of an image.
-
-    :param from_oldest: join local publications where their logs begin.
-    """
+    """Serves AddSubscription; ``answer`` sends the reply, before any notice of an image."""
     parsed = rules.apply(
         parse(message.channel), message.stream_id, world.settings, publication=False
     )
     make_plan = group_subscription_plan if client.group_id else subscription_plan
     plan = make_plan(parsed, message.channel, world.settings)
     if plan.kind == "udp":
-        yield from _add_network(world, client, plan, message, answer)
+        yield from _add_network(world, client, plan, message, answer, joins)
     else:
-        yield from _add_local(world, client, plan, message, answer, from_oldest)
+        yield from _add_local(world, client, plan, message, answer, joins)
 
 
 def _has_address(plan: SubscriptionPlan) -> bool:
@@ -57,7 +54,8 @@ def _has_address(plan: SubscriptionPlan) -> bool:
 
 
 def _add_network(
-    world: World, client: Client, plan: SubscriptionPlan, message: AddSubscription, answer: Answer
+    world: World, client: Client, plan: SubscriptionPlan, message: AddSubscription, answer: Answer,
+    joins: Joins,
 ) -> Saga[None]:
     addressing: RecvAddressing | None = None
     if _has_address(plan):
@@ -74,7 +72,7 @@ def _add_network(
         raise
     subscription = Subscription(
         id=world.next_id(), client=client, plan=plan, stream_id=message.stream_id,
-        endpoint=endpoint,
+        endpoint=endpoint, joins=joins,
     )
     endpoint.subscriptions[subscription.id] = subscription
     _register(world, subscription)
@@ -116,11 +114,11 @@ def _check_alike(endpoint: RecvEndpoint, plan: SubscriptionPlan, stream_id: int)
 
 def _add_local(
     world: World, client: Client, plan: SubscriptionPlan, message: AddSubscription, answer: Answer,
-    from_oldest: bool,
+    joins: Joins,
 ) -> Saga[None]:
     subscription = Subscription(
         id=world.next_id(), client=client, plan=plan, stream_id=message.stream_id,
-        from_oldest=from_oldest,
+        joins=joins,
     )
     if plan.kind == "spy":
         if plan.address.endpoint is not None or plan.address.control_mode:

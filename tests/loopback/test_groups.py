@@ -1,0 +1,325 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Consumer groups of real daemons: what they hold, whom they hold up, what they outlive."""
+
+from __future__ import annotations
+
+import itertools
+import struct
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from support.hosts import PenstockHost
+
+import penstock
+from loopback.streams import connected, eventually
+from penstock import Client, Offer, Publication
+from penstock.client import (
+    GroupControl,
+    GroupState,
+    LogRange,
+    RangeNotRetained,
+    UnknownGroup,
+    UnreliableStream,
+)
+
+NewHost = Callable[..., PenstockHost]
+SECOND_NS = 10**9
+EXPIRY_NS = 600 * SECOND_NS
+TERM = 64 * 1024
+MESSAGE = b"m" * 992                    # 1024 bytes in the log
+HEADER = struct.Struct("<iBBHiiiiq")
+
+
+class Group:
+    """A group by one name, and what a test asks of it."""
+
+    def __init__(self, control: GroupControl, channel: str, stream_id: int) -> None:
+        self.control = control
+        self.key = {"name": "query", "channel": channel, "stream_id": stream_id}
+        self.control.open(**self.key, expiry_ns=EXPIRY_NS)      # type: ignore[arg-type]
+
+    def state(self) -> GroupState:
+        return self.control.state(**self.key)                   # type: ignore[arg-type]
+
+    def log(self) -> LogRange:
+        [log] = self.state().logs
+        return log
+
+    def acknowledge(self, position: int, log: LogRange | None = None) -> GroupState:
+        of = log or self.log()
+        positions = {(of.session_id, of.initial_term_id): position}
+        return self.control.acknowledge(**self.key, positions=positions)  # type: ignore[arg-type]
+
+    def fetch(self, log: LogRange, start: int, end: int) -> list[bytes]:
+        return list(
+            self.control.fetch(
+                log_id=log.log_id, session_id=log.session_id,
+                initial_term_id=log.initial_term_id, start=start, end=end,
+            )
+        )
+
+    def close(self) -> None:
+        self.control.close_group(**self.key)                    # type: ignore[arg-type]
+
+
+@pytest.fixture
+def control(host: PenstockHost) -> Iterator[GroupControl]:
+    with GroupControl(directory=str(host.directory)) as made:
+        yield made
+
+
+def fill(publication: Publication, message: bytes = MESSAGE) -> int:
+    """Offers until the publication has been held for a while; how many were taken."""
+    count = 0
+    refused_since = time.monotonic()
+    while time.monotonic() - refused_since < 0.5:
+        if publication.offer(message) > 0:
+            count += 1
+            refused_since = time.monotonic()
+        else:
+            time.sleep(0.001)
+    return count
+
+
+def payloads(frames: bytes) -> list[bytes]:
+    """The messages in raw frames; each unfragmented."""
+    found, at = [], 0
+    while at < len(frames):
+        length, _version, _flags, kind, *_ = HEADER.unpack_from(frames, at)
+        assert length >= HEADER.size
+        if kind == 1:
+            found.append(frames[at + HEADER.size : at + length])
+        at += (length + 31) // 32 * 32
+    assert at == len(frames)
+    return found
+
+
+# ---- holding the sender --------------------------------------------------------------------------
+
+
+def test_a_group_holds_a_sender_on_another_host_at_the_window(
+    host: PenstockHost, remote: Client, control: GroupControl, port: Callable[[], int]
+) -> None:
+    channel = f"aeron:udp?endpoint=127.0.0.1:{port()}"
+    group = Group(control, channel, 2001)
+    with remote.add_publication(f"{channel}|term-length=64k|mtu=1408", 2001) as publication:
+        connected(publication)
+        fill(publication)
+        log = group.log()
+        assert log.window_bytes == TERM // 2
+        assert log.end_position - log.committed == log.window_bytes
+        pressure = publication.pressure()
+        assert pressure.reason == "slow_subscriber"
+        assert pressure.reason_client == group.state().group_id
+        group.acknowledge(log.committed + 8 * 1024)
+        eventually(
+            lambda: group.log().end_position == log.end_position + 8 * 1024,
+            "an acknowledgement did not open the window by as much",
+        )
+        [status] = [g for g in _flows(host)["groups"] if g["group_id"] == group.state().group_id]
+        assert status["credit_bytes"] == 0
+        assert status["lag_bytes"] == TERM // 2
+    group.close()
+
+
+def _flows(host: PenstockHost) -> dict[str, list[dict[str, int]]]:
+    from penstock.cli.flows import flows
+    from penstock.client._inspect import request_status
+
+    return flows(request_status(host.directory, 10))
+
+
+def test_a_group_holds_a_local_publication_and_is_named(
+    client: Client, control: GroupControl
+) -> None:
+    group = Group(control, "aeron:ipc", 2002)
+    with client.add_publication("aeron:ipc?term-length=64k", 2002) as publication:
+        assert fill(publication) >= TERM // 2 // 1024
+        pressure = publication.pressure()
+        assert pressure.cause == "slow_subscriber"
+        assert "query" in pressure.culprit
+        log = group.log()
+        assert publication.offer(MESSAGE) == Offer.BACK_PRESSURED
+        group.acknowledge(log.end_position)
+        eventually(lambda: publication.offer(MESSAGE) > 0, "the publication stays held")
+    group.close()
+
+
+def test_an_expired_group_lets_the_sender_go(client: Client, control: GroupControl) -> None:
+    with client.add_publication("aeron:ipc?term-length=64k", 2003) as publication, \
+            client.add_subscription("aeron:ipc", 2003) as reader:
+        state = control.open(name="brief", channel="aeron:ipc", stream_id=2003,
+                             expiry_ns=2 * SECOND_NS)
+        assert state.expires_ns <= 2 * SECOND_NS
+        count = 0
+        while publication.offer(MESSAGE) > 0:
+            count += 1
+        eventually(lambda: reader.poll(lambda m, h: None, 1000) == 0, "the reader does not end")
+        assert count <= TERM // 1024
+        eventually(
+            lambda: reader.poll(lambda m, h: None, 1) >= 0 and publication.offer(MESSAGE) > 0,
+            "an expired group holds the sender",
+        )
+        with pytest.raises(UnknownGroup):
+            control.state(name="brief", channel="aeron:ipc", stream_id=2003)
+
+
+# ---- reading -------------------------------------------------------------------------------------
+
+
+def test_a_range_is_fetched_as_often_as_wanted_and_not_after_it_was_acknowledged(
+    client: Client, control: GroupControl
+) -> None:
+    group = Group(control, "aeron:ipc", 2004)
+    sent = [b"%d" % n * (n % 50 + 1) for n in range(3000)]
+    with client.add_publication("aeron:ipc?term-length=1m", 2004) as publication:
+        for message in sent:
+            assert publication.offer(message) > 0
+        eventually(lambda: group.log().end_position == publication.position, "an end far behind")
+        log = group.log()
+        for _ in range(2):
+            pieces = group.fetch(log, log.committed, log.end_position)
+            assert [m for piece in pieces for m in payloads(piece)] == sent
+        assert group.fetch(log, log.end_position, log.end_position) == [b""]
+        cuts = control.cut(log_id=log.log_id, session_id=log.session_id,
+                           initial_term_id=log.initial_term_id, start=0, max_bytes=64 * 1024,
+                           pieces=4)
+        parts = [0, *cuts.positions]
+        assert len(cuts.positions) == 4
+        again = [m for start, end in itertools.pairwise(parts)
+                 for piece in group.fetch(log, start, end) for m in payloads(piece)]
+        assert again == sent[: cuts.messages]
+        group.acknowledge(cuts.positions[-1])
+        with pytest.raises(RangeNotRetained) as gone:
+            group.fetch(log, 0, log.end_position)
+        assert gone.value.lowest_readable == cuts.positions[-1]
+        with pytest.raises(RangeNotRetained):
+            group.fetch(log, cuts.positions[-1], log.end_position + 32)
+        rest = group.fetch(log, cuts.positions[-1], log.end_position)
+        assert [m for piece in rest for m in payloads(piece)] == sent[cuts.messages :]
+    group.close()
+
+
+def test_the_time_index_runs_beside_the_log(client: Client, control: GroupControl) -> None:
+    group = Group(control, "aeron:ipc", 2005)
+    with client.add_publication("aeron:ipc?term-length=1m", 2005) as publication:
+        before_ns = time.time_ns()
+        for _ in range(100):
+            assert publication.offer(MESSAGE) > 0
+        eventually(lambda: bool(group.log().time_index), "no entry in the index")
+        index = group.log().time_index
+        assert index == sorted(index)
+        assert all(before_ns - 10**9 < time_ns < time.time_ns() + 10**9 for _, time_ns in index)
+    group.close()
+
+
+def test_a_late_group_begins_where_it_is_told(client: Client, control: GroupControl) -> None:
+    with client.add_publication("aeron:ipc?term-length=1m", 2006) as publication, \
+            client.add_subscription("aeron:ipc", 2006) as reader:
+        for n in range(100):
+            assert publication.offer(b"%d" % n) > 0
+        got = 0
+        while got < 100:
+            got += reader.poll(lambda m, h: None, 100)
+        reader.poll(lambda m, h: None, 1)       # releases
+        position = publication.position
+        early = control.open(name="early", channel="aeron:ipc", stream_id=2006,
+                             starting="earliest", expiry_ns=EXPIRY_NS)
+        assert early.logs[0].committed == 0
+        late = control.open(name="late", channel="aeron:ipc", stream_id=2006, expiry_ns=EXPIRY_NS)
+        assert late.logs[0].committed == position
+        for name in ("early", "late"):
+            control.close_group(name=name, channel="aeron:ipc", stream_id=2006)
+
+
+def test_a_strategy_that_does_not_wait_is_refused(client: Client, control: GroupControl) -> None:
+    channel = "aeron:udp?endpoint=224.0.1.77:24077|interface=127.0.0.1"
+    with client.add_publication(f"{channel}|fc=max", 2007) as publication, \
+            client.add_subscription(channel, 2007) as reader:
+        connected(publication, reader)
+        with pytest.raises(UnreliableStream, match="max"):
+            control.open(name="query", channel=channel, stream_id=2007, expiry_ns=EXPIRY_NS)
+        state = control.open(name="query", channel=channel, stream_id=2007, expiry_ns=EXPIRY_NS,
+                             allow_unreliable=True)
+        assert any("does not wait" in warning for warning in state.warnings)
+        control.close_group(name="query", channel=channel, stream_id=2007)
+
+
+# ---- outliving -----------------------------------------------------------------------------------
+
+
+def test_a_log_outlives_its_stream_until_it_was_read(
+    remote: Client, control: GroupControl, port: Callable[[], int]
+) -> None:
+    channel = f"aeron:udp?endpoint=127.0.0.1:{port()}"
+    group = Group(control, channel, 2008)
+    with remote.add_publication(f"{channel}|term-length=64k|linger=0", 2008) as publication:
+        connected(publication)
+        for n in range(20):
+            assert publication.offer(b"%d" % n) > 0
+        eventually(lambda: group.log().end_position == publication.position, "data did not come")
+    eventually(lambda: group.log().ended, "the stream's end was not seen", 60)
+    log = group.log()
+    pieces = group.fetch(log, 0, log.end_position)
+    assert [m for piece in pieces for m in payloads(piece)] == [b"%d" % n for n in range(20)]
+    assert Path(log.log_path).exists()
+    assert group.acknowledge(log.end_position).logs == []
+    assert not Path(log.log_path).exists()
+    group.close()
+
+
+def test_a_killed_daemons_successor_goes_on_with_its_groups(
+    new_host: NewHost, port: Callable[[], int]
+) -> None:
+    host = new_host()
+    channel = f"aeron:udp?endpoint=127.0.0.1:{port()}"
+    control = GroupControl(directory=str(host.directory), timeout_s=30)
+    group = Group(control, channel, 2009)
+    local = Group(control, "aeron:ipc", 2009)
+    with penstock.connect(host.directory) as client:
+        ended = client.add_publication("aeron:ipc?term-length=64k", 2009)
+        assert ended.offer(b"kept") > 0
+        eventually(lambda: local.log().end_position > 0, "nothing came")
+        ended.close()
+        eventually(lambda: local.log().ended, "the end was not seen")
+        with client.add_publication(f"{channel}|term-length=64k", 2009) as publication:
+            connected(publication)
+            fill(publication)
+            log = group.log()
+            group.acknowledge(log.committed + 4096)
+            first_epoch = group.state().daemon_epoch
+            host.kill()
+            host.start()
+            again = group.state()
+            assert again.daemon_epoch > first_epoch
+            assert again.daemon_id == group.state().daemon_id
+            [kept] = again.logs
+            assert (kept.log_id, kept.committed) == (log.log_id, log.committed + 4096)
+            eventually(lambda: group.log().end_position > log.committed + 4096, "no data is left")
+            reach = group.log().end_position
+            taken = payloads(b"".join(group.fetch(kept, kept.committed, reach)))
+            assert taken
+            assert set(taken) == {MESSAGE}
+            group.acknowledge(reach)
+            eventually(lambda: publication.offer(MESSAGE) > 0, "the sender stays held")
+    old = local.log()
+    assert old.ended
+    assert payloads(b"".join(local.fetch(old, 0, old.end_position))) == [b"kept"]
+    assert local.acknowledge(old.end_position, old).logs == []
+    control.close()
+
+
+def test_groups_without_any_client_are_adopted(new_host: NewHost) -> None:
+    host = new_host()
+    with GroupControl(directory=str(host.directory), timeout_s=30) as control:
+        group = Group(control, "aeron:ipc", 2010)
+        with penstock.connect(host.directory) as client, \
+                client.add_publication("aeron:ipc?term-length=64k", 2010) as publication:
+            assert publication.offer(b"last words") > 0
+        eventually(lambda: group.log().ended, "the end was not seen")
+        host.kill()
+        host.start()
+        log = group.log()
+        assert payloads(b"".join(group.fetch(log, 0, log.end_position))) == [b"last words"]
