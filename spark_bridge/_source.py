@@ -93,7 +93,7 @@ def _streams(options: Mapping[str, str]) -> bool:
 
 
 @attrs.frozen
-class Partition(InputPartition):  # type: ignore[misc]
+class Partition(InputPartition):
     """What one task reads, and what all tasks of the batch read."""
 
     index: int
