@@ -45,7 +45,7 @@ def main() -> int:
     def handle(message: memoryview, _header: penstock.Header) -> None:
         received.append(bytes(message))
         if len(received) == args.mark:
-            report.event("mark", count=args.mark)
+            report.event("mark", count=args.mark, at=time.monotonic())
 
     with (
         penstock.connect(args.dir) as client,
@@ -72,6 +72,7 @@ def main() -> int:
             count=len(received),
             bytes=sum(map(len, received)),
             sha256=digest(received),
+            at=time.monotonic(),
         )
     return 0
 
