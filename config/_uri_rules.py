@@ -200,9 +200,11 @@ def _check_position(uri: ChannelUri) -> None:
 
 
 def _check_sizes(uri: ChannelUri) -> None:
-    if uri.pub_wnd is not None and uri.term_length is not None \
-            and uri.pub_wnd > uri.term_length // 2:
-        raise _wrong(uri, "pub-wnd", f"exceeds half of term-length={uri.term_length}",
-                     f"at most {uri.term_length // 2}")
+    if uri.pub_wnd is not None and uri.term_length is not None:
+        largest = uri.term_length if uri.is_ipc else uri.term_length // 2
+        if uri.pub_wnd > largest:
+            part = "" if uri.is_ipc else "half of "
+            raise _wrong(uri, "pub-wnd", f"exceeds {part}term-length={uri.term_length}",
+                         f"at most {largest}")
     if uri.pub_wnd is not None and uri.mtu is not None and uri.pub_wnd < uri.mtu:
         raise _wrong(uri, "pub-wnd", f"is less than mtu={uri.mtu}", "at least one MTU")

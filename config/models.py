@@ -143,7 +143,8 @@ class PublicationsConfig:
         1408, 64, 65504, "Largest unfragmented frame of an IPC stream.",
         "Raise it to publish larger messages in one piece.", multiple_of=32)
     window_bytes: int = size(
-        0, 0, GIB // 2, "How far a publisher may run ahead of its consumers; 0: half a term.",
+        0, 0, GIB // 2,
+        "How far a publisher may run ahead of its consumers; 0: half a term, on IPC a term.",
         "Lower it to bound latency in the log.")
     linger_ns: int = duration(
         5 * SECOND_NS, "How long a closed publication still answers retransmit requests.",

@@ -79,6 +79,36 @@ def test_a_rate_is_kept_and_named(client: Client, remote: Client, port: Port) ->
         assert pressure.rate_bytes_per_s == 100 * 1024
 
 
+@pytest.mark.parametrize(("window", "room"), [("", 65536), ("|pub-wnd=16k", 16384)])
+def test_an_ipc_publisher_is_a_window_ahead_of_its_slowest_reader(
+    client: Client, window: str, room: int
+) -> None:
+    """A window of a term unless less is configured; term after term, nothing is overwritten."""
+    channel = f"aeron:ipc?term-length=64k{window}"
+    with (
+        client.add_subscription("aeron:ipc", 21) as fast,
+        client.add_subscription("aeron:ipc", 21) as slow,
+        client.add_publication(channel, 21) as publication,
+    ):
+        connected(publication, fast, slow)
+        sent: list[bytes] = []
+        got: list[list[bytes]] = [[], []]
+        while len(sent) < 1500:
+            start = publication.position
+            refused_since = time.monotonic()
+            while time.monotonic() - refused_since < 0.05:
+                message = b"%d:" % len(sent) + bytes(n % 251 for n in range(len(sent) % 1200))
+                if publication.offer(message) > 0:
+                    sent.append(message)
+                    refused_since = time.monotonic()
+                fast.poll(lambda m, _h: got[0].append(bytes(m)), limit=100)
+            ahead = publication.position - start
+            assert room - 64 <= ahead <= room + 1280        # the last begins inside the window
+            while len(got[1]) < len(sent):
+                slow.poll(lambda m, _h: got[1].append(bytes(m)), limit=7)
+        assert got == [sent, sent]
+
+
 def test_the_far_application_is_named(client: Client, remote: Client, port: Port) -> None:
     channel = f"aeron:udp?endpoint=127.0.0.1:{port()}|term-length=64k"
     with (

@@ -169,7 +169,7 @@ def test_publications(text: str) -> None:
     ("aeron:ipc?init-term-id=5|term-id=4|term-offset=0", "term-id"),
     ("aeron:ipc?init-term-id=5|term-id=5|term-offset=31", "term-offset"),
     ("aeron:ipc?init-term-id=5|term-id=5|term-offset=65568|term-length=64k", "term-offset"),
-    ("aeron:ipc?pub-wnd=64k|term-length=64k", "pub-wnd"),
+    ("aeron:ipc?pub-wnd=65k|term-length=64k", "pub-wnd"),
     ("aeron:ipc?pub-wnd=1024|mtu=4k", "pub-wnd"),
 ])
 def test_publications_refused(text: str, parameter: str) -> None:
