@@ -51,6 +51,7 @@ _log = logging.getLogger(__name__)
 
 NAME: Final = "penstock"
 _CUT_BYTES: Final = 64 * 1024 * 1024     # a daemon walks no further at once
+_LOOKS: Final = 32
 
 
 class DefaultSource(DataSource):
@@ -225,6 +226,7 @@ class _Planning:
         self._subscription.open(start.groups)
         view = self._look(start.positions if self._options.ack_on == "batch" else None)
         if self._available_now and self._target is None:
+            view = self._settled(view)
             self._target = {session: view.end(session) for session in view.holdings}
         begin = self._behind_losses(view, start)
         found = planner.wants(view, begin, max_bytes=max_bytes, target=self._target)
@@ -279,7 +281,7 @@ class _Planning:
     def batch(self) -> list[InputPartition]:
         """All that is retained, or between the options' bounds."""
         start = self.initial()
-        view = self._view
+        view = self._settled(self._view)
         ending = self._options.ending
         chosen = {} if isinstance(ending, str) else {
             Session.parse(key): position for key, position in ending.items()
@@ -370,6 +372,15 @@ class _Planning:
     def _look(self, acknowledged: Mapping[Session, int] | None = None) -> View:
         self._view = self._subscription.view(acknowledged)
         return self._view
+
+    def _settled(self, view: View) -> View:
+        """``view`` when the daemons have walked all that is there: they do a stretch at a time."""
+        for _ in range(_LOOKS):
+            before = {session: view.end(session) for session in view.holdings}
+            view = self._look()
+            if before == {session: view.end(session) for session in view.holdings}:
+                break
+        return view
 
     def _behind_losses(self, view: View, start: Offset) -> Offset:
         """``start``, or behind what is lost, when the query goes on without."""
