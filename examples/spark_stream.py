@@ -1,0 +1,82 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A query reads a stream, slower than it is published, and the publisher can say why it waits.
+
+Needs a running daemon (``penstock daemon``), its directory in ``$PENSTOCK_DIR`` unless it is the
+default one, and the extra ``spark``::
+
+    python examples/spark_stream.py
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+import threading
+import time
+
+from pyspark.sql import DataFrame, SparkSession
+
+import penstock
+from penstock.spark_bridge import register, tuned_settings
+
+CHANNEL = "aeron:udp?endpoint=127.0.0.1:20121|term-length=256k"
+STREAM = 1001
+MESSAGES = 20_000
+
+
+def publish(sent: list[str]) -> None:
+    """As fast as the query lets it."""
+    with penstock.connect(name="example publisher") as client:
+        publication = client.add_exclusive_publication(CHANNEL, STREAM)
+        for number in range(MESSAGES):
+            publication.send(b"%07d" % number, timeout_s=60.0)
+            if number == MESSAGES * 3 // 4:
+                pressure = publication.pressure()
+                sent.append(
+                    f"held for {pressure.total_ns / 1e9:.1f} s by {pressure.culprit}: "
+                    f"{max(pressure.blocked_ns, key=lambda cause: pressure.blocked_ns[cause])}"
+                )
+        sent.append(f"published {MESSAGES}")
+
+
+def main() -> None:
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    builder = SparkSession.builder.master("local[2]")
+    for key, value in tuned_settings().items():
+        builder = builder.config(key, value)
+    spark = builder.config("spark.ui.enabled", "false").getOrCreate()
+    spark.sparkContext.setLogLevel("ERROR")
+    register(spark)
+
+    numbers: list[int] = []
+
+    def take(batch: DataFrame, batch_id: int) -> None:
+        numbers.extend(int(row.value) for row in batch.select("value").collect())
+        time.sleep(0.1)
+        print(f"batch {batch_id}: {len(numbers)} messages so far")
+
+    stream = (
+        spark.readStream.format("penstock")
+        .option("channel", CHANNEL)
+        .option("streamId", STREAM)
+        .option("subscription", "example")      # the daemon keeps this query's progress by name
+        .option("startingOffsets", "earliest")
+        .load()
+    )
+    with tempfile.TemporaryDirectory() as folder:
+        query = stream.writeStream.foreachBatch(take).option("checkpointLocation", folder).start()
+        sent: list[str] = []
+        publisher = threading.Thread(target=publish, args=(sent,))
+        publisher.start()
+        while len(numbers) < MESSAGES and query.isActive:
+            time.sleep(0.1)
+        publisher.join()
+        query.stop()
+    print("\n".join(sent))
+    assert numbers == list(range(MESSAGES)), "a message is missing, repeated or out of order"
+    spark.stop()
+
+
+if __name__ == "__main__":
+    main()
