@@ -21,7 +21,7 @@ int32_t ps_wire_ext_subtype(const uint8_t *data, uint32_t length)
 int ps_wire_nak_list(const uint8_t *data, uint32_t length, ps_nak_list_t *out)
 {
     const int32_t frame_length = length >= PS_EXT_HEADER_BYTES ? ps_get_i32(data) : 0;
-    const int32_t body = frame_length - PS_EXT_HEADER_BYTES;
+    const int32_t body = frame_length > 0 ? frame_length - PS_EXT_HEADER_BYTES : 0;
 
     out->count = 0;
     if (length < PS_EXT_HEADER_BYTES) {

@@ -1,7 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Hostile status messages, NAKs and the rest to a sender with a publication that has messages.
- * What leaves is always valid frames of the stream, never beyond what was published, and one
- * hostile datagram cannot set off a flood.
+ * Hostile status messages, NAKs and the rest to a sender with a publication that has messages, under
+ * the flow control that the first byte names.  What leaves is always valid frames of the stream,
+ * never beyond what was published, and one hostile datagram cannot set off a flood.
+ *
+ * First byte: flow control (ps_flow_control) modulo 6, + 8 a group of at least one, + 16 a rate,
+ * + 32 receivers may be many (max_resend).
  */
 #include "golden.h"
 #include "penstock.h"
@@ -20,7 +23,21 @@ typedef struct world {
     int64_t sent;
 } world_t;
 
-static void open_sender(world_t *world)
+static void choose(ps_publication_params_t *params, uint8_t kind)
+{
+    static const int32_t strategies[] = {PS_FC_MAX, PS_FC_UNICAST, PS_FC_MIN, PS_FC_TAGGED,
+                                         PS_FC_NAK, PS_FC_CUSTOM};
+    params->flow_control = strategies[(kind & 7) % 6];
+    params->group = params->flow_control != PS_FC_UNICAST;
+    if (params->flow_control == PS_FC_MIN || params->flow_control == PS_FC_TAGGED) {
+        params->fc_group_min_size = (kind & 8) != 0;
+        params->fc_group_tag = 101; /* that of the golden sm_tag */
+    }
+    params->rate_bytes_per_s = (kind & 16) != 0 ? 100000 : 0;
+    params->max_resend = (kind & 32) != 0 ? 256 : 4;
+}
+
+static void open_sender(world_t *world, uint8_t kind)
 {
     fuzz_world_t *base = world->base;
     ps_send_endpoint_params_t endpoint;
@@ -45,9 +62,7 @@ static void open_sender(world_t *world)
     params.back_pressure_counter_id = fuzz_counter(base, 0);
     params.naks_counter_id = fuzz_counter(base, 0);
     params.receivers_counter_id = -1;
-    params.flow_control = PS_FC_MAX;
-    params.group = 1;
-    params.max_resend = 4;
+    choose(&params, kind);
     params.window_bytes = PS_TERM_MIN / 2;
     params.reserved_position = INT64_MAX;
     params.signal_eos = 1;
@@ -64,7 +79,7 @@ static void offer_some(world_t *world, uint32_t length)
     for (int i = 0; i < MESSAGES; i++) {
         const int64_t result = ps_pub_offer(world->pub, message, length, i);
         FUZZ_CHECK(result > 0 || result == PS_NOT_CONNECTED || result == PS_BACK_PRESSURED ||
-                   result == PS_ADMIN_ACTION);
+                   result == PS_ADMIN_ACTION || result == PS_RATE_LIMITED);
         if (result < 0 && result != PS_ADMIN_ACTION) {
             break;
         }
@@ -86,8 +101,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     static world_t world;
     sequence_t sequence = {.data = data, .left = size};
     memset(&world, 0, sizeof world);
+    const uint8_t kind = sequence_byte(&sequence);
     world.base = fuzz_world_begin();
-    open_sender(&world);
+    open_sender(&world, kind);
     const ps_addr_t to = memnet_addr(2, FUZZ_PEER_PORT), from = memnet_addr(1, FUZZ_PORT);
     fuzz_step(world.base, MOST_DATAGRAMS);
     for (;;) {
@@ -101,6 +117,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
             world.base->now_ns += step.wait_ns;
         } else {
             offer_some(&world, step.length);
+            if ((kind & 7) % 6 == 5) { /* a strategy in Python says something, sense or nonsense */
+                (void)ps_publication_set_limit(world.base->driver, world.publication,
+                                               (int64_t)step.length * 64 - 1024,
+                                               world.base->now_ns + 100000000);
+            }
         }
         world.base->now_ns += 1000;
         fuzz_step(world.base, MOST_DATAGRAMS);

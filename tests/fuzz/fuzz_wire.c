@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "fuzz.h"
+#include "ps_nak_list.h"
 #include "ps_pressure.h"
 #include "ps_wire.h"
 
@@ -52,6 +53,18 @@ static void check_control(const uint8_t *data, uint32_t length)
         const uint32_t size = ps_wire_build_pressure(built, &pressure);
         FUZZ_CHECK(ps_wire_pressure(built, size, &pressure_again) == PS_WIRE_OK);
         FUZZ_CHECK(memcmp(&pressure, &pressure_again, sizeof(pressure)) == 0);
+    }
+    ps_nak_list_t list, list_again;
+    if (ps_wire_nak_list(data, length, &list) == PS_WIRE_OK) {
+        FUZZ_CHECK(list.count >= 1 && list.count <= PS_NAK_LIST_MAX);
+        const uint32_t size = ps_wire_build_nak_list(built, &list);
+        FUZZ_CHECK(size <= PS_CONTROL_MAX && size <= length);
+        FUZZ_CHECK(ps_wire_nak_list(built, size, &list_again) == PS_WIRE_OK);
+        FUZZ_CHECK(list_again.session_id == list.session_id && list_again.count == list.count);
+        FUZZ_CHECK(memcmp(list.ranges, list_again.ranges,
+                          (size_t)list.count * sizeof(list.ranges[0])) == 0);
+    } else {
+        FUZZ_CHECK(list.count == 0);
     }
     ps_rttm_t rttm;
     (void)ps_wire_rttm(data, length, &rttm);

@@ -8,6 +8,8 @@
 
 #include "fuzz.h"
 #include "../native/golden.h"
+#include "ps_nak_list.h"
+#include "ps_pressure.h"
 #include "ps_wire_fields.h"
 
 static const char *root;
@@ -32,10 +34,59 @@ static size_t append(uint8_t *out, size_t at, const uint8_t *frame, uint32_t len
     return at + 2 + length;
 }
 
-static void write_sequence(const char *target, const char *name, const char *const *frames)
+static uint32_t pressure(const char *digit, uint8_t *out)
 {
-    uint8_t out[4096], frame[256];
+    const int32_t level = *digit - '0';
+    const ps_pressure_t stated = {.session_id = GOLDEN_SESSION, .stream_id = GOLDEN_STREAM,
+                                  .receiver_id = GOLDEN_RECEIVER, .level = level,
+                                  .fill_ppm = (uint32_t)level * 250000, .rtt_ns = 20000000,
+                                  .client_id = 4, .backlog_bytes = 8192};
+    return ps_wire_build_pressure(out, &stated);
+}
+
+static uint32_t nak_list(uint8_t *out)
+{
+    ps_nak_list_t list = {.session_id = GOLDEN_SESSION, .stream_id = GOLDEN_STREAM, .count = 5};
+    for (int32_t i = 0; i < list.count; i++) {
+        list.ranges[i].term_id = GOLDEN_TERM;
+        list.ranges[i].term_offset = 128 * i;
+        list.ranges[i].length = 64;
+    }
+    return ps_wire_build_nak_list(out, &list);
+}
+
+/* A receiver of ours, or one that gets behind by a window. */
+static uint32_t sm_of_ours(uint8_t *out)
+{
+    const ps_sm_t sm = {.session_id = GOLDEN_SESSION, .stream_id = GOLDEN_STREAM,
+                        .term_id = GOLDEN_TERM, .window = 32768, .receiver_id = GOLDEN_RECEIVER};
+    const ps_trailer_t trailer = {.capabilities = PS_CAP_PENSTOCK | PS_CAP_PRESSURE |
+                                                  PS_CAP_NAK_LIST,
+                                  .daemon_id = 77, .daemon_epoch = 2, .ordinal = -1,
+                                  .credit_limit = -1, .released_ordinal = -1,
+                                  .congestion_window = 20000, .pacing_rate = 50000};
+    return ps_wire_build_sm(out, &sm, &trailer);
+}
+
+/* A golden frame, or one of our extensions. */
+static uint32_t frame_of(const char *name, uint8_t *out)
+{
+    if (strncmp(name, "pressure", 8) == 0) {
+        return pressure(name + 8, out);
+    }
+    return strcmp(name, "nak_list") == 0 ? nak_list(out)
+           : strcmp(name, "sm_ours") == 0 ? sm_of_ours(out) : golden(name, out);
+}
+
+/* kind: the byte in front of a sender's sequence; -1: none. */
+static void write_sequence(const char *target, const char *name, int kind,
+                           const char *const *frames)
+{
+    uint8_t out[4096], frame[PS_CONTROL_MAX > 256 ? PS_CONTROL_MAX : 256];
     size_t length = 0;
+    if (kind >= 0) {
+        out[length++] = (uint8_t)kind;
+    }
     for (size_t i = 0; frames[i] != NULL; i++) {
         if (frames[i][0] == '+') { /* time passes, in units of 100 us */
             ps_put_u16(out + length, (uint16_t)(0x8000U | strtoul(frames[i] + 1, NULL, 10)));
@@ -47,7 +98,7 @@ static void write_sequence(const char *target, const char *name, const char *con
             length += 2;
             continue;
         }
-        const uint32_t size = golden(frames[i], frame);
+        const uint32_t size = frame_of(frames[i], frame);
         FUZZ_CHECK(size > 0);
         length = append(out, length, frame, size);
     }
@@ -113,16 +164,35 @@ int main(int argc, char **argv)
                                        "+10", "data_33", "!0", "eos", "+2000", NULL};
     static const char *const silence[] = {"setup", "+1", "data_hello", "+32767", "+32767", "+32767",
                                           "+32767", "setup", NULL};
-    write_sequence("receiver", "whole", whole);
-    write_sequence("receiver", "loss", loss);
-    write_sequence("receiver", "silence", silence);
+    write_sequence("receiver", "whole", -1, whole);
+    write_sequence("receiver", "loss", -1, loss);
+    write_sequence("receiver", "silence", -1, silence);
     static const char *const session[] = {"sm", "+1", "!20", "+1", "nak", "sm_tag", "rttm_request",
                                           "+200", "sm_setup", "err", "rsp_setup", "sm_join",
                                           "!2000",
                                           "+1000", "sm_eos", "+32767", "+32767", NULL};
     static const char *const naks[] = {"sm", "+1", "!20", "nak", "nak", "+1", "nak", "+200", "nak",
                                        "sm", "!2000", "nak", NULL};
-    write_sequence("sender_control", "session", session);
-    write_sequence("sender_control", "naks", naks);
+    static const char *const ours[] = {"sm_ours", "+1", "!20", "+1", "nak_list", "+1", "pressure1",
+                                       "+500", "!900", "pressure4", "pressure2", "+600", "!900",
+                                       "nak_list", "sm_ours", "pressure3", "+5000", "!900", "sm",
+                                       "+20000", "!20", "sm_eos", "+32767", NULL};
+    static const char *const group[] = {"sm_tag", "+1", "!20", "sm", "+1", "sm_join", "+100", "err",
+                                        "!400", "sm_tag", "+32767", "+32767", "!20", NULL};
+    static const char *const kinds[] = {"max", "unicast", "min", "tagged", "nak", "custom"};
+    char name[32];
+    write_sequence("sender_control", "session", 0, session);
+    write_sequence("sender_control", "naks", 1, naks);
+    for (int kind = 0; kind < 6; kind++) {
+        (void)snprintf(name, sizeof name, "ours_%s", kinds[kind]);
+        write_sequence("sender_control", name, kind | 32, ours);
+        (void)snprintf(name, sizeof name, "group_%s", kinds[kind]);
+        write_sequence("sender_control", name, kind | 8, group);
+    }
+    write_sequence("sender_control", "ours_paced", 4 | 16 | 32, ours);
+    length = pressure("3", frame);
+    write_file("wire", "pressure", frame, length);
+    length = nak_list(frame);
+    write_file("wire", "nak_list", frame, length);
     return 0;
 }

@@ -5,6 +5,15 @@
 #include "ps_wire.h"
 #include "stream.h"
 
+uint8_t sequence_byte(sequence_t *sequence)
+{
+    if (sequence->left == 0) {
+        return 0;
+    }
+    sequence->left--;
+    return *sequence->data++;
+}
+
 sequence_step_t sequence_next(sequence_t *sequence)
 {
     sequence_step_t step = {.kind = SEQUENCE_END};

@@ -31,6 +31,8 @@ typedef struct sequence_step {
     int64_t wait_ns;
 } sequence_step_t;
 
+/* A byte in front of the records, for a choice; 0 when there is none. */
+uint8_t sequence_byte(sequence_t *sequence);
 /* The next step; after SEQUENCE_STEPS, or without bytes left, the end. */
 sequence_step_t sequence_next(sequence_t *sequence);
 
