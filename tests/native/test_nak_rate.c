@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "check.h"
+#include "ps_driver_internal.h"
 #include "ps_nak_rate.h"
 #include "ps_pacer.h"
 
@@ -195,6 +196,61 @@ static void never_below_the_floor_and_back_in_bounded_time(void)
     }
 }
 
+/* Signals of any level at any rate, for some seconds; then down to the floor, if asked for. */
+static int64_t any_history(ps_nak_rate_t *rate, ps_random_t *random, bool to_the_floor)
+{
+    const int64_t rtt_ns = (int64_t)ps_random_below(random, 25) * MS;
+    int64_t now_ns = S;
+    ps_nak_rate_init(rate, 1408);
+    for (uint64_t i = ps_random_below(random, 100); i > 0; i--) {
+        const int64_t demand = MB << ps_random_below(random, 12);
+        const int64_t until_ns = now_ns + (int64_t)(1 + ps_random_below(random, 400)) * MS;
+        for (; now_ns < until_ns; now_ns += MS) {
+            ps_nak_rate_step(rate, now_ns);
+            stream_for(rate, rate->limit < demand ? rate->limit : demand, now_ns, now_ns + MS);
+        }
+        ps_nak_rate_signal(rate, 1, 1 + (int32_t)ps_random_below(random, 4),
+                           (uint32_t)ps_random_below(random, 1000001), rtt_ns, now_ns);
+        CHECK(rate->limit >= rate->floor);
+    }
+    for (int32_t i = 0; to_the_floor && rate->limit > rate->floor; i++) {
+        CHECK(i < 400);
+        stream_for(rate, rate->limit < S ? rate->limit : S, now_ns, now_ns + 50 * MS);
+        now_ns += 50 * MS;
+        ps_nak_rate_signal(rate, 1, 4, 1000000, rtt_ns, now_ns);
+    }
+    return now_ns;
+}
+
+/* No permanent degrade: whatever was heard before, silence ends in no limit, within the bound. */
+static void recovery_is_bounded_whatever_happened(void)
+{
+    int64_t least_ms = INT64_MAX, most_ms = 0;
+    ps_random_t random;
+    ps_random_seed(&random, 20);
+    for (int32_t i = 0; i < 3000; i++) {
+        ps_nak_rate_t rate;
+        const bool from_floor = i % 2 == 0;
+        const int64_t since_ns = any_history(&rate, &random, from_floor);
+        const int32_t bound = ps_nak_recovery_windows(rate.limit, PS_NAK_UNLIMITED - 1);
+        int64_t now_ns = since_ns;
+        CHECK(bound < 100);
+        while (ps_nak_rate_limits(&rate)) {
+            now_ns += MS;
+            ps_nak_rate_step(&rate, now_ns);
+            CHECK(now_ns - since_ns <= (bound + 1) * 50 * MS); /* the first is under way */
+        }
+        if (from_floor) {
+            const int64_t ms = (now_ns - since_ns) / MS;
+            least_ms = ms < least_ms ? ms : least_ms;
+            most_ms = ms > most_ms ? ms : most_ms;
+        }
+    }
+    printf("from the floor to no limit in %lld to %lld ms, whatever happened before\n",
+           (long long)least_ms, (long long)most_ms);
+    CHECK(least_ms >= 2000 && most_ms <= 3500);
+}
+
 static void steps_grow_with_the_time_since_the_last_signal(void)
 {
     ps_nak_rate_t rate;
@@ -206,8 +262,9 @@ static void steps_grow_with_the_time_since_the_last_signal(void)
     for (int64_t i = 2; i < 6; i++) { /* up to the wall */
         const int64_t before = rate.limit;
         ps_nak_rate_step(&rate, S + i * 50 * MS);
-        CHECK(rate.limit - before > step);
-        step = rate.limit - before;
+        const int64_t part = (rate.limit - before) * 1000 / before;
+        CHECK(part > step); /* of the limit: not only because that grows */
+        step = part;
     }
 }
 
@@ -456,6 +513,7 @@ int main(void)
     RUN(the_strongest_of_a_window_counts_once);
     RUN(a_receding_queue_cuts_no_more);
     RUN(never_below_the_floor_and_back_in_bounded_time);
+    RUN(recovery_is_bounded_whatever_happened);
     RUN(steps_grow_with_the_time_since_the_last_signal);
     RUN(no_signal_while_all_cope);
     RUN(step_response);
