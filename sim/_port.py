@@ -28,6 +28,7 @@ class SimPort:
         self._correlation = 0
         self._replies: dict[int, Any] = {}
         self._notices: dict[int, deque[Notice]] = {}
+        self._known: set[int] = set()       # registrations
 
     @property
     def lease(self) -> Lease:
@@ -63,10 +64,11 @@ class SimPort:
         return self._notices.setdefault(registration_id, deque())
 
     def forget(self, registration_id: int) -> None:
+        self._known.discard(registration_id)
         self._notices.pop(registration_id, None)
 
     def close(self) -> None:
-        if self._state is PortState.OPEN:
+        if self._state in (PortState.OPEN, PortState.AWAY):
             self._state = PortState.CLOSED
             self._host.end_lease(self._lease.client_id)
 
@@ -78,6 +80,7 @@ class SimPort:
     def take_reply(self, correlation_id: int, message: Any) -> None:
         if isinstance(message, control.SubscriptionReady | control.PublicationReady):
             self._notices.setdefault(message.registration_id, deque())
+            self._known.add(message.registration_id)
         self._replies[correlation_id] = message
 
     def take_notice(self, notice: Any) -> None:
@@ -93,6 +96,30 @@ class SimPort:
         if listener is not None:
             listener.on_notice()
 
+    def take_absence(self) -> None:
+        """The daemon died, and a successor is waited for."""
+        if self._state is PortState.OPEN:
+            self._state = PortState.AWAY
+            listener = self._listener() if self._listener is not None else None
+            if listener is not None:
+                listener.on_away()
+
+    def take_return(self, lease: Lease) -> None:
+        """A successor that adopted the client is there."""
+        if self._state is not PortState.AWAY:
+            return
+        self._state = PortState.OPEN
+        self._lease = lease
+        resumed = self._call(
+            control.Resume(registration_ids=sorted(self._known)), control.Resumed
+        )
+        lost = frozenset(self._known - set(resumed.registration_ids))
+        if lost:
+            raise AssertionError(f"the successor lost registrations {sorted(lost)}")
+        listener = self._listener() if self._listener is not None else None
+        if listener is not None:
+            listener.on_back(lease, lost, True)
+
     def take_hangup(self) -> None:
         """The daemon died."""
         if self._state is PortState.OPEN:
@@ -102,7 +129,7 @@ class SimPort:
                 listener.on_gone()
 
     def _call(self, request: Any, expected: type[_T]) -> _T:
-        if self._state is PortState.GONE:
+        if self._state in (PortState.GONE, PortState.AWAY):
             raise DaemonGone("the simulated daemon is gone")
         if self._state is PortState.CLOSED:
             raise ClosedError("the client is closed")

@@ -98,6 +98,11 @@ class Publisher:
         if self._apps:
             self._native.pause_publisher(self._apps[-1], paused)
 
+    def resume(self) -> None:
+        """The daemon is back: what was refused is tried again."""
+        if self._apps and self._publication is not None:
+            self._native.pause_publisher(self._apps[-1], False)
+
     def crash(self) -> None:
         """Dies: the kernel hangs up for it."""
         self._crashed = True
@@ -193,6 +198,10 @@ class Subscriber:
     def pause(self, paused: bool) -> None:
         if self._apps and not self._dead:
             self._native.pause_subscriber(self._apps[-1], paused)
+
+    def resume(self) -> None:
+        """The daemon is back: what it has to tell is heard."""
+        self.refresh()
 
     def crash(self) -> None:
         """Dies: the kernel hangs up for it, unless the host is told to hear of it later."""

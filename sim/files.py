@@ -89,6 +89,7 @@ _HOST: Final[Keys] = {
     "hangup_s": ("hangup_ns", "seconds"),
     "crash_s": ("crash_ns", "seconds"),
     "restart_s": ("restart_ns", "seconds"),
+    "adopt": ("adopt", "bool"),
 }
 _PUBLISHER: Final[Keys] = {
     "host": ("host", "host"),

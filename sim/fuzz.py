@@ -244,6 +244,15 @@ class _Maker:
                 attrs.evolve(s, may_join_late=True, may_miss=True) if s.host == host else s
                 for s in self.subscribers
             ]
+        if self.chance("daemon dies"):
+            host = self.rng.randrange(self.hosts)
+            script = self.machines.get(host, HostScript(host=host))
+            if script.crash_ns is None:
+                crash = self.rng.randrange(SECOND_NS, 4 * SECOND_NS)
+                self.machines[host] = attrs.evolve(
+                    script, adopt=True, crash_ns=crash,
+                    restart_ns=crash + self.rng.choice([10, 300, 2000]) * MS_NS,
+                )
         if self.rng.random() < 0.5:
             self.classes.add("one stream" if len(self.publishers) == 1 else "several streams")
         return Scenario(

@@ -28,7 +28,9 @@ from penstock.core.driver_types import (
 )
 from penstock.core.errors import ChannelRefused
 from penstock.core.sim import SimNetwork, SimWorld
+from penstock.daemon import journal
 from penstock.daemon.addressing import LocalInterface
+from penstock.daemon.adoption import sweep
 from penstock.daemon.conductor import Conductor, ConductorSettings, Operation
 from penstock.daemon.conductor import actions as a
 from penstock.daemon.executor import Executor
@@ -81,20 +83,26 @@ class Host:
         self._epoch += 1
         self._ports: dict[int, SimPort] = {}
         self._granted: dict[int, Lease] = {}
+        self._tokens: dict[int, bytes] = {}         # by client
+        self._records: dict[journal.Key, dict[str, Any]] = {}
         self._connections = 0
         rng = self._rng
         (self.directory / "publications").mkdir(parents=True)
         (self.directory / "images").mkdir()
         receiver_id_base = rng.randrange(1, 2**62)
-        daemon_id = rng.randrange(1, 2**63)
+        self._daemon_id = rng.randrange(1, 2**63)
         self._cnc = self._make_cnc()
-        self._shared = self._make_shared(daemon_id, receiver_id_base)
+        self._shared = admin.Shared.create(self._shared_params(receiver_id_base))
+        self._make_driver(receiver_id_base)
+
+    def _make_driver(self, receiver_id_base: int) -> None:
+        rng = self._rng
         self.driver = Driver(
             DriverParams(
                 threading=Threading.INVOKER,
                 seed=rng.randrange(2**63),
                 receiver_id_base=receiver_id_base,
-                daemon_id=daemon_id,
+                daemon_id=self._daemon_id,
                 daemon_epoch=self._epoch,
                 max_gaps=self.script.max_gaps,
                 **self._parameters(),
@@ -113,12 +121,17 @@ class Host:
             gso=False,
             gro=False,
             receiver_group_tag=self.script.group_tag,
+            journal=self.script.adopt,
+            daemon_id=self._daemon_id,
+            daemon_epoch=self._epoch,
         )
         if self.script.window_bytes is not None:
             settings = attrs.evolve(settings, receiver_window=self.script.window_bytes)
         if self.script.rcvbuf_bytes is not None:
             settings = attrs.evolve(settings, rcvbuf_bytes=self.script.rcvbuf_bytes)
-        self.conductor = Conductor(settings, rng=random.Random(rng.randrange(2**63)))
+        self.conductor = Conductor(
+            settings, rng=random.Random(rng.randrange(2**63)), next_id=self._cnc.next_id
+        )
         self._executor = Executor(
             driver=self.driver, cnc=self._cnc, shared=self._shared, port=self
         )
@@ -150,23 +163,70 @@ class Host:
             )
         )
 
-    def _make_shared(self, daemon_id: int, receiver_id_base: int) -> admin.Shared:
-        return admin.Shared.create(
-            SharedParams(
-                directory=str(self.directory),
-                clients=_SLOTS,
-                publications=_SLOTS,
-                images=_SLOTS,
-                subscribers=_SLOTS,
-                groups=_SLOTS,
-                file_mode=0o600,
-                daemon_id=daemon_id,
-                daemon_epoch=self._epoch,
-                receiver_id_base=receiver_id_base,
-                pid=1 + self.index,
-                start_ms=EPOCH_MS,
+    def _shared_params(self, receiver_id_base: int) -> SharedParams:
+        return SharedParams(
+            directory=str(self.directory),
+            clients=_SLOTS,
+            publications=_SLOTS,
+            images=_SLOTS,
+            subscribers=_SLOTS,
+            groups=_SLOTS,
+            file_mode=0o600,
+            daemon_id=self._daemon_id,
+            daemon_epoch=self._epoch,
+            receiver_id_base=receiver_id_base,
+            pid=1 + self.index,
+            start_ms=EPOCH_MS,
+        )
+
+    def die(self) -> None:
+        """The daemon dies alone: its clients live, files stay, and so does its journal."""
+        self.running = False
+        for port in self._ports.values():
+            port.take_absence()
+        self._native.set_driver(self.index, None, self.script.cycle_ns)
+        self.driver.close()
+        self._shared.close()
+        self._cnc.close()
+
+    def adopt(self) -> None:
+        """A successor on what a dead daemon left; the clients come back to it one by one."""
+        self._epoch += 1
+        records = self._records
+        self._records = {}
+        receiver_id_base = self._rng.randrange(1, 2**62)
+        directory = str(self.directory)
+        self._cnc = admin.Cnc.open(directory, read_only=False)
+        self._shared = admin.Shared.open(directory, read_only=False)
+        self._cnc.adopt(pid=1 + self.index, start_ms=self.epoch_ms())
+        self._shared.adopt(self._shared_params(receiver_id_base))
+        self._make_driver(receiver_id_base)
+        self._perform(
+            self.conductor.adopt(records, dead=frozenset(), now_ns=self.now_ns)
+        )
+        self.settle()
+        sweep(self.directory, self._cnc, self._shared, self.conductor)
+        for port in list(self._ports.values()):
+            self._take_back(port)
+
+    def _take_back(self, port: SimPort) -> None:
+        old = port.lease
+        self._connections += 1
+        number = self._connections
+        request = LeaseRequest(
+            name="again", client_id=old.client_id, token=self._tokens[old.client_id]
+        )
+        self._perform(
+            self.conductor.on_lease(
+                number, request, pid=1000 + old.client_id, uid=0, now_ns=self.now_ns,
+                token=number.to_bytes(8, "little"),
             )
         )
+        self.settle()
+        lease = self._granted.pop(number)
+        if lease.client_id != old.client_id:
+            raise AssertionError(f"{self.name}: the successor does not know client {old}")
+        port.take_return(lease)
 
     def close(self) -> None:
         """The daemon ends without a word; files stay."""
@@ -196,7 +256,8 @@ class Host:
         number = self._connections
         self._perform(
             self.conductor.on_lease(
-                number, LeaseRequest(name=name), pid=1000 + number, uid=0, now_ns=self.now_ns
+                number, LeaseRequest(name=name), pid=1000 + number, uid=0, now_ns=self.now_ns,
+                token=number.to_bytes(8, "little") if self.script.adopt else b"",
             )
         )
         self.settle()
@@ -214,6 +275,8 @@ class Host:
     def end_lease(self, client_id: int) -> None:
         """The client has gone."""
         self._ports.pop(client_id, None)
+        if not self.running:
+            return
         self._perform(self.conductor.on_lease_lost(client_id, self.now_ns))
         self.settle()
 
@@ -281,6 +344,7 @@ class Host:
         self.events.append((self.now_ns, action.name, fields))
 
     def grant(self, action: a.GrantLease) -> None:
+        self._tokens[action.client_id] = action.token
         self._granted[action.connection_id] = Lease(
             directory=self.directory,
             client_id=action.client_id,
@@ -302,7 +366,12 @@ class Host:
         """Simulated daemons serve no groups."""
 
     def record(self, action: a.Record) -> None:
-        """Simulated daemons keep no journal."""
+        """The journal, in memory: what was written before a crash is there after it."""
+        key = (action.kind, action.key)
+        if action.fields is None:
+            self._records.pop(key, None)
+        else:
+            self._records[key] = dict(action.fields)
 
     def epoch_ms(self) -> int:
         return EPOCH_MS + self.now_ns // _MS_NS

@@ -39,6 +39,7 @@ class HostScript:
     hangup_ns: int = 0                  # until the death of an application is noticed
     crash_ns: int | None = None         # the daemon and its applications die
     restart_ns: int | None = None       # and come back with an empty directory
+    adopt: bool = False                 # the daemon dies alone, and its successor goes on with all
 
 
 @attrs.frozen(kw_only=True)

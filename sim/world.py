@@ -201,16 +201,25 @@ class World:
                 self.at(host.script.restart_ns, partial(self.restart, host))
 
     def crash(self, host: Host) -> None:
-        """The machine goes down, with all that runs on it."""
+        """The machine goes down, with all that runs on it; or the daemon alone."""
+        if host.script.adopt:
+            host.die()
+            return
         host.close()
         for app in self.apps:
             if app.host is host:
                 app.close()
 
     def restart(self, host: Host) -> None:
-        """It comes back with an empty directory; so do its applications."""
-        host.wipe()
-        host.start()
+        """It comes back with an empty directory; so do its applications.  Or a successor comes."""
+        if host.script.adopt:
+            host.adopt()
+            for app in self.apps:
+                if app.host is host:
+                    app.resume()
+        else:
+            host.wipe()
+            host.start()
         for subscriber in self.subscribers:
             if subscriber.host is host and subscriber.script.start_ns <= self.now_ns:
                 self._opening(subscriber)()

@@ -138,14 +138,14 @@ class Bench:
     def _lay_out(self) -> None:
         ignored = shutil.ignore_patterns("*.so", "__pycache__", "_core.c")
         shutil.copytree(ROOT / "core", self.place / "core", ignore=ignored)
-        shutil.copytree(ROOT / "sim", self.place / "sim", ignore=ignored)
+        names = ("client", "config", "daemon", "sim", "spark_bridge")
+        for name in names:
+            shutil.copytree(ROOT / name, self.place / name, ignore=ignored)
         self.package.mkdir(parents=True)
         for path in (ROOT / "penstock").iterdir():
             if path.suffix != ".so" and path.name != "__pycache__":
                 (self.package / path.name).symlink_to(path)
-        for name in ("client", "config", "daemon", "spark_bridge"):
-            (self.package / name).symlink_to(ROOT / name)
-        for name in ("core", "sim"):
+        for name in ("core", *names):
             (self.package / name).symlink_to(self.place / name)
         for library in (ROOT / "penstock").glob("_*.so"):
             if not library.name.startswith("_core"):

@@ -96,6 +96,8 @@ static int take_over(ps_publication_t *pub, int64_t producer)
     pub->connected = atomic_load_explicit(&pub->log.meta->is_connected, memory_order_acquire) == 1;
     pub->inherited = pub->connected;
     pub->status_connected = pub->connected;
+    pub->receivers_shown =
+        (int32_t)atomic_load_explicit(pub->receivers_cell, memory_order_relaxed);
     pub->publisher_limit = limit;
     pub->sender_position = sent;
     if (pub->endpoint == NULL) { /* readers tell; without any, the limit was pulled back to them */

@@ -90,7 +90,8 @@ static void on_receiver_leaving(ps_publication_t *pub, const ps_sm_t *sm)
     if (receiver != NULL) {
         forget_receiver(pub, receiver);
     }
-    if (!pub->params.group && !pub->eos_acked) {
+    /* One that leaves a stream that goes on confirms nothing: another may come. */
+    if (!pub->params.group && pub->end_of_stream && !pub->eos_acked) {
         pub->eos_acked = true;
         pub->pending |= PS_PEND_EOS_ACK;
     }

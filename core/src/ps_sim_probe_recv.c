@@ -139,7 +139,7 @@ void ps_probe_sm_sent(ps_probe_t *probe, ps_probe_image_t *model, const ps_sm_t 
     if (model->sm_ns != now_ns) {
         look_at_timing(probe, model, position, now_ns);
     }
-    model->sm_idle =
+    model->sm_idle = image->state == PS_IMAGE_ACTIVE &&
         now_ns - model->moved_ns >= image->receiver->params->idle_after_ns;
     model->sm_ns = now_ns;
     model->sm_position = position;

@@ -35,7 +35,7 @@ from penstock.daemon.conductor.clients import lose_client
 from penstock.daemon.conductor.counters import ChannelStatus
 from penstock.daemon.conductor.groups import adopt_group
 from penstock.daemon.conductor.linking import link_image, link_publication, report_refusal
-from penstock.daemon.conductor.machines import PublicationState
+from penstock.daemon.conductor.machines import ImageState, PublicationState
 from penstock.daemon.conductor.model import (
     Client,
     Image,
@@ -123,7 +123,9 @@ def _let_go(world: World) -> None:
         if not publication.links:
             publications.orphan(world, publication)
     for image in list(world.images.values()):
-        if not image.subscribers:
+        if not image.subscribers:           # its log goes once the receiver has let go of it
+            image.state = ImageState.DONE
+            image.endpoint.images.pop((image.stream_id, image.session_id), None)
             world.emit(RemoveObject(kind=ObjectKind.IMAGE, object_id=image.id))
             erase(world, "image", image.id)
     for send_endpoint in list(world.send_endpoints.values()):
