@@ -3,16 +3,22 @@
 # make bench         measures penstock beside its peers; BENCH_ARGS="--rounds 3 --seconds 2"
 # make bench-readme  writes the last run's tables into bench/README.md
 # make bench-peers   only builds the peers
+# make bench-spark   records into Spark, beside its Kafka source; BENCH_SPARK_ARGS="--rounds 3"
 # make bench-kafka   only fetches a Kafka broker and Spark's connector to it
 
-.PHONY: bench bench-readme bench-peers bench-kafka
+.PHONY: bench bench-readme bench-peers bench-kafka bench-spark
 
 BENCH_BUILD := build/bench
 BENCH_ARGS ?=
+BENCH_SPARK_ARGS ?=
 AERON_SOURCES := $(wildcard bench/peers/aeron/src/main/java/dev/penstock/bench/*.java)
 
 bench: setup ext bench-peers
 	$(BIN)/python -m bench run $(BENCH_ARGS)
+	$(MAKE) --no-print-directory bench-spark
+
+bench-spark: setup ext bench-kafka
+	$(BIN)/python -m bench.spark --kafka $(BENCH_SPARK_ARGS)
 
 bench-readme: setup ext
 	$(BIN)/python -m bench readme

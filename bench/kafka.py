@@ -33,6 +33,7 @@ offsets.topic.replication.factor=1
 transaction.state.log.replication.factor=1
 transaction.state.log.min.isr=1
 group.initial.rebalance.delay.ms=0
+num.partitions={partitions}
 """
 
 
@@ -61,9 +62,12 @@ def _java(*argv: str, heap: str) -> list[str]:
 
 
 @contextlib.contextmanager
-def broker(*, heap: str = "512m", directory: str | None = None) -> Iterator[str]:
+def broker(
+    *, partitions: int = 1, heap: str = "512m", directory: str | None = None
+) -> Iterator[str]:
     """A broker for the length of the block, its logs in memory: ``host:port``.
 
+    :param partitions: of a topic that is written to for the first time.
     :raises BenchError: it does not start; the text has the end of its log.
     """
     with contextlib.ExitStack() as stack:
@@ -72,7 +76,9 @@ def broker(*, heap: str = "512m", directory: str | None = None) -> Iterator[str]
         port, controller = _free_port(), _free_port()
         properties = folder / "server.properties"
         properties.write_text(
-            _PROPERTIES.format(port=port, controller=controller, logs=folder / "logs")
+            _PROPERTIES.format(
+                port=port, controller=controller, logs=folder / "logs", partitions=partitions
+            )
         )
         log = stack.enter_context((folder / "log").open("w+"))
         subprocess.run(
