@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Reads what a Spark sink publishes: ``python -m cluster.spark_receiver --dir=D --channel=C ...``.
 
-Reports each complete part, and at the end what was counted.
+Reports each complete part, now and then that some are open, and at the end what was counted.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import argparse
 import json
 import sys
 import threading
+import time
 
 import attrs
 
@@ -34,8 +35,11 @@ def main() -> None:
     with penstock.connect(args.dir, name="receiver") as client:
         subscription = client.add_subscription(args.channel, args.stream)
         say("listening")
-        reader = committed(subscription, timeout_s=0.5)
+        reader = committed(subscription, timeout_s=0.05)
         while not told.is_set():
+            opened = [part for part in reader.partial if part.reason == "open"]
+            if opened:
+                say("open", at_ns=time.time_ns(), parts=len(opened))
             for part in reader:
                 values: list[object] = []
                 if args.head:

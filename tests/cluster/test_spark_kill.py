@@ -12,6 +12,7 @@ import contextlib
 import json
 import os
 import signal
+import time
 from collections import Counter
 from collections.abc import Iterator
 from itertools import count
@@ -27,6 +28,8 @@ pytestmark = [pytest.mark.needs_root, pytest.mark.slow, pytest.mark.timeout(900)
 
 COUNT, RATE = 6000, 500
 PATIENCE_S = 240.0
+FRESH_NS = 200_000_000
+WORK_S = 0.6            # longer in each task, so that there is a middle of it
 _STREAMS = count(700)
 
 
@@ -51,14 +54,14 @@ class Flow:
     def begin(self, driver: Driver) -> None:
         """Starts both queries, or goes on with them after a driver's death."""
         driver.ask(
-            "collect", query="files", source=self.source("files"), work_s=0.3,
+            "collect", query="files", source=self.source("files"), work_s=WORK_S,
             folder=str(self.folder / "out"), checkpoint=str(self.folder / "checkpoint-files"),
         )
         self.begin_copy(driver)
 
     def begin_copy(self, driver: Driver) -> None:
         driver.ask(
-            "copy", query="copy", source=self.source("copy"), work_s=0.3,
+            "copy", query="copy", source=self.source("copy"), work_s=WORK_S,
             sink={"channel": self.out, "streamId": str(self.stream), "timeout": "60s"},
             checkpoint=str(self.folder / "checkpoint-copy"),
         )
@@ -76,10 +79,24 @@ class Flow:
             f"--stream={self.stream}", "--head",
         )
 
+    def hear(self, reader: Peer) -> dict[str, Any]:
+        """What the reader says next; messages of parts are kept."""
+        line = reader.next(PATIENCE_S)
+        if line["event"] == "part":
+            self.received += line["values"]
+        return line
+
     def take(self, reader: Peer, wanted: int) -> None:
         """Reads on until so many messages came out."""
         while len(self.received) < wanted:
-            self.received += reader.wait("part", PATIENCE_S)["values"]
+            self.hear(reader)
+
+    def until_open(self, reader: Peer) -> None:
+        """A task of the second query is in the middle of its part at this very moment."""
+        while True:
+            line = self.hear(reader)
+            if line["event"] == "open" and time.time_ns() - line["at_ns"] < FRESH_NS:
+                return
 
     def files(self) -> list[int]:
         found = [json.loads(p.read_text()) for p in (self.folder / "out").glob("*.json")]
@@ -107,11 +124,12 @@ def flow(spark: SparkCluster, folder: Path) -> Iterator[tuple[Flow, Peer, Peer]]
 
 
 def under_way(made: Flow, driver: Driver, reader: Peer) -> None:
-    """Both queries have had a batch or two, and most of the stream is still to come."""
+    """Both queries have had a batch or two, and are in the middle of the next one."""
     batches = 0
     while batches < 2:
         batches += driver.wait("batch", PATIENCE_S)["rows"] > 0
     made.take(reader, 1)
+    made.until_open(reader)
 
 
 def verify(made: Flow, driver: Driver, publisher: Peer, reader: Peer) -> dict[str, Any]:
@@ -138,17 +156,18 @@ def kill(pid: int) -> None:
         os.kill(pid, signal.SIGKILL)
 
 
-def test_an_executor_dies(spark: SparkCluster, tmp_path: Path) -> None:
-    with flow(spark, tmp_path) as (made, publisher, reader), spark.driver("executor") as driver:
+def test_an_executor_dies(spark: SparkCluster, driver: Driver, tmp_path: Path) -> None:
+    with flow(spark, tmp_path) as (made, publisher, reader):
         made.begin(driver)
         under_way(made, driver, reader)
         for pid in spark.executors(driver.application)[1]:
             kill(pid)
-        verify(made, driver, publisher, reader)
+        counted = verify(made, driver, publisher, reader)
+        assert counted["partial"] > 0       # its tasks were in the middle of their parts
 
 
-def test_the_python_workers_die(spark: SparkCluster, tmp_path: Path) -> None:
-    with flow(spark, tmp_path) as (made, publisher, reader), spark.driver("workers") as driver:
+def test_the_python_workers_die(spark: SparkCluster, driver: Driver, tmp_path: Path) -> None:
+    with flow(spark, tmp_path) as (made, publisher, reader):
         made.begin(driver)
         under_way(made, driver, reader)
         killed = 0
@@ -158,7 +177,8 @@ def test_the_python_workers_die(spark: SparkCluster, tmp_path: Path) -> None:
                     kill(worker)
                     killed += 1
         assert killed
-        verify(made, driver, publisher, reader)
+        counted = verify(made, driver, publisher, reader)
+        assert counted["partial"] > 0
 
 
 def test_the_driver_dies_and_its_successor_goes_on_from_the_checkpoint(
@@ -174,10 +194,10 @@ def test_the_driver_dies_and_its_successor_goes_on_from_the_checkpoint(
             verify(made, driver, publisher, reader)
 
 
-def test_the_daemons_client_dies(spark: SparkCluster, tmp_path: Path) -> None:
+def test_the_daemons_client_dies(spark: SparkCluster, driver: Driver, tmp_path: Path) -> None:
     """The process beside the driver that holds a query's subscription: the query ends with an
     error, and goes on when it is started again."""
-    with flow(spark, tmp_path) as (made, publisher, reader), spark.driver("client") as driver:
+    with flow(spark, tmp_path) as (made, publisher, reader):
         made.begin(driver)
         under_way(made, driver, reader)
         runners = source_runners(driver)
@@ -207,9 +227,11 @@ def spark_processes(root: int) -> Iterator[tuple[int, list[str]]]:
         yield from spark_processes(pid)
 
 
-def test_a_daemon_dies_and_its_successor_goes_on(spark: SparkCluster, tmp_path: Path) -> None:
+def test_a_daemon_dies_and_its_successor_goes_on(
+    spark: SparkCluster, driver: Driver, tmp_path: Path
+) -> None:
     """The one that holds the stream: it adopts what its predecessor had."""
-    with flow(spark, tmp_path) as (made, publisher, reader), spark.driver("daemon") as driver:
+    with flow(spark, tmp_path) as (made, publisher, reader):
         made.begin(driver)
         under_way(made, driver, reader)
         spark.hosts[1].kill()
