@@ -351,7 +351,9 @@ def _error(action: a.Action, error: Exception) -> a.ActionError:
         name = type(action).__name__
         return a.ActionError(code="unknown_registration", message=f"{name}: {error} has gone")
     if isinstance(error, StorageError) and isinstance(action, a.AllocateSlot | a.AllocateCounter):
-        return a.ActionError(code="limit", message=str(error))
+        # All taken, or no memory for one more.
+        code = "limit" if "are taken" in str(error) else "storage"
+        return a.ActionError(code=code, message=str(error))
     if isinstance(error, ChannelRefused):
         return a.ActionError(code=error.code, message=str(error))
     return a.ActionError(code="internal", message=str(error))

@@ -143,7 +143,16 @@ static int ps_cnc_make(const ps_cnc_params_t *params, const char *path, const ch
                        (long long)length);
     }
     uint8_t *base = NULL;
-    int code = ps_file_make(path, length, params->file_mode, &base);
+    const int64_t metadata_at = PS_CNC_HEADER_BYTES + plan.to_driver_length +
+                                plan.to_clients_length;
+    const int64_t values_at = metadata_at + plan.counter_metadata_length;
+    const int64_t counters = plan.counter_values_length / PS_COUNTER_VALUE_BYTES;
+    const int64_t backed = counters < PS_COUNTERS_BACKED ? counters : PS_COUNTERS_BACKED;
+    const ps_file_range_t holes[] = {
+        { metadata_at + backed * PS_COUNTER_META_BYTES, values_at },
+        { values_at + backed * PS_COUNTER_VALUE_BYTES, values_at + plan.counter_values_length },
+    };
+    int code = ps_file_make(path, length, params->file_mode, holes, 2, &base);
     if (code != PS_OK) {
         return code;
     }
@@ -152,8 +161,11 @@ static int ps_cnc_make(const ps_cnc_params_t *params, const char *path, const ch
         ps_file_unmap(base, (uint64_t)length);
         return PS_E_NO_MEMORY;
     }
+    snprintf(cnc->path, sizeof cnc->path, "%s", path);
+    cnc->backed = (int32_t)backed;
     memcpy(base, &plan, sizeof plan); /* version still 0 */
-    code = ps_file_make(loss_path, PS_LOSS_REPORT_BYTES, params->file_mode, &cnc->loss_report);
+    code = ps_file_make(loss_path, PS_LOSS_REPORT_BYTES, params->file_mode, NULL, 0,
+                        &cnc->loss_report);
     if (code != PS_OK) {
         ps_cnc_close(cnc);
         return code;
@@ -255,6 +267,7 @@ int ps_cnc_open(const char *directory, int32_t read_only, ps_cnc_t **out)
         ps_file_unmap(base, length);
         return code != PS_OK ? code : PS_E_NO_MEMORY;
     }
+    snprintf(cnc->path, sizeof cnc->path, "%s", path);
     /* The loss report is for people; a directory without it still works. */
     if (ps_file_map(loss_path, read_only, 64, &cnc->loss_report, &cnc->loss_report_length) !=
         PS_OK) {

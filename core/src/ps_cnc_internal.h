@@ -25,6 +25,7 @@ enum {
     PS_COUNTER_KEY_BYTES = 112,
     PS_COUNTER_LABEL_BYTES = 380,
     PS_COUNTER_COOL_DOWN_MS = 1000,
+    PS_COUNTERS_BACKED = 2048,   /* counters for which memory is reserved at a time */
     PS_LOSS_REPORT_BYTES = 1024 * 1024
 };
 
@@ -81,6 +82,8 @@ struct ps_cnc {
     int32_t freed_head;
     int32_t freed_count;
     int32_t high_water;
+    int32_t backed;              /* counters with memory, as far as we know */
+    char path[4096];             /* of cnc.dat */
     _Atomic int64_t nowhere;     /* cell of ids out of range */
 };
 

@@ -7,6 +7,7 @@
 #include "penstock.h"
 #include "ps_cnc_internal.h"
 #include "ps_driver_internal.h"
+#include "ps_file.h"
 
 int32_t ps_counter_capacity(const ps_cnc_t *cnc)
 {
@@ -56,6 +57,31 @@ static int ps_counters_prepare(ps_cnc_t *cnc)
     return PS_OK;
 }
 
+/* Memory for the first count counters.  Whoever lists counters looks at the first record that was
+ * never used, so that one needs it too. */
+static int ps_counters_back(ps_cnc_t *cnc, int32_t count)
+{
+    count = count < cnc->counters ? count : cnc->counters;
+    if (count <= cnc->backed) {
+        return PS_OK;
+    }
+    int64_t to = ps_cnc_align(count, PS_COUNTERS_BACKED);
+    to = to < cnc->counters ? to : cnc->counters;
+    const int64_t more = to - cnc->backed;
+    int code = ps_file_reserve_in(
+        cnc->path, (const uint8_t *)&cnc->metadata[cnc->backed] - cnc->base,
+        more * PS_COUNTER_META_BYTES);
+    if (code == PS_OK) {
+        code = ps_file_reserve_in(cnc->path,
+                                  (const uint8_t *)&cnc->values[cnc->backed] - cnc->base,
+                                  more * PS_COUNTER_VALUE_BYTES);
+    }
+    if (code == PS_OK) {
+        cnc->backed = (int32_t)to;
+    }
+    return code;
+}
+
 static int32_t ps_counter_take(ps_cnc_t *cnc, int64_t now_ms)
 {
     if (cnc->freed_count > 0) {
@@ -81,7 +107,10 @@ int32_t ps_counter_allocate(ps_cnc_t *cnc, int32_t type_id, const void *key, int
     if (cnc->read_only) {
         return ps_fail(PS_E_INVALID, "counters are mapped read-only");
     }
-    const int code = ps_counters_prepare(cnc);
+    int code = ps_counters_prepare(cnc);
+    if (code == PS_OK) {
+        code = ps_counters_back(cnc, cnc->high_water + 2);
+    }
     if (code != PS_OK) {
         return code;
     }

@@ -114,13 +114,40 @@ int ps_file_map(const char *path, int32_t read_only, int64_t least, uint8_t **ma
     return PS_OK;
 }
 
-int ps_file_make(const char *path, int64_t length, int32_t mode, uint8_t **map)
+int ps_file_reserve_in(const char *path, int64_t offset, int64_t length)
+{
+    const int fd = open(path, O_RDWR | O_CLOEXEC);
+    if (fd < 0) {
+        return ps_fail(PS_E_SYSTEM, "cannot open %s: %s", path, strerror(errno));
+    }
+    const int code = ps_file_reserve(fd, path, offset, length);
+    close(fd);
+    return code;
+}
+
+static int ps_file_reserve_around(int fd, const char *path, int64_t length,
+                                  const ps_file_range_t *holes, int32_t hole_count)
+{
+    int64_t from = 0;
+    int code = PS_OK;
+    for (int32_t i = 0; i <= hole_count && code == PS_OK; i++) {
+        const int64_t to = i < hole_count ? holes[i].from : length;
+        if (to > from) {
+            code = ps_file_reserve(fd, path, from, to - from);
+        }
+        from = i < hole_count ? holes[i].to : length;
+    }
+    return code;
+}
+
+int ps_file_make(const char *path, int64_t length, int32_t mode, const ps_file_range_t *holes,
+                 int32_t hole_count, uint8_t **map)
 {
     const int fd = ps_file_create(path, length, mode);
     if (fd < 0) {
         return fd;
     }
-    int code = ps_file_reserve(fd, path, 0, length);
+    int code = ps_file_reserve_around(fd, path, length, holes, hole_count);
     if (code == PS_OK) {
         void *mapped = mmap(NULL, (size_t)length, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
         if (mapped == MAP_FAILED) {

@@ -17,8 +17,18 @@ int ps_file_reserve(int fd, const char *path, int64_t offset, int64_t length);
 /* Opens and maps the whole file; length must be at least `least`.  PS_E_SYSTEM, PS_E_CORRUPT. */
 int ps_file_map(const char *path, int32_t read_only, int64_t least, uint8_t **map,
                 uint64_t *length);
-/* ps_file_create + ps_file_reserve of all + mapping; the file is removed on failure. */
-int ps_file_make(const char *path, int64_t length, int32_t mode, uint8_t **map);
+/* ps_file_reserve of a file that is not open. */
+int ps_file_reserve_in(const char *path, int64_t offset, int64_t length);
+/* Bytes [from, to) of a file. */
+typedef struct ps_file_range {
+    int64_t from;
+    int64_t to;
+} ps_file_range_t;
+/* ps_file_create + ps_file_reserve of all but `holes` (in order, apart) + mapping; the file is
+ * removed on failure.  A hole takes no memory until it is reserved, and is not to be touched
+ * before: where the file system is full that would be a SIGBUS. */
+int ps_file_make(const char *path, int64_t length, int32_t mode, const ps_file_range_t *holes,
+                 int32_t hole_count, uint8_t **map);
 void ps_file_unmap(uint8_t *map, uint64_t length);
 
 #endif

@@ -82,9 +82,8 @@ static int take_over(ps_image_t *image)
     image->fastest = image->consumption;
     image->sm_position = image->consumption;
     image->moved_position = image->position + image->consumption;
-    if (image->position < params->reserved_position) { /* what lies above is out of reach */
-        ps_log_clean(log, image->position, image->position + PS_FRAME_ALIGNMENT);
-    }
+    /* What lies above is out of reach then. */
+    ps_log_clean(log, image->position, image->position + PS_FRAME_ALIGNMENT);
     /* The dead receiver accepted at most half a term beyond the consumed position. */
     end = image->position + log->term_length / 2 - INT64_C(3) * log->term_length;
     image->free_to = end > image->join_position ? end : image->join_position;

@@ -78,8 +78,8 @@ static bool is_filled(const ps_image_t *image, int64_t position)
 
 void ps_image_seal(ps_image_t *image, int64_t position)
 {
-    /* Storage that is reserved later comes zeroed. */
-    if (position < image->reserved_position && !is_filled(image, position)) {
+    /* At most at the end of what is reserved, and there each term's first page always is. */
+    if (!is_filled(image, position)) {
         /* Relaxed: readers get here only through a frame that is released after this. */
         atomic_store_explicit(ps_frame_word(ps_frame_at(&image->log, position)), 0,
                               memory_order_relaxed);

@@ -21,7 +21,7 @@ enum { PS_PPM = 1000000 };
  * back. */
 static int64_t position_of(const ps_image_t *image, const ps_image_subscriber_t *subscriber)
 {
-    /* Acquire: what the client read lies before its release store; writing over it comes after this. */
+    /* Acquire: what the client read lies before its release store; writing over it comes after. */
     int64_t position = atomic_load_explicit(subscriber->position, memory_order_acquire);
     int64_t end = ps_image_contiguous(image);
 

@@ -18,6 +18,8 @@ enum { PS_HEADER_REGION = 4096, PS_DRIVER_REGION = 4096, PS_SLOTS_MAX = 65536 };
 _Static_assert(sizeof(ps_shared_header_t) <= PS_HEADER_REGION, "layout");
 _Static_assert(sizeof(ps_driver_slot_t) <= PS_DRIVER_REGION, "layout");
 
+enum { PS_RINGS_BACKED = 64 }; /* of each kind, from the start */
+
 static const char ps_shared_name[] = "penstock.dat";
 
 /* ---- layout ---------------------------------------------------------------------------------- */
@@ -106,6 +108,20 @@ static ps_shared_t *ps_shared_attach(uint8_t *base, const ps_shared_header_t *pl
     return shared;
 }
 
+/* Index rings are most of the file, so all but the first take memory with their slots only. */
+static void ps_shared_holes(const ps_shared_header_t *plan, ps_file_range_t out[2])
+{
+    const int64_t ring = plan->ring_bytes;
+    const int64_t images_at = (int64_t)plan->ring_offset + plan->publications * ring;
+    const int64_t images_end = images_at + plan->images * ring;
+    const int64_t first = PS_RINGS_BACKED * ring;
+    out[0] = (ps_file_range_t){ (int64_t)plan->ring_offset + first, images_at };
+    out[1] = (ps_file_range_t){ images_at + first, images_end };
+    for (int32_t i = 0; i < 2; i++) {
+        out[i].from = out[i].from < out[i].to ? out[i].from : out[i].to;
+    }
+}
+
 int ps_shared_create(const ps_shared_params_t *params, ps_shared_t **out)
 {
     *out = NULL;
@@ -127,7 +143,9 @@ int ps_shared_create(const ps_shared_params_t *params, ps_shared_t **out)
         return code;
     }
     uint8_t *base = NULL;
-    code = ps_file_make(path, (int64_t)plan.file_bytes, params->file_mode, &base);
+    ps_file_range_t later[2];
+    ps_shared_holes(&plan, later);
+    code = ps_file_make(path, (int64_t)plan.file_bytes, params->file_mode, later, 2, &base);
     if (code != PS_OK) {
         return code;
     }
@@ -137,6 +155,7 @@ int ps_shared_create(const ps_shared_params_t *params, ps_shared_t **out)
         unlink(path);
         return PS_E_NO_MEMORY;
     }
+    memcpy(shared->path, path, sizeof path);
     memcpy(base, &plan, sizeof plan); /* magic still 0 */
     ps_driver_slot_t *driver = shared->driver;
     driver->id = params->daemon_id;
@@ -205,6 +224,7 @@ int ps_shared_open(const char *directory, int32_t read_only, ps_shared_t **out)
         ps_file_unmap(base, length);
         return code != PS_OK ? code : PS_E_NO_MEMORY;
     }
+    memcpy(shared->path, path, sizeof path);
     *out = shared;
     return PS_OK;
 }
@@ -325,6 +345,17 @@ static void ps_slot_reset(ps_shared_t *shared, int32_t kind, const ps_slots_t *s
     }
 }
 
+static int ps_slot_reserve(ps_shared_t *shared, int32_t kind, int32_t index)
+{
+    const ps_index_ring_t *ring = kind == PS_SLOT_PUBLICATION ? &shared->publication_rings[index]
+                                : kind == PS_SLOT_IMAGE       ? &shared->image_rings[index]
+                                                              : NULL;
+    if (ring == NULL || index < PS_RINGS_BACKED) {
+        return PS_OK;
+    }
+    return ps_file_reserve_in(shared->path, (const uint8_t *)ring - shared->base, sizeof *ring);
+}
+
 int32_t ps_slot_allocate(ps_shared_t *shared, int32_t kind, int64_t id)
 {
     const ps_slots_t slots = ps_slots_of(shared, kind);
@@ -334,6 +365,10 @@ int32_t ps_slot_allocate(ps_shared_t *shared, int32_t kind, int64_t id)
     for (int32_t index = 0; index < slots.count; index++) {
         _Atomic int64_t *cell = ps_slot_id_cell(&slots, index);
         if (atomic_load_explicit(cell, memory_order_relaxed) == 0) {
+            const int code = ps_slot_reserve(shared, kind, index);
+            if (code != PS_OK) {
+                return code;
+            }
             ps_slot_reset(shared, kind, &slots, index);
             /* Release: who sees the id sees the zeroed slot. */
             atomic_store_explicit(cell, id, memory_order_release);

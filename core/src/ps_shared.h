@@ -201,6 +201,7 @@ struct ps_shared {
     ps_index_ring_t *image_rings;
     int32_t n_clients, n_publications, n_images, n_subscribers, n_groups; /* trusted copies */
     int32_t read_only;
+    char path[4096];             /* of the file */
 };
 
 #endif

@@ -42,7 +42,7 @@ from penstock.daemon.conductor.registry import erase, note_image
 from penstock.daemon.conductor.retention import detach_groups, drop_log, settle
 from penstock.daemon.conductor.saga import EXCLUSIVE, Refused, Saga, Undo
 from penstock.daemon.conductor.settings import KIB, MIB, SECOND_NS
-from penstock.daemon.conductor.world import World
+from penstock.daemon.conductor.world import World, first_terms
 
 _SETUP_GROUP: Final = 0x40
 _MIN_TERM: Final = 64 * KIB
@@ -142,7 +142,7 @@ def _create(
     start = compute_position(
         event.active_term_id, event.term_offset, event.initial_term_id, event.term_length
     )
-    amount = world.log_bytes(event.term_length)
+    amount = world.log_bytes(event.term_length, start)
     world.storage.take(amount, f"the log of an image with term length {event.term_length}")
     path = f"{world.settings.directory}/images/{image_id}.logbuffer"
     log = world.new_log(path, event.term_length, start)
@@ -231,7 +231,7 @@ def _log_params(
         tether=plan.tether,
         type=2,
         file_mode=world.settings.file_mode,
-        reserve_terms=2,
+        reserve_terms=first_terms(event.term_length, event.term_offset),
     )
 
 

@@ -55,7 +55,7 @@ from penstock.daemon.conductor.retention import detach_groups, drop_log, settle
 from penstock.daemon.conductor.saga import EXCLUSIVE, Refused, Saga, Undo
 from penstock.daemon.conductor.send_endpoints import acquire, release_if_unused
 from penstock.daemon.conductor.settings import MIB, SECOND_NS
-from penstock.daemon.conductor.world import World
+from penstock.daemon.conductor.world import World, first_terms
 
 # What a publication that joins an existing one may state, and must state equally.
 _COMPARED: Final[dict[str, Callable[[PublicationPlan], Any]]] = {
@@ -227,7 +227,7 @@ def _create(
     term_id = initial if plan.term_id is None else plan.term_id
     offset = plan.term_offset or 0
     start = compute_position(term_id, offset, initial, plan.term_length)
-    amount = world.log_bytes(plan.term_length)
+    amount = world.log_bytes(plan.term_length, start)
     world.storage.take(amount, f"the log of a publication with term-length={plan.term_length}")
     path = f"{world.settings.directory}/publications/{publication_id}.logbuffer"
     undo = Undo(world.runner)
@@ -333,7 +333,7 @@ def _log_params(
         spies_simulate_connection=plan.spies_simulate_connection,
         type=1 if message.exclusive else 0,
         file_mode=world.settings.file_mode,
-        reserve_terms=2,
+        reserve_terms=first_terms(plan.term_length, offset),
     )
 
 

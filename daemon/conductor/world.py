@@ -9,7 +9,6 @@ from collections.abc import Callable
 from typing import Any
 
 from penstock.config.control import Message
-from penstock.core.driver_types import log_file_length
 from penstock.daemon.conductor.actions import Action, Notify, PublishEvent, SetStorage
 from penstock.daemon.conductor.model import (
     Client,
@@ -24,6 +23,15 @@ from penstock.daemon.conductor.model import (
 from penstock.daemon.conductor.saga import Refused, SagaRunner
 from penstock.daemon.conductor.settings import ConductorSettings
 from penstock.daemon.conductor.timers import Timers
+
+_SMALL_TERM = 1 << 20
+
+
+def first_terms(term_length: int, position: int) -> int:
+    """How many terms a log begins with that starts at position: the one in use, and the next one
+    if it is cheap or soon needed.  The others are allocated half a term before their time."""
+    soon = position % term_length > term_length // 2
+    return 2 if soon or term_length <= _SMALL_TERM else 1
 
 
 class Storage:
@@ -121,17 +129,16 @@ class World:
         return value
 
     def new_log(self, path: str, term_length: int, position: int) -> LogFile:
-        """The account of a log whose starting term and the next one are allocated."""
-        start_of_term = position - position % term_length
+        """The account of a log whose first terms are allocated."""
+        terms = first_terms(term_length, position)
         return LogFile(
             path=path,
             term_length=term_length,
             page_size=self.settings.page_size,
-            reserved_position=start_of_term + 2 * term_length,
-            reserved_terms=2,
+            reserved_position=position - position % term_length + terms * term_length,
+            reserved_terms=terms,
         )
 
-    def log_bytes(self, term_length: int) -> int:
+    def log_bytes(self, term_length: int, position: int) -> int:
         """What a new log takes of the storage at once."""
-        page_size = self.settings.page_size
-        return log_file_length(term_length, page_size) - term_length
+        return self.new_log("", term_length, position).reserved_bytes

@@ -262,7 +262,7 @@ def test_what_does_not_fit_is_refused_with_the_numbers(
     config.write_text('[storage]\nbudget_bytes = "1m"\n')
     host = new_host("--config", str(config))
     with penstock.connect(host.directory) as client:
-        with pytest.raises(StorageError, match=r"33558528 bytes.* 1048576 "):
+        with pytest.raises(StorageError, match=r"16781312 bytes.* 1048576 "):
             client.add_publication("aeron:udp?endpoint=127.0.0.1:40123", stream_id=1)
         client.add_publication("aeron:udp?endpoint=127.0.0.1:40123|term-length=64k", stream_id=1)
 

@@ -56,6 +56,43 @@ static void the_layout_is_the_reference(void)
     directory_remove(directory);
 }
 
+static int64_t memory_of(const char *path)
+{
+    struct stat info;
+    CHECK_EQ(stat(path, &info), 0);
+    return (int64_t)info.st_blocks * 512;
+}
+
+static void memory_is_taken_as_counters_are(void)
+{
+    char directory[256];
+    char path[300];
+    directory_make(directory, sizeof directory);
+    const ps_cnc_params_t params = { .directory = directory, .client_liveness_timeout_ns = 10,
+        .counter_values_bytes = 8 << 20, .error_log_bytes = 1 << 20, .file_mode = 0600 };
+    ps_cnc_t *cnc = NULL;
+    CHECK_EQ(ps_cnc_create(&params, &cnc), PS_OK);
+    snprintf(path, sizeof path, "%s/cnc.dat", directory);
+    const int64_t before = memory_of(path);
+    CHECK(before < 6 << 20);
+    int32_t id = 0;
+    while (id < PS_COUNTERS_BACKED - 2) {
+        id = ps_counter_allocate(cnc, 1, "", 0, "more", 4, 1, 1, 1, 7, 0);
+        CHECK(id > 0);
+    }
+    CHECK_EQ(memory_of(path), before); /* the first unused record is there too */
+    CHECK_EQ(ps_counter_allocate(cnc, 1, "", 0, "more", 4, 1, 1, 1, 7, 0), id + 1);
+    const int64_t step = PS_COUNTERS_BACKED * (PS_COUNTER_META_BYTES + PS_COUNTER_VALUE_BYTES);
+    CHECK(memory_of(path) >= before + step - 8192 && memory_of(path) <= before + step + 8192);
+    ps_cnc_close(cnc);
+    CHECK_EQ(ps_cnc_open(directory, 0, &cnc), PS_OK); /* a successor goes on */
+    CHECK_EQ(ps_counter_allocate(cnc, 1, "", 0, "more", 4, 1, 1, 1, 7, 0), id + 2);
+    CHECK(memory_of(path) <= before + step + 8192);
+    CHECK_EQ(ps_counter_get(cnc, id), 7);
+    ps_cnc_close(cnc);
+    directory_remove(directory);
+}
+
 static void system_counters_have_their_ids_and_labels(void)
 {
     char directory[256];
@@ -342,6 +379,7 @@ static void damaged_files_are_refused(void)
 int main(void)
 {
     RUN(the_layout_is_the_reference);
+    RUN(memory_is_taken_as_counters_are);
     RUN(system_counters_have_their_ids_and_labels);
     RUN(freed_counters_cool_down_before_reuse);
     RUN(keys_and_labels_are_cut);

@@ -39,6 +39,40 @@ static void slots_are_handed_out_and_come_back_clean(void)
     directory_remove(directory);
 }
 
+static int64_t memory_of(const char *path)
+{
+    struct stat info;
+    CHECK_EQ(stat(path, &info), 0);
+    return (int64_t)info.st_blocks * 512;
+}
+
+static void memory_is_taken_with_the_slots(void)
+{
+    char directory[256];
+    char path[300];
+    directory_make(directory, sizeof directory);
+    const ps_shared_params_t params = { .directory = directory, .clients = 256,
+        .publications = 4096, .images = 4096, .subscribers = 8192, .groups = 64,
+        .file_mode = 0600 };
+    ps_shared_t *shared = NULL;
+    CHECK_EQ(ps_shared_create(&params, &shared), PS_OK);
+    snprintf(path, sizeof path, "%s/penstock.dat", directory);
+    const int64_t before = memory_of(path);
+    CHECK(before < 16 << 20 && (int64_t)shared->length > 40 << 20);
+    for (int32_t i = 0; i < 164; i++) {
+        CHECK_EQ(ps_slot_allocate(shared, PS_SLOT_PUBLICATION, 1 + i), i);
+        CHECK_EQ(ps_slot_allocate(shared, PS_SLOT_IMAGE, 1000 + i), i);
+        CHECK(i >= 63 || memory_of(path) == before); /* the first are there from the start */
+    }
+    const int64_t rings = 200 * (int64_t)sizeof(ps_index_ring_t);
+    CHECK(memory_of(path) >= before + rings - 8192 && memory_of(path) < before + 2 * rings);
+    ps_shared_close(shared);
+    CHECK_EQ(ps_shared_open(directory, 0, &shared), PS_OK); /* a successor goes on */
+    CHECK_EQ(ps_slot_allocate(shared, PS_SLOT_PUBLICATION, 500), 164);
+    ps_shared_close(shared);
+    directory_remove(directory);
+}
+
 static void every_kind_lies_in_its_own_place(void)
 {
     char directory[256];
@@ -273,6 +307,7 @@ static void application_counters_add_and_set(void)
 int main(void)
 {
     RUN(slots_are_handed_out_and_come_back_clean);
+    RUN(memory_is_taken_with_the_slots);
     RUN(every_kind_lies_in_its_own_place);
     RUN(damaged_headers_are_refused);
     RUN(impossible_counts_are_refused);

@@ -9,6 +9,7 @@ from conductor_rig import MIB, Rig
 from penstock.config import control
 from penstock.core.driver_types import ALL_TERMS, Address, EventType, FlowControl, Mdc, ObjectKind
 from penstock.daemon.conductor import actions as a
+from penstock.daemon.conductor.world import first_terms
 
 UNICAST = "aeron:udp?endpoint=10.0.0.2:40456"
 
@@ -30,8 +31,28 @@ def test_a_publication_gets_storage_counters_and_an_endpoint() -> None:
     params = rig.last(a.AddPublicationObject).params
     assert params.flow_control is FlowControl.UNICAST
     assert params.window_bytes == 8 * MIB
-    assert params.reserved_position == 32 * MIB
-    assert rig.world.storage.used_bytes == 32 * MIB + 4096
+    assert params.reserved_position == 16 * MIB
+    assert rig.last(a.CreateLog).params.reserve_terms == 1
+    assert rig.world.storage.used_bytes == 16 * MIB + 4096
+
+
+@pytest.mark.parametrize(
+    ("term_length", "position", "terms"),
+    [
+        (16 * MIB, 0, 1),
+        (16 * MIB, 8 * MIB, 1),
+        (16 * MIB, 8 * MIB + 32, 2),            # soon needed
+        (16 * MIB, 5 * 16 * MIB + 9 * MIB, 2),
+        (16 * MIB, 16 * MIB, 1),
+        (MIB, 0, 2),                            # cheap
+        (64 * 1024, 32, 2),
+        (2 * MIB, 0, 1),
+    ],
+)
+def test_a_log_begins_with_what_it_needs_first(
+    term_length: int, position: int, terms: int
+) -> None:
+    assert first_terms(term_length, position) == terms
 
 
 def test_the_same_channel_and_stream_is_shared() -> None:
@@ -154,12 +175,12 @@ def test_an_address_that_is_being_closed_is_waited_for() -> None:
 
 
 def test_what_does_not_fit_into_the_budget_is_refused_with_the_numbers() -> None:
-    rig = Rig(storage_budget_bytes=40 * MIB)
+    rig = Rig(storage_budget_bytes=24 * MIB)
     client = rig.client()
     rig.pub(client, UNICAST)
     refusal = rig.pub(client, UNICAST, stream=8)
     assert refusal.code == "storage"
-    assert str(32 * MIB + 4096) in refusal.message
+    assert str(16 * MIB + 4096) in refusal.message
     assert str(8 * MIB - 4096) in refusal.message
 
 
@@ -223,14 +244,17 @@ def test_a_silent_peer_is_looked_up_again_at_most_once_a_second() -> None:
     assert len(rig.all(a.ResolveName)) == 2
 
 
-def test_the_third_term_is_reserved_when_it_is_needed() -> None:
+def test_terms_are_reserved_one_by_one_when_they_are_needed() -> None:
     rig = Rig()
     ready = rig.pub(rig.client(), UNICAST)
-    needed = {"kind": ObjectKind.PUBLICATION, "id": ready.original_id, "a": 32 * MIB}
-    rig.event(EventType.TERM_NEEDED, **needed)
-    assert rig.last(a.ReserveTerm).position == 32 * MIB
-    assert rig.last(a.PublicationReserved).position == ALL_TERMS
-    assert rig.world.storage.used_bytes == 48 * MIB + 4096
+    for terms, told in ((2, 32 * MIB), (3, ALL_TERMS)):
+        end = (terms - 1) * 16 * MIB
+        rig.event(
+            EventType.TERM_NEEDED, kind=ObjectKind.PUBLICATION, id=ready.original_id, a=end
+        )
+        assert rig.last(a.ReserveTerm).position == end
+        assert rig.last(a.PublicationReserved).position == told
+        assert rig.world.storage.used_bytes == terms * 16 * MIB + 4096
 
 
 def test_a_term_without_room_is_asked_for_until_there_is() -> None:
@@ -240,7 +264,7 @@ def test_a_term_without_room_is_asked_for_until_there_is() -> None:
     rig.event(EventType.TERM_NEEDED, kind=ObjectKind.PUBLICATION, id=ready.original_id)
     assert not rig.all(a.PublicationReserved)
     rig.advance(0.2)
-    assert rig.last(a.PublicationReserved).position == ALL_TERMS
+    assert rig.last(a.PublicationReserved).position == 32 * MIB
 
 
 def test_a_rejection_is_told_to_every_publisher() -> None:
