@@ -86,6 +86,8 @@ int64_t ps_sender_next_deadline_ns(ps_sender_t *sender, int64_t now_ns);
 /* Called before parked is announced: true when streams were hot and must be looked at once more,
  * by a duty cycle, before the thread may sleep. */
 bool ps_sender_cool(ps_sender_t *sender);
+/* Some stream is hot: many messages come in a row. */
+bool ps_sender_is_busy(const ps_sender_t *sender);
 /* Called after parked was announced (seq_cst): is there anything to do (dirty bit, ...)?  Cheap. */
 bool ps_sender_has_work(ps_sender_t *sender);
 

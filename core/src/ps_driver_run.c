@@ -22,7 +22,7 @@
 #include <unistd.h>
 
 enum { NS_PER_S = 1000 * 1000 * 1000, NS_PER_MS = 1000 * 1000,
-       TOO_SHORT_TO_SLEEP_NS = 5000, LONGEST_SLEEP_NS = NS_PER_S };
+       LIGHT_WORK = 2, TOO_SHORT_TO_SLEEP_NS = 5000, LONGEST_SLEEP_NS = NS_PER_S };
 
 int ps_loop_open(ps_loop_t *loop)
 {
@@ -192,7 +192,7 @@ static void park(ps_loop_t *loop, int64_t *now_ns)
     if (!has_work(loop)) {
         const int32_t work = run_agents(loop, now_ns);
         if (work > 0) {
-            ps_idle_on_work(&loop->idle, *now_ns);
+            (void)ps_idle_on_work(&loop->idle, *now_ns, false);
         } else {
             const int64_t deadline_ns = next_deadline(loop, *now_ns);
             int64_t wait_ns = deadline_ns > *now_ns ? deadline_ns - *now_ns : 0;
@@ -205,6 +205,17 @@ static void park(ps_loop_t *loop, int64_t *now_ns)
         }
     }
     announce_parked(loop, 0);
+}
+
+/* A message or its answer, rather than a stretch of many. */
+static bool is_light(const ps_loop_t *loop, int32_t work)
+{
+    for (int32_t i = 0; i < loop->agent_count; i++) {
+        if (loop->agents[i]->id == PS_AGENT_SENDER && ps_sender_is_busy(loop->driver->sender)) {
+            return false;
+        }
+    }
+    return work <= LIGHT_WORK;
 }
 
 static void run_idle(ps_loop_t *loop, int64_t *now_ns)
@@ -236,8 +247,11 @@ static void *run(void *argument)
                                   memory_order_relaxed);
             loop->next_epoch_ns = now_ns + NS_PER_S;
         }
-        if (run_agents(loop, &now_ns) > 0) {
-            ps_idle_on_work(&loop->idle, now_ns);
+        const int32_t work = run_agents(loop, &now_ns);
+        if (work > 0) {
+            if (ps_idle_on_work(&loop->idle, now_ns, is_light(loop, work))) {
+                now_ns = ps_monotonic_ns();
+            }
         } else {
             run_idle(loop, &now_ns);
         }

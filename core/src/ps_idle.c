@@ -9,7 +9,6 @@ enum {
     LEARN_CLAMP_NS = 1000 * 1000,    /* a long silence is forgotten within a dozen short waits */
     WORTH_WAITING_NS = 100 * 1000,    /* expected work nearer than this: stay awake for it */
     SPIN_NS = 10 * 1000,
-    SPIN_FEW_CPUS_NS = 1000,
     AWAKE_NS = 150 * 1000,
     BACKOFF_SPINS = 10,
     BACKOFF_YIELDS = 20,
@@ -34,14 +33,15 @@ void ps_idle_init(ps_idle_state_t *idle, int32_t strategy, int32_t cpus)
     idle->idle_since_ns = -1;
     idle->learned_ns = LEARN_CLAMP_NS;
     idle->pause_ns = BACKOFF_MIN_NS;
-    idle->spin_limit_ns = cpus <= 2 ? SPIN_FEW_CPUS_NS : SPIN_NS;
+    idle->spin_limit_ns = cpus <= PS_IDLE_FEW_CPUS ? 0 : SPIN_NS;
     idle->awake_limit_ns = AWAKE_NS;
     idle->rounds = 0;
 }
 
-void ps_idle_on_work(ps_idle_state_t *idle, int64_t now_ns)
+bool ps_idle_on_work(ps_idle_state_t *idle, int64_t now_ns, bool light)
 {
-    if (idle->idle_since_ns >= 0) {
+    const bool awaited = idle->idle_since_ns >= 0;
+    if (awaited) {
         int64_t waited = now_ns - idle->idle_since_ns;
         waited = waited > LEARN_CLAMP_NS ? LEARN_CLAMP_NS : waited;
         idle->learned_ns += (waited - idle->learned_ns) >> LEARN_SHIFT;
@@ -49,11 +49,16 @@ void ps_idle_on_work(ps_idle_state_t *idle, int64_t now_ns)
     idle->idle_since_ns = -1;
     idle->pause_ns = BACKOFF_MIN_NS;
     idle->rounds = 0;
+    if (!light || !awaited || idle->strategy != PS_IDLE_PARK || idle->cpus > PS_IDLE_FEW_CPUS) {
+        return false;
+    }
+    (void)sched_yield();
+    return true;
 }
 
 static int backoff(ps_idle_state_t *idle)
 {
-    if (idle->rounds <= BACKOFF_SPINS && idle->cpus > 2) {
+    if (idle->rounds <= BACKOFF_SPINS && idle->cpus > PS_IDLE_FEW_CPUS) {
         relax_cpu();
         return PS_IDLE_AGAIN;
     }

@@ -10,9 +10,13 @@
 #ifndef PS_IDLE_H
 #define PS_IDLE_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "ps_driver.h"
+
+/* So many or fewer: whoever spins holds the processor that the awaited one needs. */
+enum { PS_IDLE_FEW_CPUS = 2 };
 
 enum ps_idle_step {
     PS_IDLE_AGAIN = 0,     /* run another duty cycle */
@@ -32,10 +36,12 @@ typedef struct ps_idle_state {
     int32_t rounds;            /* idle steps since work */
 } ps_idle_state_t;
 
-/* cpus <= 2: spinning would take the CPU from whoever we wait for. */
+/* cpus <= PS_IDLE_FEW_CPUS: no spinning, only yielding. */
 void ps_idle_init(ps_idle_state_t *idle, int32_t strategy, int32_t cpus);
-/* A duty cycle found work. */
-void ps_idle_on_work(ps_idle_state_t *idle, int64_t now_ns);
+/* A duty cycle found work.  light: little of it, with more unlikely to follow at once.  What was
+ * waited for then goes to a client or comes from one, so with few CPUs a parking thread offers it
+ * the processor before it looks again.  True: it did, time has passed. */
+bool ps_idle_on_work(ps_idle_state_t *idle, int64_t now_ns, bool light);
 /* A duty cycle found nothing; may pause the CPU or yield, and says what to do next. */
 int ps_idle_on_nothing(ps_idle_state_t *idle, int64_t now_ns);
 

@@ -134,6 +134,11 @@ bool ps_sender_cool(ps_sender_t *sender)
     return any;
 }
 
+bool ps_sender_is_busy(const ps_sender_t *sender)
+{
+    return sender->hot_count > 0;
+}
+
 void ps_sender_leave_hot(ps_sender_t *sender, ps_publication_t *pub)
 {
     for (int32_t i = 0; pub->hot && i < sender->hot_count; i++) {

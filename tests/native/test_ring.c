@@ -110,12 +110,12 @@ static bool stays_awake(ps_idle_state_t *idle, int64_t *now_ns, int64_t wait_ns)
 {
     bool awake = true;
     const int64_t due_ns = *now_ns + wait_ns;
-    ps_idle_on_work(idle, *now_ns);
+    (void)ps_idle_on_work(idle, *now_ns, false);
     for (; *now_ns < due_ns && awake; *now_ns += 500) {
         awake = ps_idle_on_nothing(idle, *now_ns) == PS_IDLE_AGAIN;
     }
     *now_ns = due_ns;
-    ps_idle_on_work(idle, *now_ns);
+    (void)ps_idle_on_work(idle, *now_ns, false);
     return awake;
 }
 
@@ -136,7 +136,7 @@ static void test_parking_learns(void)
         CHECK(++rounds < 10);
         CHECK(!stays_awake(&idle, &now_ns, 100000000));
     }
-    ps_idle_on_work(&idle, now_ns);
+    (void)ps_idle_on_work(&idle, now_ns, false);
     CHECK(ps_idle_on_nothing(&idle, now_ns) == PS_IDLE_SLEEP);
 }
 
@@ -152,8 +152,26 @@ static void test_backing_off_sleeps_longer_and_longer(void)
         }
     }
     CHECK(longest_ns == 1000000);
-    ps_idle_on_work(&idle, 100);
+    (void)ps_idle_on_work(&idle, 100, false);
     CHECK(ps_idle_on_nothing(&idle, 101) == PS_IDLE_AGAIN);
+}
+
+/* The processor is offered after what was waited for, never within a stretch of work. */
+static void test_light_work_that_was_waited_for_yields(void)
+{
+    ps_idle_state_t idle;
+    ps_idle_init(&idle, PS_IDLE_PARK, PS_IDLE_FEW_CPUS);
+    CHECK(!ps_idle_on_work(&idle, 1000, true)); /* nothing was waited for */
+    (void)ps_idle_on_nothing(&idle, 2000);
+    CHECK(!ps_idle_on_work(&idle, 3000, false));
+    (void)ps_idle_on_nothing(&idle, 4000);
+    CHECK(ps_idle_on_work(&idle, 5000, true));
+    CHECK(!ps_idle_on_work(&idle, 6000, true));
+    for (int32_t strategy = PS_IDLE_PARK; strategy <= PS_IDLE_SPIN; strategy++) {
+        ps_idle_init(&idle, strategy, PS_IDLE_FEW_CPUS + 1);
+        (void)ps_idle_on_nothing(&idle, 2000);
+        CHECK(!ps_idle_on_work(&idle, 3000, true)); /* there are others */
+    }
 }
 
 int main(void)
@@ -163,6 +181,7 @@ int main(void)
     test_two_threads();
     test_parking_learns();
     test_backing_off_sleeps_longer_and_longer();
+    test_light_work_that_was_waited_for_yields();
     puts("ok");
     return 0;
 }
