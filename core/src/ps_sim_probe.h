@@ -110,7 +110,7 @@ typedef struct ps_probe_image {
     int64_t last_position;
     int64_t quiet_ns;              /* last seen without a word from its sender */
     int64_t seen_consumption, consumed_ns, wanted_ns, drain_ns;
-    int64_t moved_ns, moved_sum;
+    int64_t moved_ns, surely_moved_ns, moved_sum;
     int64_t pressure_ns;
     int64_t least_rtt, most_rtt;
     int64_t asked_rtt[16];
@@ -123,7 +123,7 @@ typedef struct ps_probe_image {
     ps_tether_t tethers[8];
     ps_cubic_t cubic;
     bool cubic_known;
-    bool sm_idle;                  /* the stream was quiet when the last one left */
+    bool sm_idle, sm_may_idle;     /* the stream was (may have been) quiet when the last one left */
     bool ended;
     /* read in this cycle: must be in the log after it */
     int32_t took;

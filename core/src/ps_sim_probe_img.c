@@ -39,6 +39,7 @@ void ps_probe_image_init(ps_probe_image_t *model, int64_t now_ns)
     model->sm_forced_ns = now_ns;
     model->rtt_ns = INT64_MIN / 2;
     model->moved_ns = now_ns;
+    model->surely_moved_ns = now_ns;
     model->moved_sum = image->position + image->consumption;
     model->pressure_ns = INT64_MIN / 2;
     model->least_rtt = INT64_MAX;

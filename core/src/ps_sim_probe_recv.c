@@ -139,8 +139,12 @@ void ps_probe_sm_sent(ps_probe_t *probe, ps_probe_image_t *model, const ps_sm_t 
     if (model->sm_ns != now_ns) {
         look_at_timing(probe, model, position, now_ns);
     }
-    model->sm_idle = image->state == PS_IMAGE_ACTIVE &&
-        now_ns - model->moved_ns >= image->receiver->params->idle_after_ns;
+    /* Movement is seen a cycle later than it is: near the limit either interval is right. */
+    const int64_t then_ns = now_ns - image->receiver->params->idle_after_ns;
+    const int64_t slack_ns = ps_probe_slack_ns(probe, model->host);
+    const bool active = image->state == PS_IMAGE_ACTIVE;
+    model->sm_idle = active && then_ns - model->moved_ns >= slack_ns;
+    model->sm_may_idle = active && then_ns - model->surely_moved_ns >= -slack_ns;
     model->sm_ns = now_ns;
     model->sm_position = position;
 }
@@ -152,11 +156,16 @@ static void look_at_status(ps_probe_t *probe, ps_probe_image_t *model, int64_t n
     const bool speaks = image->state < PS_IMAGE_DRAINED && !image->rejected
         && image->endpoint != NULL && ps_probe_is_heard(image, now_ns);
     const int64_t sum = ps_image_contiguous(image) + image->consumption;
+    const bool told = model->sm_ns == now_ns && ps_image_contiguous(image) == model->last_position;
     if (sum != model->moved_sum) {
-        model->moved_sum = sum;
         model->moved_ns = now_ns;
         model->sm_idle = false;
     }
+    if (sum != model->moved_sum && !told) { /* what was released as the timer ran is told already */
+        model->surely_moved_ns = now_ns;
+        model->sm_may_idle = false;
+    }
+    model->moved_sum = sum;
     if (model->sm_forced_ns == now_ns) {
         model->sm_idle = false;
     }
@@ -165,7 +174,7 @@ static void look_at_status(ps_probe_t *probe, ps_probe_image_t *model, int64_t n
         model->quiet_ns = now_ns;
     }
     const int64_t most_ns =
-        model->sm_idle ? PS_SM_IDLE_NS : receiver->params->status_message_timeout_ns;
+        model->sm_may_idle ? PS_SM_IDLE_NS : receiver->params->status_message_timeout_ns;
     promise(probe, model, P_SM,
             !speaks || now_ns - model->sm_ns < most_ns || now_ns - model->quiet_ns < most_ns,
             now_ns, "a status message is sent by time");
