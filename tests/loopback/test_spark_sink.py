@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -18,6 +19,7 @@ from support.hosts import PenstockHost
 import penstock
 from penstock.spark_bridge import Committed, committed, publish, register, tuned_settings
 from penstock.spark_bridge._assembler import CommittedPart
+from penstock.spark_bridge._sink_options import NAMES
 
 pytestmark = [
     pytest.mark.slow,
@@ -235,3 +237,21 @@ def test_a_bad_option_is_named_before_anything_runs(
 def test_no_daemon_is_named(spark: SparkSession, channel: str, tmp_path: Path) -> None:
     with pytest.raises(PythonException, match="no penstock daemon for the sink in"):
         save(numbers(spark, 10, 1), channel, daemonDir=str(tmp_path / "none"))
+
+
+PAGE = (Path(__file__).parents[2] / "docs" / "spark-sink.md").read_text(encoding="utf-8")
+
+
+def test_the_page_has_every_option() -> None:
+    table = PAGE.split("| Option |")[1].split("\n\n")[0]
+    first = [line.split("|")[1] for line in table.splitlines() if line.startswith("| `")]
+    assert {name for cell in first for name in re.findall(r"`(\w+)`", cell)} == set(NAMES.values())
+
+
+def test_the_example_of_the_page_runs(spark: SparkSession, port: Callable[[], int]) -> None:
+    """In the session that is there: it is not stopped, the module needs it."""
+    (example,) = re.findall(r"^```python\n(.*?)^```", PAGE, re.S | re.M)
+    assert "127.0.0.1:20131" in example
+    assert example.endswith("spark.stop()\n")
+    text = example.replace("127.0.0.1:20131", f"127.0.0.1:{port()}").removesuffix("spark.stop()\n")
+    exec(compile(text, "docs/spark-sink.md", "exec"), {})
