@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The page about Spark: its tutorial runs, its tables are complete, and a session finds the source by
-itself where the distribution is on the path."""
+"""The page about Spark: its tutorial runs, its tables are complete; and a session finds the source
+by itself where the distribution is on the path."""
 
 from __future__ import annotations
 
