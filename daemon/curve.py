@@ -143,8 +143,9 @@ class CurveGate:
         _LOG.info("groups are served on %s with the key %s", self.address, keys.public)
 
     def close(self) -> None:
-        if not self.router.closed:
-            self.router.disable_monitor()
+        """To be called before the router is closed."""
+        self.router.disable_monitor()
+        self._monitor.close()
         self._authenticator.stop()
 
     @property

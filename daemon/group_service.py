@@ -134,10 +134,10 @@ class GroupService:
         if self._thread.is_alive():
             self._thread.join()
         self._desk.close()
+        if self._gate is not None:
+            self._gate.close()          # its monitor ends before the socket that it looks at
         for router in self._routers:
             router.close()
-        if self._gate is not None:
-            self._gate.close()
         self._context.term()
         os.close(self._wake_fd)
 

@@ -309,6 +309,21 @@ def test_requests_of_one_connection_are_limited_and_the_daemon_goes_on(served: S
         assert control_.groups() == []
 
 
+def test_a_daemon_ends_while_readers_are_connected(served: Served, tmp_path: Path) -> None:
+    config = tmp_path / "penstock.toml"
+    config.write_text(
+        f'[control_tcp]\nlisten = "127.0.0.1:0"\nsecret_key = "{served.keys}/daemon.key_secret"\n'
+        f'clients = "{served.keys}/allowed"\n', encoding="utf-8",
+    )
+    with penstock_host(tmp_path / "d", "--config", str(config)) as host, \
+            GroupControl(directory=str(host.directory)) as near:
+        found = re.search(r"served on (tcp://\S+) with", host.errors())
+        assert found is not None
+        with attrs.evolve(served, address=found[1]).control() as far:
+            assert far.groups() == near.groups() == []
+            assert host.end() == 0
+
+
 def test_a_control_survives_its_daemons_restart(
     served: Served, tmp_path: Path, port: Callable[[], int]
 ) -> None:
