@@ -115,6 +115,26 @@ def test_a_publisher_is_ahead_of_its_reader_by_both_windows_and_no_further(
         assert sending(world).producer_position > sent          # it was temporary
 
 
+@pytest.mark.parametrize(("options", "room"), [("", 64), ("|pub-wnd=16k", 16)])
+def test_on_ipc_a_publisher_is_a_window_ahead_of_the_slowest_reader(
+    options: str, room: int
+) -> None:
+    """003: 13.  A term unless less is configured, and no status message at all."""
+    channel = f"aeron:ipc?term-length=64k{options}"
+    what = scenario(
+        (publisher(channel, rate=500),),
+        (reader("aeron:ipc", host=0), reader("aeron:ipc", host=0, pause=(1.5, 3.0))),
+    )
+    with World(what, seed=1) as world:
+        world.run_until(2 * SECOND_NS)
+        status = sending(world)
+        ahead = status.producer_position - status.consumer_position
+        assert room * 1024 - MESSAGE <= ahead <= room * 1024 + MESSAGE
+        world.run_until(4 * SECOND_NS)
+        assert sending(world).producer_position > status.producer_position + 64 * 1024
+        assert world.network.wire().status_messages == 0
+
+
 # ---- streams apart -------------------------------------------------------------------------------
 
 

@@ -229,6 +229,28 @@ def test_the_first_rule_that_matches_fills_in_what_the_channel_leaves_open() -> 
     assert (subscription.cc, subscription.rcv_wnd, subscription.fc) == ("cubic", 262144, None)
 
 
+def test_rules_choose_by_channel_stream_session_and_term_length() -> None:
+    settings = attrs.evolve(SETTINGS, rules=(
+        StreamRule(channel="*endpoint=239.0.0.1:*", stream_id=1, flow_control="min"),
+        StreamRule(session_id=77, flow_control="nak", congestion_control="cubic"),
+        StreamRule(term_length_bytes=1 << 20, flow_control="tagged,g:1"),
+    ))
+
+    def found(channel: str, stream_id: int) -> str:
+        parsed = uri.parse(f"aeron:udp?endpoint={channel}")
+        return str(rules.apply(parsed, stream_id, settings, publication=True).fc)
+
+    assert found("239.0.0.1:5", 1) == "min"
+    assert found("239.0.0.1:5", 2) == "None"
+    assert found("239.0.0.3:5", 1) == "None"
+    assert found("239.0.0.1:5|session-id=77", 2) == "nak"
+    assert found("239.0.0.1:5|session-id=78", 2) == "None"
+    assert found("239.0.0.1:5|term-length=1m", 2) == "tagged,g:1"
+    assert found("239.0.0.1:5|term-length=1m|fc=max", 2) == "max"
+    session = uri.parse("aeron:udp?endpoint=10.0.0.1:5|session-id=77")
+    assert rules.apply(session, 2, settings, publication=False).cc == "cubic"
+
+
 def test_a_rule_leaves_out_what_a_medium_has_no_use_for() -> None:
     """One rule for all streams of a number must not refuse those with one receiver."""
     rig = Rig(rules=(
