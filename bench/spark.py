@@ -138,12 +138,12 @@ def payload(number: int, size: int) -> bytes:
 
 def ours(options: dict[str, str]) -> list[Contender]:
     """The penstock source and the ceiling of Python sources."""
+    def reads(kind: str) -> Callable[[SparkSession], DataFrame]:
+        return lambda spark: spark.read.format(kind).options(**options).load()
+
     return [
-        Contender(
-            name=name,
-            load=lambda spark, kind=kind: spark.read.format(kind).options(**options).load(),  # type: ignore[misc]
-        )
-        for name, kind in (("penstock", "penstock"), ("memory", "penstock-memory"))
+        Contender(name="penstock", load=reads("penstock")),
+        Contender(name="memory", load=reads("penstock-memory")),
     ]
 
 

@@ -38,8 +38,8 @@ typedef struct ps_gather_frames {
     int32_t term_length;       /* a power of two, 64 KiB to 1 GiB */
 } ps_gather_frames_t;
 
-/* Where rows go, and how far.  The caller sets the arrays and their sizes and zeroes the rest; calls
- * for further frames append. */
+/* Where rows go, and how far.  The caller sets the arrays and their sizes and zeroes the rest;
+ * calls for further frames append. */
 typedef struct ps_gather_rows {
     uint8_t *values;           /* payloads, one behind the other */
     int32_t *offsets;          /* row_limit + 1 entries */

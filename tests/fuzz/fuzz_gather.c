@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Any bytes as frames of a log: rows within the arrays, one after another, or a refusal; a scan goes
- * as far as a copy.  The first byte chooses the limits; bit 7 repairs what a writer always gets
+ * Any bytes as frames of a log: rows within the arrays, one after another, or a refusal; a scan
+ * goes as far as a copy.  The first byte chooses the limits; bit 7 repairs what a writer always gets
  * right, so that deeper states are reached.
  */
 #include <stdlib.h>

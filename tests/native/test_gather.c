@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * test_gather.c: ranges of a log as columns; the random ones are in tests/unit/test_spark_gather.py. */
+ * test_gather.c: ranges of a log as columns; random ones: tests/unit/test_spark_gather.py. */
 #include "ps_frame.h"
 #include "ps_gather.h"
 #include "stream.h"
