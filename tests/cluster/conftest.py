@@ -19,7 +19,7 @@ from cluster.spark_cluster import Driver, SparkCluster, spark_cluster
 
 @pytest.fixture(scope="session")
 def lan() -> Iterator[Network]:
-    """Three hosts on a bridge."""
+    """Four hosts on a bridge."""
     if os.geteuid() != 0:
         pytest.skip("NOT RUN: network namespaces need root")
     if shutil.which("ip") is None:

@@ -11,7 +11,7 @@ import os
 import subprocess
 from collections.abc import Iterator
 
-HOSTS = 3
+HOSTS = 4
 _COMMAND_TIMEOUT_S = 20
 
 
@@ -38,7 +38,7 @@ class Network:
         return f"{self._base}-{host}"
 
     def address(self, host: int) -> str:
-        """IPv4 address of a host, 0, 1, 2."""
+        """IPv4 address of a host, 0 to 3."""
         return f"10.77.0.{host + 1}"
 
     def prefix(self, host: int) -> list[str]:
