@@ -55,6 +55,12 @@ class ClaimedDirectory:
         else:
             _wipe(self.path)
 
+    def leave(self) -> None:
+        """Lets the directory go with all that a successor needs in it."""
+        for name in _SOCKETS:
+            (self.path / name).unlink(missing_ok=True)
+        os.close(self._lock_fd)
+
     def release(self) -> None:
         """Removes everything of ours, the directory too if a daemon made it, and lets it go."""
         _wipe(self.path)

@@ -9,6 +9,7 @@ hosts; whatever else is asked is refused.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import threading
@@ -161,7 +162,8 @@ class GroupService:
 
     def _turn(self, ready: dict[Any, int]) -> None:
         if self._wake_fd in ready:
-            _drain_eventfd(self._wake_fd)
+            with contextlib.suppress(BlockingIOError):
+                os.eventfd_read(self._wake_fd)
         if self._gate is not None:
             self._gate.step(ready)
         while self._answers:
@@ -268,10 +270,3 @@ class GroupService:
     def _malformed(self, peer: Peer, correlation: int, why: str) -> None:
         self.malformed += 1
         self._refuse(peer, correlation, "malformed", why)
-
-
-def _drain_eventfd(fd: int) -> None:
-    try:
-        os.eventfd_read(fd)
-    except BlockingIOError:
-        return

@@ -8,6 +8,7 @@ their results come back here.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import math
 import os
@@ -286,6 +287,11 @@ class Server:
         self._cnc.close()
         self._journal.close()
 
+    def kept_by_groups(self) -> str:
+        """What consumer groups would lose with the directory; empty: nothing."""
+        groups = self._conductor.world.groups.values()
+        return ", ".join(f"group {g.name} of stream {g.stream_id} on {g.channel}" for g in groups)
+
     # ---- tasks -----------------------------------------------------------------------------------
 
     async def _watch_events(self) -> None:
@@ -293,7 +299,8 @@ class Server:
         fd = self._driver.event_fd()
         while True:
             await trio.lowlevel.wait_readable(fd)
-            _drain_eventfd(fd)
+            with contextlib.suppress(BlockingIOError):
+                os.eventfd_read(fd)
             taken = 0
             while (event := self._driver.poll_event()) is not None:
                 self._perform(self._conductor.on_event(event, time.monotonic_ns()))
@@ -531,13 +538,6 @@ def _log_bytes(directory: Path) -> int:
     return sum(e.stat().st_blocks * 512 for folder in folders for e in os.scandir(folder))
 
 
-def _drain_eventfd(fd: int) -> None:
-    try:
-        os.eventfd_read(fd)
-    except BlockingIOError:
-        return
-
-
 # ---- entry ---------------------------------------------------------------------------------------
 
 
@@ -550,6 +550,7 @@ async def run_daemon(config: DaemonConfig) -> None:
     :raises ConfigurationError: a setting cannot be put into effect, e.g. a port is in use.
     """
     directory = claim_directory(config.directory, keep=True)
+    kept = ""
     try:
         server = _make_server(config, directory)
         try:
@@ -557,9 +558,14 @@ async def run_daemon(config: DaemonConfig) -> None:
         except* PenstockError as group:
             raise _first(group) from None
         finally:
+            kept = server.kept_by_groups()
             server.close()
     finally:
-        directory.release()
+        if kept:
+            _LOG.warning("%s stays for a successor: %s", directory.path, kept)
+            directory.leave()
+        else:
+            directory.release()
 
 
 def _make_server(config: DaemonConfig, directory: ClaimedDirectory) -> Server:

@@ -323,3 +323,20 @@ def test_groups_without_any_client_are_adopted(new_host: NewHost) -> None:
         host.start()
         log = group.log()
         assert payloads(b"".join(group.fetch(log, 0, log.end_position))) == [b"last words"]
+
+
+def test_an_orderly_stop_keeps_what_groups_hold(new_host: NewHost) -> None:
+    host = new_host()
+    with GroupControl(directory=str(host.directory), timeout_s=30) as control:
+        group = Group(control, "aeron:ipc", 2011)
+        with penstock.connect(host.directory) as client, \
+                client.add_publication("aeron:ipc?term-length=64k", 2011) as publication:
+            assert publication.offer(b"kept") > 0
+        eventually(lambda: group.log().ended, "the end was not seen")
+        assert host.end() == 0
+        host.start()
+        log = group.log()
+        assert payloads(b"".join(group.fetch(log, 0, log.end_position))) == [b"kept"]
+        group.close()
+        assert host.end() == 0
+        assert not host.directory.exists()
