@@ -56,7 +56,7 @@ _CHUNK_BYTES: Final = 256 * 1024
 
 
 @attrs.define(kw_only=True)
-class Published(WriterCommitMessage):  # type: ignore[misc]
+class Published(WriterCommitMessage):
     """What one attempt of a task published."""
 
     host: str

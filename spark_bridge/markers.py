@@ -26,7 +26,8 @@ from __future__ import annotations
 
 import enum
 import struct
-from typing import Final
+from collections.abc import Callable
+from typing import Any, Final
 from uuid import UUID
 
 import attrs
@@ -51,8 +52,9 @@ class Kind(enum.IntEnum):
     COMMIT = 2
 
 
-def _between(low: int, high: int) -> list[object]:
-    return [attrs.validators.ge(low), attrs.validators.lt(high)]
+def _below(end: int) -> Callable[[Any, attrs.Attribute[int], int], Any]:
+    """From 0 on."""
+    return attrs.validators.and_(attrs.validators.ge(0), attrs.validators.lt(end))
 
 
 @attrs.frozen(kw_only=True)
@@ -61,9 +63,9 @@ class Part:
 
     query: UUID
     run: UUID
-    epoch: int = attrs.field(validator=_between(0, 2**63))
-    partition: int = attrs.field(validator=_between(0, 2**32))
-    attempt: int = attrs.field(validator=_between(0, 2**63))
+    epoch: int = attrs.field(validator=_below(2**63))
+    partition: int = attrs.field(validator=_below(2**32))
+    attempt: int = attrs.field(validator=_below(2**63))
     key: bytes = attrs.field(default=b"", validator=attrs.validators.max_len(MAX_KEY_BYTES))
 
     def __str__(self) -> str:
@@ -78,9 +80,9 @@ class Part:
 class Content:
     """What a COMMIT says of the rows since its BEGIN."""
 
-    messages: int = attrs.field(default=0, validator=_between(0, 2**64))
-    bytes: int = attrs.field(default=0, validator=_between(0, 2**64))
-    crc: int = attrs.field(default=0, validator=_between(0, 2**32))
+    messages: int = attrs.field(default=0, validator=_below(2**64))
+    bytes: int = attrs.field(default=0, validator=_below(2**64))
+    crc: int = attrs.field(default=0, validator=_below(2**32))
 
 
 @attrs.frozen(kw_only=True)
