@@ -100,11 +100,11 @@ int64_t ps_log_reader_cut(const ps_log_reader_t *reader, int64_t from, int64_t t
     const int64_t limit = to < term_end ? to : term_end;
     while (position < limit) {
         const int32_t span = span_at(&reader->log, position);
-        const bool first = position == from;
-        if (span == 0 || position + span > limit || (!first && position + span - from > max_bytes)) {
+        const int64_t next = position + span;
+        if (span == 0 || next > limit || (position > from && next - from > max_bytes)) {
             break;
         }
-        position += span;
+        position = next;
     }
     if (position == from) {
         return ps_fail(PS_E_CORRUPT, "no whole frame begins at position %lld and ends by %lld",
