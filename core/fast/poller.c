@@ -11,7 +11,8 @@
 #include <time.h>
 
 /* SLICE_NS: longest single sleep; bounds the delay of a signal that comes just before it. */
-enum { DEFAULT_LIMIT = 64, MAX_LIMIT = 1 << 20, SLICE_NS = 250 * 1000 * 1000 };
+enum { DEFAULT_LIMIT = 64, MAX_LIMIT = 1 << 20, SLICE_NS = 250 * 1000 * 1000,
+       AWAIT_NS = 1000 * 1000 };
 
 typedef struct poller {
     fast_handle_t handle;
@@ -325,6 +326,20 @@ static int deadline_of(PyObject *timeout_s, int64_t *deadline_ns)
     return 0;
 }
 
+/* What comes soon is waited for before Python is asked whether waiting makes sense: its answer
+ * takes the processor from whoever brings it.  1: the client's word moved on from ticket. */
+static int await_briefly(fast_handle_t *park, uint32_t ticket)
+{
+    ps_client_t *client = park->native;
+    PyObject *owner = Py_NewRef(park->owner); /* may be replaced meanwhile */
+    int32_t moved;
+    Py_BEGIN_ALLOW_THREADS
+    moved = fast_core->client_await(client, ticket);
+    Py_END_ALLOW_THREADS
+    Py_DECREF(owner);
+    return moved;
+}
+
 /* Sleeps until the client's word moves on from ticket, without the interpreter's lock.  0, or -1
  * when a signal handler raised. */
 static int sleep_once(fast_handle_t *park, uint32_t ticket, int64_t sleep_ns)
@@ -378,6 +393,7 @@ static PyObject *poller_wait(PyObject *self, PyObject *const *args, Py_ssize_t g
     if (deadline_of(timeout_s, &deadline_ns) < 0) {
         return NULL;
     }
+    int patient = deadline_ns - monotonic_ns() > AWAIT_NS; /* a shorter wait ends by the clock */
     for (;;) {
         fast_handle_t *park = (fast_handle_t *)poller->park;
         if (park == NULL || park->native == NULL) {
@@ -388,6 +404,12 @@ static PyObject *poller_wait(PyObject *self, PyObject *const *args, Py_ssize_t g
         if (found != 0) {
             return found < 0 ? NULL : found == 1 ? PyBool_FromLong(1)
                                                  : wait_slowly(self, deadline_ns);
+        }
+        if (patient) {
+            patient = 0;
+            if (await_briefly(park, ticket)) {
+                continue;
+            }
         }
         /* Raises when waiting has no sense any more: closed, daemon gone, forked. */
         PyObject *fine = PyObject_CallMethod(self, "_check_waiting", NULL);

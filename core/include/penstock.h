@@ -104,6 +104,9 @@ uint32_t ps_client_ticket(ps_client_t *client);
 /* Sleeps until the word differs from ticket, or timeout_ns (>= 0; < 0 = for ever).
  * 0 = woken, PS_E_TIMEOUT, PS_E_INTERRUPTED, PS_E_FORKED. */
 int ps_client_sleep(ps_client_t *client, uint32_t ticket, int64_t timeout_ns);
+/* The first part of such a sleep, without the kernel's: 1 as soon as the word differs from ticket,
+ * 0 after at most 150 us, or at once when waits have been long of late, or in a forked child. */
+int32_t ps_client_await(ps_client_t *client, uint32_t ticket);
 void ps_client_wake(ps_client_t *client);
 
 /* Counter value cells (cnc.dat).  id in [0, ps_client_counter_count). */

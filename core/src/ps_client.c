@@ -110,7 +110,8 @@ static bool stay_awake(ps_client_t *client, uint32_t ticket, int64_t began_ns, i
 {
     const _Atomic uint32_t *word = &client->shared->clients[client->slot].futex_word;
     int64_t limit_ns = timeout_ns >= 0 && timeout_ns < AWAKE_NS ? timeout_ns : AWAKE_NS;
-    if (atomic_load_explicit(&client->learned_ns, memory_order_relaxed) > WORTH_WAITING_NS) {
+    if (atomic_load_explicit(&client->learned_ns, memory_order_relaxed) > WORTH_WAITING_NS ||
+        atomic_load_explicit(&client->awaited, memory_order_relaxed) == (uint64_t)ticket + 1) {
         limit_ns = 0;
     }
     for (int64_t waited_ns = 0; waited_ns < limit_ns; waited_ns = ps_monotonic_ns() - began_ns) {
@@ -121,6 +122,18 @@ static bool stay_awake(ps_client_t *client, uint32_t ticket, int64_t began_ns, i
         (void)sched_yield();
     }
     return false;
+}
+
+int32_t ps_client_await(ps_client_t *client, uint32_t ticket)
+{
+    if (ps_client_forked(client)) {
+        return 0;
+    }
+    const bool moved = stay_awake(client, ticket, ps_monotonic_ns(), -1);
+    if (!moved) { /* the sleep that follows is not to begin with the same again */
+        atomic_store_explicit(&client->awaited, (uint64_t)ticket + 1, memory_order_relaxed);
+    }
+    return moved;
 }
 
 int ps_client_sleep(ps_client_t *client, uint32_t ticket, int64_t timeout_ns)

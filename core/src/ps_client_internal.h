@@ -32,6 +32,7 @@ struct ps_client {
     bool barriers;       /* the sender's barriers reach us: no fence while a stream is hot */
     _Atomic int32_t daemon_away;
     _Atomic int64_t learned_ns;   /* how long a sleep is likely to last */
+    _Atomic uint64_t awaited;     /* ticket + 1 that ps_client_await waited for in vain */
 };
 
 static inline bool ps_client_forked(const ps_client_t *client)

@@ -21,6 +21,7 @@ static const ps_fast_table_t table = {
     .messages_bytes = ps_messages_bytes,
     .messages_gather = ps_messages_gather,
     .messages_columns = ps_messages_columns,
+    .client_await = ps_client_await,
 };
 
 const ps_fast_table_t *ps_fast_table(void)

@@ -36,6 +36,7 @@ typedef struct ps_fast_table {
                             uint8_t *data);
     void (*messages_columns)(const ps_message_t *messages, int32_t count, int64_t *positions,
                              int32_t *session_ids, int64_t *reserved_values);
+    int32_t (*client_await)(ps_client_t *client, uint32_t ticket);
 } ps_fast_table_t;
 
 enum ps_fast_version {

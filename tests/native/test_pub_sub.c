@@ -504,7 +504,8 @@ static void handles_are_refused_in_a_forked_child(void)
         ps_message_t message;
         const int right = ps_pub_offer(pub, "x", 1, 0) == PS_E_FORKED &&
                           ps_img_poll(image, &message, 1, 0) == PS_E_FORKED &&
-                          ps_client_sleep(stream.client, 0, 0) == PS_E_FORKED;
+                          ps_client_sleep(stream.client, 0, 0) == PS_E_FORKED &&
+                          ps_client_await(stream.client, 7) == 0;
         _exit(right ? 0 : 1);
     }
     int status = -1;

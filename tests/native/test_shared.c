@@ -270,6 +270,29 @@ static void *keep_signalling(void *argument)
     return NULL;
 }
 
+/* Only where waits have been short of late is a word waited for without the kernel. */
+static void awaiting_follows_how_long_waits_were(void)
+{
+    stream_t stream;
+    stream_open(&stream, NULL);
+    uint32_t ticket = ps_client_ticket(stream.client);
+    ps_client_wake(stream.client);
+    CHECK_EQ(ps_client_await(stream.client, ticket), 0); /* nothing was learned yet: no look */
+    for (int i = 0; i < 20; i++) {
+        ticket = ps_client_ticket(stream.client);
+        ps_client_wake(stream.client);
+        CHECK_EQ(ps_client_sleep(stream.client, ticket, -1), PS_OK);
+    }
+    ticket = ps_client_ticket(stream.client);
+    ps_client_wake(stream.client);
+    CHECK_EQ(ps_client_await(stream.client, ticket), 1);
+    ticket = ps_client_ticket(stream.client);
+    CHECK_EQ(ps_client_await(stream.client, ticket), 0); /* it gives up */
+    ps_client_wake(stream.client);
+    CHECK_EQ(ps_client_sleep(stream.client, ticket, -1), PS_OK);
+    stream_close(&stream);
+}
+
 static void a_signal_ends_the_sleep(void)
 {
     stream_t stream;
@@ -314,6 +337,7 @@ int main(void)
     RUN(pressure_is_read_from_the_slot);
     RUN(what_happens_after_the_ticket_ends_the_sleep);
     RUN(no_wake_up_is_lost);
+    RUN(awaiting_follows_how_long_waits_were);
     RUN(a_signal_ends_the_sleep);
     RUN(application_counters_add_and_set);
     return 0;
