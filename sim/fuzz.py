@@ -125,6 +125,13 @@ class _Maker:
                 script = attrs.evolve(script, rcvbuf_bytes=rng.choice([8192, 32768]))
             if self.chance("few gaps"):
                 script = attrs.evolve(script, max_gaps=rng.choice([4, 8, 16]))
+            if self.chance("other timers"):
+                script = attrs.evolve(script, driver=(
+                    ("retransmit_delay_ns", rng.choice([0, 3 * MS_NS])),
+                    ("nak_unicast_delay_ns", rng.choice([1000, 100_000, 2 * MS_NS])),
+                    ("nak_multicast_group_size", rng.choice([2, 10, 100])),
+                    ("status_message_timeout_ns", rng.choice([100, 200, 400]) * MS_NS),
+                ))
             if script != HostScript(host=host):
                 self.machines[host] = script
 
@@ -204,7 +211,7 @@ class _Maker:
         lossy = "tether=false" in channel
         if self.chance("paused subscriber"):
             start = rng.randrange(3 * SECOND_NS)
-            pauses = ((start, start + rng.choice([100, 1000, 3000]) * MS_NS),)
+            pauses = ((start, start + rng.choice([100, 1000, 3000, 12_000]) * MS_NS),)
         if self.chance("slow subscriber"):
             poll_limit = rng.choice([1, 10])
             interval_ns = rng.choice([100_000, MS_NS])
@@ -264,7 +271,7 @@ class _Maker:
             drops=tuple(self.drops),
             publishers=tuple(self.publishers),
             subscribers=tuple(self.subscribers),
-            limit_ns=600 * SECOND_NS,
+            limit_ns=3000 * SECOND_NS,
             classes=tuple(sorted(self.classes)),
         )
 

@@ -248,6 +248,22 @@ class Host:
         """Values of system counters."""
         return {number: self._cnc.counter(number) for number in ids}
 
+    def untold(self) -> list[str]:
+        """Connections of publications that the event feed told otherwise."""
+        told: dict[int, bool] = {}
+        for _, name, fields in self.events:
+            if name == "adopted":
+                told.clear()
+            elif name == "publication_connected":
+                values = json.loads(fields)
+                told[values["publication_id"]] = values["connected"]
+        return [
+            f"{self.name}: publication {number} is connected, the feed says otherwise"
+            for number, connected in told.items()
+            if number in self.conductor.world.publications
+            and bool(self.driver.publication_status(number).is_connected) != connected
+        ]
+
     # ---- applications ----------------------------------------------------------------------------
 
     def connect(self, name: str) -> Client:

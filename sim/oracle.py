@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 PPM: Final = 1_000_000
 _PS_SYS_ERRORS: Final = 15
+_PS_SYS_SHORT_SENDS: Final = 16
 #: Whatever the scenario: so many NAKs for each datagram that the network lost or displaced.
 _NAKS_PER_LOSS: Final = 60
 #: An image whose gap cannot be repaired any more (``max``) asks until its liveness ends, 10 s.
@@ -108,8 +109,10 @@ def _wire(world: World) -> Iterator[str]:
     if wire.naks > allowed:
         yield f"{wire.naks} NAKs for {harm} datagrams harmed"
     for host in world.hosts:
-        if host.running and host.counters(_PS_SYS_ERRORS)[_PS_SYS_ERRORS]:
+        if host.running and any(host.counters(_PS_SYS_ERRORS, _PS_SYS_SHORT_SENDS).values()):
             yield f"{host.name} counted errors"
+        if host.running:
+            yield from host.untold()
 
 
 def _budget(world: World) -> Iterator[str]:

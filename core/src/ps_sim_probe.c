@@ -253,6 +253,22 @@ static void read_control(ps_probe_t *probe, int32_t host, const ps_sim_packet_t 
     }
 }
 
+/* Smoothed by an eighth, its variation by a quarter, which begins at a sixteenth. */
+static void take_sample(ps_probe_image_t *image, int64_t sample)
+{
+    const int64_t error = sample > image->smoothed_rtt ? sample - image->smoothed_rtt
+                                                       : image->smoothed_rtt - sample;
+    image->least_rtt = sample < image->least_rtt ? sample : image->least_rtt;
+    image->most_rtt = sample > image->most_rtt ? sample : image->most_rtt;
+    if (image->smoothed_rtt == 0) {
+        image->smoothed_rtt = sample;
+        image->rtt_variation = sample / 16;
+        return;
+    }
+    image->rtt_variation += (error - image->rtt_variation) / 4;
+    image->smoothed_rtt += (sample - image->smoothed_rtt) / 8;
+}
+
 /* An answer to a round-trip request: what it measured bounds what may be believed. */
 static void read_rttm(ps_probe_t *probe, int32_t host, const ps_sim_packet_t *packet,
                       int64_t now_ns)
@@ -270,8 +286,8 @@ static void read_rttm(ps_probe_t *probe, int32_t host, const ps_sim_packet_t *pa
             && (rttm.receiver_id == 0
                 || (image->image->endpoint != NULL
                     && rttm.receiver_id == image->image->endpoint->params.receiver_id))) {
-            image->least_rtt = sample < image->least_rtt ? sample : image->least_rtt;
-            image->most_rtt = sample > image->most_rtt ? sample : image->most_rtt;
+            image->asked_rtt[i] = 0;
+            take_sample(image, sample > 0 ? sample : 1);
             return;
         }
     }

@@ -84,7 +84,7 @@ typedef struct ps_probe_pub {
     ps_probe_bucket_t repair, pace, bytes, message_rate, nak;
     int64_t stated_rate;           /* by a congestion-controlled receiver, 0 none */
     int64_t fresh_bytes, repair_bytes, fresh_messages;     /* since the last look */
-    ps_tether_t tethers[8];
+    uint64_t index_count;
 } ps_probe_pub_t;
 
 typedef struct ps_probe_gap {
@@ -112,7 +112,10 @@ typedef struct ps_probe_image {
     int64_t seen_consumption, consumed_ns, wanted_ns, drain_ns;
     int64_t moved_ns, surely_moved_ns, moved_sum;
     int64_t pressure_ns;
-    int64_t least_rtt, most_rtt;
+    int64_t least_rtt, most_rtt, smoothed_rtt, rtt_variation;
+    bool counted;                  /* it knows the ordinals of its messages */
+    uint64_t index_count;
+    int64_t cubic_received;
     int64_t asked_rtt[16];
     uint32_t asked_rtt_next;
     int64_t consumption;
@@ -120,7 +123,6 @@ typedef struct ps_probe_image {
     int64_t lost_bytes;
     int32_t gap_count;
     ps_probe_gap_t gaps[PS_PROBE_GAPS];
-    ps_tether_t tethers[8];
     ps_cubic_t cubic;
     bool cubic_known;
     bool sm_idle, sm_may_idle;     /* the stream was (may have been) quiet when the last one left */

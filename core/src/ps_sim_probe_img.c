@@ -297,14 +297,20 @@ static void look_at_cells(ps_probe_t *probe, ps_probe_image_t *model, int64_t no
             now_ns, "the fill shown is that of the queue");
 }
 
-static void look_at_ordinals(ps_probe_t *probe, ps_probe_image_t *model)
+static void look_at_ordinals(ps_probe_t *probe, ps_probe_image_t *model, int64_t now_ns)
 {
     const ps_image_t *image = model->image;
     const ps_sim_ledger_t *ledger =
         ps_probe_ledger(probe, image->params.session_id, image->params.stream_id);
+    if (model->counted && image->ordinal < 0) {
+        model->counted = false;
+        complain(probe, model, "messages are not counted any more", image->ordinal_position,
+                 ps_image_contiguous(image));
+    }
     if (ledger == NULL || image->ordinal < 0) {
         return;
     }
+    model->counted = true;
     const int64_t expected = ps_probe_ordinal(ledger, image->ordinal_position);
     if (image->ordinal != expected) {
         complain(probe, model, "messages are counted wrong", image->ordinal, expected);
@@ -312,6 +318,12 @@ static void look_at_ordinals(ps_probe_t *probe, ps_probe_image_t *model)
     const uint64_t count = atomic_load_explicit(&image->ring->count, memory_order_relaxed);
     if (count > 0) {
         const ps_index_entry_t *entry = &image->ring->entries[(count - 1) % PS_INDEX_ENTRIES];
+        const int64_t epoch_ns = now_ns + ps_driver_epoch_offset_ns(image->driver);
+        if (count != model->index_count && model->index_count > 0
+            && load(&entry->time_ns) != epoch_ns) {
+            complain(probe, model, "the index has another time", load(&entry->time_ns), epoch_ns);
+        }
+        model->index_count = count;
         if (load(&entry->ordinal) != ps_probe_ordinal(ledger, load(&entry->position))) {
             complain(probe, model, "the index counts messages wrong", load(&entry->ordinal),
                      load(&entry->position));
@@ -332,5 +344,5 @@ void ps_probe_image_look(ps_probe_t *probe, ps_probe_image_t *model, int64_t now
     look_at_log(probe, model);
     look_at_readers(probe, model, now_ns);
     look_at_cells(probe, model, now_ns);
-    look_at_ordinals(probe, model);
+    look_at_ordinals(probe, model, now_ns);
 }

@@ -135,7 +135,7 @@ static void look_at_limit(ps_probe_t *probe, ps_probe_pub_t *model, int64_t now_
     expected = expected < stored ? expected : stored;
     promise(probe, model, P_ROOM,
             !active || !served || pub->rated || pub->quarantine_count > 0
-                || pub->publisher_limit >= expected,
+                || pub->publisher_limit >= expected - PS_FRAME_ALIGNMENT,
             now_ns, 8, "producers get a window of room");
     promise(probe, model, P_PULLED,
             !active || served || pub->publisher_limit <= (pub->endpoint != NULL
@@ -277,7 +277,7 @@ static void look_at_cells(ps_probe_t *probe, ps_probe_pub_t *model, int64_t now_
             now_ns, 2, "the sender sees producers and readers");
 }
 
-static void look_at_index(ps_probe_t *probe, ps_probe_pub_t *model)
+static void look_at_index(ps_probe_t *probe, ps_probe_pub_t *model, int64_t now_ns)
 {
     const ps_publication_t *pub = model->pub;
     const ps_sim_ledger_t *ledger =
@@ -288,6 +288,12 @@ static void look_at_index(ps_probe_t *probe, ps_probe_pub_t *model)
     }
     const ps_index_entry_t *entry = &pub->ring->entries[(count - 1) % PS_INDEX_ENTRIES];
     const int64_t position = load(&entry->position);
+    const int64_t epoch_ns = now_ns + ps_driver_epoch_offset_ns(pub->driver);
+    if (count != model->index_count && model->index_count > 0
+        && load(&entry->time_ns) != epoch_ns) {
+        complain(probe, model, "the index has another time", load(&entry->time_ns), epoch_ns);
+    }
+    model->index_count = count;
     const int64_t ordinal = load(&entry->ordinal);
     if (ordinal >= 0 && ordinal != ps_probe_ordinal(ledger, position)) {
         complain(probe, model, "the index counts messages wrong", ordinal,
@@ -324,6 +330,6 @@ void ps_probe_pub_look(ps_probe_t *probe, ps_probe_pub_t *model, int64_t now_ns)
     look_at_limit(probe, model, now_ns);
     look_at_account(probe, model, now_ns);
     look_at_cells(probe, model, now_ns);
-    look_at_index(probe, model);
+    look_at_index(probe, model, now_ns);
     look_at_end(probe, model, now_ns);
 }

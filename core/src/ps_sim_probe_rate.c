@@ -112,9 +112,125 @@ void ps_probe_rate_look(ps_probe_t *probe, ps_probe_pub_t *model, int64_t now_ns
     model->fresh_messages = 0;
 }
 
+/* ---- cubic ----------------------------------------------------------------------------------- */
+
+static void complain(ps_probe_t *probe, const ps_probe_image_t *model, const char *what, double a,
+                     double b)
+{
+    ps_probe_fail(probe, model->host, model->image->params.session_id, "cubic: %s (%.0f, %.0f)",
+                  what, a, b);
+}
+
+/* W(t) = 0.4 (t - K)^3 + W_max of RFC 9438, in bytes; t in seconds since the epoch. */
+static double cubic_window(const ps_cubic_t *cubic, double seconds)
+{
+    const double k = (double)cubic->k_ticks / 1e4;
+    double d = seconds - k;
+    d = d > 104 ? 104 : d < -104 ? -104 : d;
+    return (double)cubic->peak + 0.4 * d * d * d * (double)cubic->segment;
+}
+
+/* K^3 = (W_max - cwnd) / 0.4, windows in segments. */
+static void look_at_epoch(ps_probe_t *probe, const ps_probe_image_t *model, double window)
+{
+    const ps_cubic_t *cubic = &model->image->congestion.cubic;
+    const double k = (double)cubic->k_ticks / 1e4;
+    const double below = ((double)cubic->peak - window) / (double)cubic->segment / 0.4;
+    const double step = 1e-4;
+    if (below <= 0 ? cubic->k_ticks != 0
+                   : (k + step) * (k + step) * (k + step) < below
+                         || (k > step && (k - step) * (k - step) * (k - step) > below)) {
+        complain(probe, model, "K", (double)cubic->k_ticks, below);
+    }
+}
+
+/* A loss: seven tenths, and the plateau where it was (less, if it was below the last one). */
+static void look_at_cut(ps_probe_t *probe, const ps_probe_image_t *model, double arrived)
+{
+    const ps_cubic_t *cubic = &model->image->congestion.cubic;
+    const double before = (double)ps_cubic_window(&model->cubic);
+    const double now = (double)ps_cubic_window(cubic);
+    const double least = 0.7 * before - 2 > (double)cubic->least ? 0.7 * before - 2
+                                                                 : (double)cubic->least;
+    if (now < least || now > larger(0.7 * before, (double)cubic->least) + arrived + 2) {
+        complain(probe, model, "a loss cuts to another window", now, 0.7 * before);
+    }
+    if (cubic->phase != PS_CUBIC_AVOIDANCE || cubic->prior < (int64_t)before - 1) {
+        complain(probe, model, "a loss does not end slow start", (double)cubic->phase, before);
+    }
+    if (cubic->peak != (int64_t)before
+        && cubic->peak != (int64_t)before - (int64_t)before * 3 / 20) {
+        complain(probe, model, "a loss sets another plateau", (double)cubic->peak, before);
+    }
+    look_at_epoch(probe, model, (double)cubic->threshold);
+}
+
+static void look_at_growth(ps_probe_t *probe, const ps_probe_image_t *model, double arrived,
+                           int64_t now_ns)
+{
+    const ps_cubic_t *cubic = &model->image->congestion.cubic;
+    const ps_cubic_t *old = &model->cubic;
+    const double before = (double)old->window_q / 65536;
+    const double grown = (double)(cubic->window_q - old->window_q) / 65536;
+    const bool open = before + arrived < (double)cubic->most;
+    if (grown < 0 || grown > arrived + 1) {
+        complain(probe, model, "a window changes by more than arrived", grown, arrived);
+    }
+    if (old->phase != cubic->phase || !old->limited || arrived <= 0 || !open) {
+        return;
+    }
+    if (cubic->phase == PS_CUBIC_SLOW_START && grown != arrived) {
+        complain(probe, model, "slow start grows otherwise", grown, arrived);
+    }
+    if (cubic->phase == PS_CUBIC_CONSERVATIVE && (grown > arrived / 4 || grown < arrived / 4 - 1)) {
+        complain(probe, model, "conservative slow start grows otherwise", grown, arrived);
+    }
+    if (cubic->phase == PS_CUBIC_AVOIDANCE && !cubic->friendly) {
+        const double seconds =
+            (double)(now_ns - old->epoch_ns + cubic->smoothed_ns) / SECOND;
+        double target = cubic_window(old, seconds);
+        target = target > 1.5 * before ? 1.5 * before : target < before ? before : target;
+        const double wanted = (target - before) * arrived / before;
+        if (grown > wanted * 1.05 + 64 || grown < wanted * 0.95 - 64) {
+            complain(probe, model, "the window is not on the cubic", grown, wanted);
+        }
+    }
+}
+
+/* Between two looks at most one pass brings bytes: a window grows or is cut by the rules. */
 void ps_probe_cubic_look(ps_probe_t *probe, ps_probe_image_t *model, int64_t now_ns)
 {
-    (void)probe;
-    (void)model;
-    (void)now_ns;
+    const ps_image_t *image = model->image;
+    const ps_cubic_t *cubic = &image->congestion.cubic;
+    const ps_cubic_t *old = &model->cubic;
+    if (cubic->segment == 0) {
+        return;
+    }
+    const double arrived = (double)(image->congestion.received - model->cubic_received);
+    const int64_t window = ps_cubic_window(cubic);
+    if (window < cubic->least || window > cubic->most || cubic->segment != image->log.mtu) {
+        complain(probe, model, "a window out of bounds", (double)window, (double)cubic->most);
+    }
+    if (model->cubic_known && old->round_set) {
+        const int64_t round_ns = cubic->smoothed_ns > 0 ? cubic->smoothed_ns : 100000000;
+        if (cubic->recovery != old->recovery || cubic->had_event != old->had_event) {
+            look_at_cut(probe, model, arrived);
+        } else {
+            look_at_growth(probe, model, arrived > 0 ? arrived : 0, now_ns);
+        }
+        if (arrived > 0 && now_ns - cubic->round_ns > round_ns) {
+            complain(probe, model, "a round does not end", (double)(now_ns - cubic->round_ns),
+                     (double)round_ns);
+        }
+    }
+    if (cubic->phase != PS_CUBIC_AVOIDANCE && cubic->had_event) {
+        complain(probe, model, "slow start again", (double)cubic->phase, 0);
+    }
+    if (arrived > 0 && image->congestion.received != image->hwm - image->gaps.missing) {
+        complain(probe, model, "received bytes are counted wrong",
+                 (double)image->congestion.received, (double)image->hwm);
+    }
+    model->cubic = *cubic;
+    model->cubic_known = image->congestion.started;
+    model->cubic_received = image->congestion.received;
 }

@@ -132,6 +132,9 @@ void ps_probe_sm_sent(ps_probe_t *probe, ps_probe_image_t *model, const ps_sm_t 
     if (((sm->flags & PS_SM_EOS) != 0) != (image->state >= PS_IMAGE_DRAINING)) {
         complain(probe, model, "a status message with the wrong flags", sm->flags, image->state);
     }
+    if (!ps_probe_is_heard(image, now_ns)) {
+        complain(probe, model, "a status message to nobody", position, 0);
+    }
     look_at_window(probe, model, sm);
     if (image->receiver->params->advertise) {
         look_at_trailer(probe, model, sm, position);
@@ -250,7 +253,8 @@ void ps_probe_nak_sent(ps_probe_t *probe, ps_probe_image_t *model, const ps_nak_
         complain(probe, model, "a NAK for what is not missing", from, nak->length);
         return;
     }
-    if (!image->params.reliable || (is_single(image) && gap != image->gaps.items)) {
+    if (!image->params.reliable || !ps_probe_is_heard(image, now_ns)
+        || (is_single(image) && gap != image->gaps.items)) {
         complain(probe, model, "a NAK that should not be", from, nak->length);
     }
     int64_t least_ns;
@@ -355,11 +359,12 @@ static void look_at_round_trips(ps_probe_t *probe, ps_probe_image_t *model, int6
         complain(probe, model, "no round trip is measured", now_ns, model->rtt_due_ns);
     }
     model->last_position = ps_image_contiguous(image);
-    if (smoothed != 0 && (smoothed < model->least_rtt || smoothed > model->most_rtt)) {
-        complain(probe, model, "a round trip that was not measured", smoothed, model->most_rtt);
-    }
-    if (model->least_rtt != INT64_MAX && smoothed == 0) {
-        complain(probe, model, "an answer was not believed", model->least_rtt, 0);
+    if (smoothed != model->smoothed_rtt || image->rtt.variation_ns != model->rtt_variation
+        || (smoothed != 0 && image->rtt.least_ns != model->least_rtt)) {
+        complain(probe, model, "a round trip that was not measured", smoothed,
+                 model->smoothed_rtt);
+        model->smoothed_rtt = smoothed;
+        model->rtt_variation = image->rtt.variation_ns;
     }
 }
 
