@@ -14,7 +14,7 @@ import pytest
 from support.hosts import PenstockHost
 
 DOCS = Path(__file__).parents[2] / "docs"
-PAGES = ("getting-started.md", "client.md")
+PAGES = ("getting-started.md", "client.md", "consumer-groups.md")
 TIMEOUT_S = 30.0
 
 
