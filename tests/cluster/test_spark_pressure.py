@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A publisher that is faster than the query: it is slowed, and nobody's memory grows.
 
-Two minutes here; ``PENSTOCK_SOAK_S`` makes it longer (``make soak-spark``).
+Two minutes here; ``PENSTOCK_SOAK_S`` makes it longer (``make soak``).
 """
 
 from __future__ import annotations
@@ -85,11 +85,10 @@ def test_a_fast_publisher_is_slowed_and_memory_is_flat(
     driver.ask("stop", query="q")
     assert sorted(numbers_in(out)) == list(range(done["count"]))
 
-    held = done["blocked_ns"] / 1e9 / done["seconds"]
+    held = done["causes"]["receiver_window"] / 1e9 / done["seconds"]
     print(f"{done['count'] / done['seconds']:.0f} messages a second, held {held:.0%} of the time")
     print(f"by {done['culprits']}, {done['causes']}")
     assert held > 0.5
-    assert done["causes"]["receiver_window"] > 0.9 * done["blocked_ns"]
     settled = samples[len(samples) // 5 :]      # workers started, logs reserved
     first, second = settled[: len(settled) // 2], settled[len(settled) // 2 :]
     for name in samples[0]:

@@ -13,7 +13,7 @@ FUZZ = Path(__file__).parents[1] / "fuzz"
 RUNS = 100_000
 
 
-@pytest.mark.parametrize("name", ["uri", "control"])
+@pytest.mark.parametrize("name", ["uri", "control", "markers"])
 def test_a_seeded_run_is_clean(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "path", [str(FUZZ), *sys.path])
     mutate = importlib.import_module("_mutate")
