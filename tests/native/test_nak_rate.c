@@ -196,6 +196,38 @@ static void never_below_the_floor_and_back_in_bounded_time(void)
     }
 }
 
+/* How far the limit goes up in a quiet window at the wall, in ppm, after signals at these rates. */
+static int64_t probe_after(int64_t even, int64_t odd)
+{
+    ps_nak_rate_t rate;
+    int64_t now_ns = S;
+    ps_nak_rate_init(&rate, 1408);
+    for (int32_t i = 0; i < 12; i++) { /* far apart: each is the first of an episode */
+        rate.limit = 1000 * MB;
+        stream_for(&rate, i % 2 == 0 ? even : odd, now_ns, now_ns + 100 * MS);
+        now_ns += 100 * MS;
+        ps_nak_rate_signal(&rate, 1, 1, 500000 + (uint32_t)i, 0, now_ns);
+        now_ns += 110 * MS;
+        ps_nak_rate_step(&rate, now_ns);
+    }
+    rate.limit = rate.wall;
+    rate.quiet = 0;
+    rate.level = 0;
+    const int64_t before = rate.limit;
+    ps_nak_rate_step(&rate, rate.window_end_ns);
+    return (rate.limit - before) * 1000000 / before;
+}
+
+static void erratic_receivers_are_probed_coarsely(void)
+{
+    const int64_t steady = probe_after(100 * MB, 100 * MB);
+    const int64_t erratic = probe_after(100 * MB, 60 * MB);
+    printf("probe at the wall: %lld ppm of a steady one, %lld of an erratic one\n",
+           (long long)steady, (long long)erratic);
+    CHECK(steady >= 1000000 / 64 && steady <= 1000000 / 32);
+    CHECK(erratic >= 2 * steady && erratic <= 1000000 / 8);
+}
+
 /* Signals of any level at any rate, for some seconds; then down to the floor, if asked for. */
 static int64_t any_history(ps_nak_rate_t *rate, ps_random_t *random, bool to_the_floor)
 {
@@ -513,6 +545,7 @@ int main(void)
     RUN(the_strongest_of_a_window_counts_once);
     RUN(a_receding_queue_cuts_no_more);
     RUN(never_below_the_floor_and_back_in_bounded_time);
+    RUN(erratic_receivers_are_probed_coarsely);
     RUN(recovery_is_bounded_whatever_happened);
     RUN(steps_grow_with_the_time_since_the_last_signal);
     RUN(no_signal_while_all_cope);
