@@ -18,6 +18,7 @@ import logging
 import os
 import signal
 import sys
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
@@ -52,6 +53,8 @@ _log = logging.getLogger(__name__)
 NAME: Final = "penstock"
 _CUT_BYTES: Final = 64 * 1024 * 1024     # a daemon walks no further at once
 _LOOKS: Final = 32
+_REAPPEAR_S: Final = 3.0
+_PAUSE_S: Final = 0.1
 
 
 class DefaultSource(DataSource):
@@ -201,6 +204,7 @@ class _Planning:
         self._planned = Offset()
         self._lost_bytes = 0
         self._said: set[str] = set()
+        self._turn = 0
 
     def initial(self) -> Offset:
         """Where the groups stand, which is where startingOffsets put them once."""
@@ -240,8 +244,12 @@ class _Planning:
 
     def _ends(self, found: Sequence[Want], max_messages: int) -> dict[Session, int]:
         """Where each session's part ends: between messages, which the daemons find.  With a limit
-        of messages each session has its share first, and then what others left."""
+        of messages each session has its share first, and then what others left; who comes first
+        changes, for a limit may be too small for all."""
         ends: dict[Session, int] = {}
+        self._turn += 1
+        first = self._turn % len(found) if found else 0
+        found = [*found[first:], *found[:first]]
         left = max_messages
         for number, want in enumerate(found):
             quota = max(1, left // (len(found) - number)) if max_messages else 0
@@ -274,8 +282,13 @@ class _Planning:
         for offset in (start, end):
             offset.check_streams(self._options.streams)
         self._subscription.open(end.groups)
-        view = self._look()
-        found = planner.ranges(view, self._behind_losses(view, start), end)
+        deadline = time.monotonic() + _REAPPEAR_S
+        while True:
+            view = self._look()
+            found = planner.ranges(view, self._behind_losses(view, start), end)
+            if all(item.holders for item in found) or time.monotonic() > deadline:
+                break
+            time.sleep(_PAUSE_S)        # a daemon that has just started anew finds its logs
         return self._partitions(view, self._with_holders(found))
 
     def batch(self) -> list[InputPartition]:
