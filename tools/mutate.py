@@ -249,11 +249,18 @@ def main() -> int:
     parser.add_argument("--random", type=int, default=1, help="seed of the choice")
     parser.add_argument("--only", default="", help="only this file")
     parser.add_argument("--lines", default="", help="only these: file:line,file:line")
+    parser.add_argument("--again", type=Path, help="only what survived in these results")
     parser.add_argument("--json", type=Path, help="write the results here")
     args = parser.parse_args()
     todo = draw(args)
     if args.lines:
         todo = [m for m in todo if f"{m.file}:{m.line}" in args.lines.split(",")]
+    if args.again:
+        left = {
+            (r["file"], r["source"], r["old"], r["new"])
+            for r in json.loads(args.again.read_text(encoding="utf-8")) if not r["killed_by"]
+        }
+        todo = [m for m in todo if (m.file, m.source, m.old, m.new) in left]
     print(f"{len(todo)} mutants to choose from", flush=True)
     results: list[dict[str, Any]] = []
     with tempfile.TemporaryDirectory(prefix="penstock-mutants-") as place:
