@@ -147,6 +147,15 @@ static int64_t setup_timer(ps_publication_t *pub, int64_t now_ns)
                                                                : pub->setup_sent_ns + interval_ns;
 }
 
+/* Quiet streams come to beat together, on a grid: fewer wake-ups, and heartbeats that share a send.
+ * For that each beats up to a part of the interval early. */
+static int64_t next_beat_ns(const ps_publication_t *pub, bool quiet, int64_t interval_ns)
+{
+    const int64_t due_ns = pub->heartbeat_sent_ns + interval_ns;
+    return quiet && interval_ns >= BEATS * PS_TICK_NS ? due_ns - due_ns % (interval_ns / BEATS)
+                                                      : due_ns;
+}
+
 static int64_t heartbeat_timer(ps_publication_t *pub, int64_t now_ns)
 {
     const ps_driver_params_t *params = ps_driver_params(pub->driver);
@@ -156,15 +165,11 @@ static int64_t heartbeat_timer(ps_publication_t *pub, int64_t now_ns)
     const bool quiet = now_ns - pub->data_sent_ns >= params->idle_after_ns && !pub->end_of_stream;
     const int64_t interval_ns =
         quiet ? params->idle_heartbeat_interval_ns : params->heartbeat_interval_ns;
-    if (now_ns - pub->heartbeat_sent_ns >= interval_ns) {
-        if (!ps_publication_send_heartbeat(pub, now_ns)) {
-            return now_ns + params->heartbeat_interval_ns;
-        }
+    if (now_ns >= next_beat_ns(pub, quiet, interval_ns) &&
+        !ps_publication_send_heartbeat(pub, now_ns)) {
+        return now_ns + params->heartbeat_interval_ns;
     }
-    const int64_t due_ns = pub->heartbeat_sent_ns + interval_ns;
-    /* Quiet streams come to beat together: fewer wake-ups, and heartbeats that share a send. */
-    const int64_t beat_ns = due_ns - due_ns % (interval_ns / BEATS);
-    return quiet && beat_ns > now_ns && interval_ns >= BEATS * PS_TICK_NS ? beat_ns : due_ns;
+    return next_beat_ns(pub, quiet, interval_ns);
 }
 
 static int64_t tether_timer(ps_publication_t *pub, int64_t now_ns)
