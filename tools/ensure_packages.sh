@@ -37,8 +37,8 @@ sys.exit(not os.path.exists(os.path.join(s.get_path("include"), "Python.h")))'
         need "flock" util-linux command -v flock
         ;;
     tests)
-        need "Java 17 (interoperability tests)" default-jdk-headless javac -version
-        need "Maven (interoperability tests)" maven command -v mvn
+        need "Java 17 (Spark, interoperability tests)" default-jdk-headless javac -version
+        need "Maven (interoperability tests, benchmarks)" maven command -v mvn
         need "ip (cluster tests)" iproute2 command -v ip
         need "iptables (cluster tests)" iptables command -v iptables
         need "clang (C fuzz targets)" clang clang --version

@@ -46,6 +46,8 @@ def start(lan: Network) -> Iterator[Callable[..., PenstockHost]]:
 @pytest.fixture(scope="session")
 def spark(lan: Network) -> Iterator[SparkCluster]:
     """A master, two workers and three daemons, for all tests of the session."""
+    if shutil.which("java") is None:
+        pytest.skip("NOT RUN: Spark needs Java 17 (Debian: default-jdk-headless)")
     folder = Path(tempfile.mkdtemp(prefix="penstock-spark-", dir=memory_directory()))
     try:
         with spark_cluster(lan, folder) as made:

@@ -26,7 +26,7 @@ from cluster.spark_cluster import Driver, SparkCluster, children
 
 pytestmark = [pytest.mark.needs_root, pytest.mark.slow, pytest.mark.timeout(900)]
 
-COUNT, RATE = 6000, 500
+COUNT, RATE = 4000, 500
 PATIENCE_S = 240.0
 FRESH_NS = 200_000_000
 WORK_S = 0.6            # longer in each task, so that there is a middle of it

@@ -164,7 +164,7 @@ def test_a_row_arrives_within_one_and_a_half_empty_batches(
         checkpoint=str(tmp_path / "checkpoint"), plain=True,
     )
     took: list[float] = []
-    with publish(spark, channel, stream, "--count=60", "--rate=2") as publisher:
+    with publish(spark, channel, stream, "--count=60", "--rate=4") as publisher:
         rows = 0
         while rows < 40:
             batch = running.wait("batch")

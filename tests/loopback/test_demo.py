@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from support.java import needs_java
 
 ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT))
@@ -29,6 +30,7 @@ def start(*options: str) -> subprocess.Popen[str]:
     )
 
 
+@needs_java
 @pytest.mark.slow
 @pytest.mark.timeout(300)
 def test_the_demo_is_equal_to_the_last_row_and_leaves_nothing() -> None:
@@ -41,6 +43,7 @@ def test_the_demo_is_equal_to_the_last_row_and_leaves_nothing() -> None:
     assert remains() == before
 
 
+@needs_java
 @pytest.mark.slow
 def test_an_interrupted_demo_leaves_nothing() -> None:
     before = remains()

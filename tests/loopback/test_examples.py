@@ -11,10 +11,11 @@ from pathlib import Path
 
 import pytest
 from support.hosts import PenstockHost
+from support.java import needs_java
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 TIMEOUT_S = 240.0
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+pytestmark = [needs_java, pytest.mark.slow, pytest.mark.timeout(300)]
 
 
 def run(host: PenstockHost, *argv: str) -> str:

@@ -14,8 +14,9 @@ import zipfile
 from pathlib import Path
 
 import pytest
+from support.java import needs_java
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = [needs_java, pytest.mark.slow, pytest.mark.timeout(600)]
 
 SOURCE = """
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition

@@ -15,6 +15,7 @@ import pytest
 from pyspark.errors import AnalysisException, PythonException
 from pyspark.sql import DataFrame, SparkSession
 from support.hosts import PenstockHost
+from support.java import needs_java
 
 import penstock
 from penstock.spark_bridge import Committed, committed, publish, register, tuned_settings
@@ -22,6 +23,7 @@ from penstock.spark_bridge._assembler import CommittedPart
 from penstock.spark_bridge._sink_options import NAMES
 
 pytestmark = [
+    needs_java,
     pytest.mark.slow,
     pytest.mark.timeout(600),
     pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::FutureWarning"),
