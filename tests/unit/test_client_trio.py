@@ -8,13 +8,15 @@ from collections.abc import AsyncIterator, Iterator
 import pytest
 import trio
 import trio.testing
-from local_port import FAR, LocalPort
+from local_port import FAR, TERM_LENGTH, LocalPort
 
 from penstock.client._trio import AsyncClient, AsyncPublication, AsyncSubscription
 from penstock.core import errors
 
 STREAM = 1001
 CHANNEL = "aeron:ipc"
+MESSAGE_BYTES = 1056   # not a part of a term
+FRAME_HEADER_BYTES = 32
 
 
 @pytest.fixture
@@ -93,6 +95,39 @@ async def test_send_waits_and_can_be_cancelled(port: LocalPort, client: AsyncCli
             nursery.start_soon(trio.to_thread.run_sync, port.move_limit, identity, FAR)
             assert await publication.send(b"x") == 64
     assert publication.position == 64
+
+
+def _fill_the_term(publication: AsyncPublication) -> None:
+    """What comes next turns the term: the first attempt at it answers ADMIN_ACTION."""
+    message = b"x" * (MESSAGE_BYTES - FRAME_HEADER_BYTES)
+    while publication.position + MESSAGE_BYTES <= TERM_LENGTH:
+        assert publication.offer(message) > 0
+    assert 0 < TERM_LENGTH - publication.position < MESSAGE_BYTES
+
+
+@pytest.mark.parametrize("exclusive", [False, True])
+async def test_send_does_not_wait_where_a_term_turns(
+    port: LocalPort, client: AsyncClient, exclusive: bool
+) -> None:
+    add = client.add_exclusive_publication if exclusive else client.add_publication
+    publication = await add(CHANNEL, STREAM)
+    port.open_up(publication.sync.registration_id)
+    _fill_the_term(publication)
+    client._sleeper.stop()      # whoever waits now is never woken
+    with trio.fail_after(10):
+        assert await publication.send(b"x" * 900) > TERM_LENGTH
+
+
+async def test_waiters_look_again_when_nobody_woke_them(
+    port: LocalPort, client: AsyncClient
+) -> None:
+    happened = False
+
+    with trio.fail_after(30):
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(client._until, lambda: happened)
+            await trio.testing.wait_all_tasks_blocked()
+            happened = True     # and no word of it
 
 
 async def test_many_tasks_wait_at_once(port: LocalPort, client: AsyncClient) -> None:
