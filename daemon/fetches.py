@@ -89,9 +89,9 @@ class FetchDesk:
         self._floor = floor
         self._limit = max(1, limit_bytes // FETCH_PIECE_BYTES)
         self._waiting: dict[int, _Waiting] = {}
-        self._fetches: OrderedDict[tuple[bytes, int], _Fetch] = OrderedDict()
-        self._readers: OrderedDict[str, LogReader] = OrderedDict()
-        self._maps: OrderedDict[str, gather.MappedLog] = OrderedDict()
+        self._fetches: OrderedDict[tuple[Peer, int], _Fetch] = OrderedDict()
+        self._readers: OrderedDict[int, LogReader] = OrderedDict()     # by log id
+        self._maps: OrderedDict[int, gather.MappedLog] = OrderedDict()
         self._under_way = 0
         self._next_look_ns = 0
 
@@ -126,8 +126,8 @@ class FetchDesk:
 
     def credit(self, peer: Peer, correlation: int, pieces: int) -> None:
         """A reader has taken a piece, or wants no more (0)."""
-        found = self._fetches.get((peer.identity, correlation))
-        if found is None or found.peer != peer:
+        found = self._fetches.get((peer, correlation))
+        if found is None:
             return
         if pieces == 0:
             self._drop(found)
@@ -173,8 +173,8 @@ class FetchDesk:
     # ---- cuts ------------------------------------------------------------------------------------
 
     def _cut(self, waiting: _Waiting, request: CutLog, at: Located) -> None:
-        mapped = self._maps.pop(at.path, None) or gather.MappedLog.open(at.path)
-        self._keep(self._maps, at.path, mapped)
+        mapped = self._maps.pop(request.log_id, None) or gather.MappedLog.open(at.path)
+        self._keep(self._maps, request.log_id, mapped)
         cuts = gather.cut(
             mapped, request.start, at.end, max_bytes=min(request.max_bytes, _CUT_BYTES),
             max_messages=request.max_messages, pieces=request.pieces,
@@ -190,13 +190,13 @@ class FetchDesk:
     # ---- pieces ----------------------------------------------------------------------------------
 
     def _begin(self, waiting: _Waiting, request: Fetch, at: Located) -> None:
-        reader = self._readers.pop(at.path, None) or LogReader(at.path)
-        self._keep(self._readers, at.path, reader)
+        reader = self._readers.pop(request.log_id, None) or LogReader(at.path)
+        self._keep(self._readers, request.log_id, reader)
         fetch = _Fetch(
             waiting.peer, waiting.correlation, request.log_id, reader, request.start, request.end,
             request.credit, heard_ns=time.monotonic_ns(),
         )
-        key = (waiting.peer.identity, waiting.correlation)
+        key = (waiting.peer, waiting.correlation)
         if key in self._fetches:
             self._drop(self._fetches[key])
         self._fetches[key] = fetch
@@ -212,6 +212,8 @@ class FetchDesk:
             self._next_look_ns = now_ns + 10**9
             for fetch in [f for f in self._fetches.values() if now_ns - f.heard_ns > _PATIENCE_NS]:
                 self._drop(fetch)
+            self._sweep(self._readers)
+            self._sweep(self._maps)
         moved = False
         for key in list(self._fetches):
             found = self._fetches.get(key)
@@ -247,21 +249,27 @@ class FetchDesk:
         self._under_way += 1
 
     def _drop(self, fetch: _Fetch) -> None:
-        self._fetches.pop((fetch.peer.identity, fetch.correlation), None)
+        self._fetches.pop((fetch.peer, fetch.correlation), None)
         self._under_way -= fetch.under_way
         fetch.under_way = 0
 
     # ---- the rest --------------------------------------------------------------------------------
 
-    def _keep(self, table: OrderedDict[str, Any], path: str, value: Any) -> None:
+    def _keep(self, table: OrderedDict[int, Any], log_id: int, value: Any) -> None:
         """Remembers a mapped log as the newest; the oldest that nobody reads goes."""
-        table[path] = value
-        in_use = {id(fetch.reader) for fetch in self._fetches.values()}
+        table[log_id] = value
+        in_use = {fetch.log_id for fetch in self._fetches.values()}
         for old in list(table):
             if len(table) <= _OPEN_LOGS:
                 break
-            if old != path and id(table[old]) not in in_use:
+            if old != log_id and old not in in_use:
                 table.pop(old).close()
+
+    def _sweep(self, table: OrderedDict[int, Any]) -> None:
+        """Lets go of logs that no group holds any more: mapped, their memory would stay."""
+        in_use = {fetch.log_id for fetch in self._fetches.values()}
+        for log_id in [x for x in table if x not in in_use and self._floor(x) is None]:
+            table.pop(log_id).close()
 
     def _gone(
         self, peer: Peer, correlation: int, log_id: int, start: int, end: int, lowest: int,

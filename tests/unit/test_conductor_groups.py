@@ -512,6 +512,25 @@ def test_a_successor_goes_on_with_groups_positions_and_kept_logs() -> None:
     assert not heir.world.groups
 
 
+def test_a_death_while_an_image_drains_loses_nothing_and_leaves_nothing() -> None:
+    rig = streaming(journal=True)
+    image = rig.image()
+    rig.event(EventType.IMAGE_INACTIVE, kind=ObjectKind.IMAGE, id=image, reason=ImageEnd.TIMEOUT)
+    heir = successor(rig)
+    heir.release_all()
+    [log] = heir.logs()
+    assert (log["log_id"], log["ended"], log["end_position"]) == (image, True, 4096)
+    heir.setup(heir.endpoint(), term_offset=4096)   # the session comes back
+    again = max(heir.world.images)
+    heir.ends[again] = 8192
+    assert again != image
+    path = log["log_path"]
+    assert path in heir.files
+    heir.acknowledge(4096)
+    assert path not in heir.files
+    assert [x["log_id"] for x in heir.logs()] == [again]
+
+
 def test_an_image_that_cannot_be_adopted_stays_readable() -> None:
     rig = streaming(journal=True)
     image = rig.image()
