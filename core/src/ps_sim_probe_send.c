@@ -9,7 +9,7 @@
  */
 #include "ps_sim_probe.h"
 
-enum { P_SETUP = 4, P_BEAT = 5, P_SEND = 6, BEATS = 4 };
+enum { P_SETUP = 4, P_BEAT = 5, P_SEND = 6, BEATS = 4, LONG_ASK = 65536 };
 #define SECOND INT64_C(1000000000)
 #define GROUP_GRACE_NS INT64_C(100000000)   /* one is asked again by another of its members */
 
@@ -164,7 +164,9 @@ static void sent_again(ps_probe_t *probe, ps_probe_pub_t *model, int64_t from, i
             continue;
         }
         ask->cursor = to;
-        if (to >= (ask->to < model->high ? ask->to : model->high)) {
+        /* A long one may have been cut short, and then ends with the last whole frame. */
+        const int64_t spare = ask->to - ask->from > LONG_ASK ? model->pub->log.mtu - 1 : 0;
+        if (to + spare >= (ask->to < model->high ? ask->to : model->high)) {
             ask->done_ns = now_ns;
         }
     }
