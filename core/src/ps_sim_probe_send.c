@@ -312,7 +312,8 @@ static void look_at_asks(ps_probe_t *probe, ps_probe_pub_t *model, int64_t now_n
     const bool shut = model->repair.level < least || model->pace.level < least
         || pub->repair.level < (int64_t)(pub->log.mtu + 1) * SECOND
         || !ps_send_endpoint_reachable(pub->endpoint) || pub->revoked
-        || model->repair_bytes > 0; /* a turn of answers at a time */
+        || model->repair_bytes > 0      /* a turn of answers at a time */
+        || model->stated_rate > 0;      /* a pace spreads them over a round trip */
     model->asked_now = 0;
     for (int32_t i = 0; i < model->ask_count; i++) {
         ps_probe_ask_t *ask = &model->asks[i];
