@@ -54,6 +54,8 @@ NAME: Final = "penstock"
 _CUT_BYTES: Final = 64 * 1024 * 1024     # a daemon walks no further at once
 _LOOKS: Final = 32
 _REAPPEAR_S: Final = 3.0
+_IDLE_PARTS: Final = 4           # of the time that a look took: a fifth of it all is spent looking
+_IDLE_MOST_S: Final = 0.05
 _PAUSE_S: Final = 0.1
 
 
@@ -205,6 +207,8 @@ class _Planning:
         self._lost_bytes = 0
         self._said: set[str] = set()
         self._turn = 0
+        self._idle = False
+        self._look_s = 0.0
 
     def initial(self) -> Offset:
         """Where the groups stand, which is where startingOffsets put them once."""
@@ -228,6 +232,8 @@ class _Planning:
     def latest(self, start: Offset, max_bytes: int | None, max_messages: int) -> Offset:
         start.check_streams(self._options.streams)
         self._subscription.open(start.groups)
+        if self._idle:      # Spark asks every 10 ms, and many sessions make long answers
+            time.sleep(min(_IDLE_PARTS * self._look_s, _IDLE_MOST_S))
         view = self._look(start.positions if self._options.ack_on == "batch" else None)
         if self._available_now and self._target is None:
             view = self._settled(view)
@@ -238,7 +244,8 @@ class _Planning:
         if self._target is not None:
             after = _not_beyond(after, self._target, begin)
         # What was lost is behind us only together with something new.
-        after = start if after is begin else after
+        self._idle = after is begin
+        after = start if self._idle else after
         self._planned = after
         return after
 
@@ -383,7 +390,9 @@ class _Planning:
     # ---- looking ---------------------------------------------------------------------------------
 
     def _look(self, acknowledged: Mapping[Session, int] | None = None) -> View:
+        began = time.monotonic()
         self._view = self._subscription.view(acknowledged)
+        self._look_s = time.monotonic() - began
         return self._view
 
     def _settled(self, view: View) -> View:
