@@ -4,6 +4,9 @@
 from __future__ import annotations
 
 import itertools
+import json
+import re
+import socket
 import struct
 import time
 from collections.abc import Callable, Iterator
@@ -164,6 +167,56 @@ def test_an_expired_group_lets_the_sender_go(client: Client, control: GroupContr
         )
         with pytest.raises(UnknownGroup):
             control.state(name="brief", channel="aeron:ipc", stream_id=2003)
+
+
+def test_flows_show_a_group_to_people_and_programs(
+    host: PenstockHost, client: Client, control: GroupControl
+) -> None:
+    group = Group(control, "aeron:ipc", 2012)
+    with client.add_publication("aeron:ipc?term-length=64k|pub-wnd=32k", 2012) as publication:
+        for _ in range(3):
+            assert publication.offer(MESSAGE) > 0
+        eventually(lambda: group.log().end_position == 3 * 1024, "no data")
+        with host.command("flows", "--json", "--dir", str(host.directory)) as shown:
+            [row] = [g for g in json.loads(shown.output())["groups"] if g["stream_id"] == 2012]
+        assert row["name"] == "query"
+        assert 0 < row["expires_s"] <= EXPIRY_NS / SECOND_NS
+        [log] = row["logs"]
+        assert (log["committed"], log["end_position"], log["lag_bytes"]) == (0, 3072, 3072)
+        assert log["credit_bytes"] == log["window_bytes"] - 3072
+        with host.command("flows", "--dir", str(host.directory)) as shown:
+            text = shown.output()
+        assert "query" in text
+        assert "Consumer groups" in text
+    group.close()
+
+
+def test_metrics_count_lag_and_credit(
+    host: PenstockHost, client: Client, control: GroupControl
+) -> None:
+    group = Group(control, "aeron:ipc", 2013)
+    with client.add_publication("aeron:ipc?term-length=64k", 2013) as publication:
+        assert publication.offer(MESSAGE) > 0
+        eventually(lambda: group.log().end_position == 1024, "no data")
+        page = metrics(host)
+        labels = r'channel="aeron:ipc",group="\d+",name="query",stream="2013"'
+        assert re.search(rf"penstock_group_lag_bytes{{{labels}}} 1024.0", page)
+        assert re.search(rf"penstock_group_credit_bytes{{{labels}}} \d+", page)
+        assert re.search(rf"penstock_group_expires_seconds{{{labels}}} \d+", page)
+        assert "penstock_groups_expired_total" in page
+    group.close()
+
+
+def metrics(host: PenstockHost) -> str:
+    """The metrics page."""
+    with socket.socket(socket.AF_UNIX) as connection:
+        connection.settimeout(30)
+        connection.connect(str(host.directory / "metrics.sock"))
+        connection.sendall(b"GET /metrics HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+        page = b""
+        while more := connection.recv(65536):
+            page += more
+    return page.decode()
 
 
 # ---- reading -------------------------------------------------------------------------------------
