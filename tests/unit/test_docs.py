@@ -6,6 +6,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import pytest
 import yaml
 
 import penstock
@@ -53,3 +54,21 @@ def test_the_site_is_configured() -> None:
         site = yaml.safe_load(file)
     assert site["strict"] is True
     assert site["docs_dir"] == "docs"
+
+
+@pytest.mark.parametrize("page", ["flow-control.md", "loss-recovery.md"])
+def test_every_test_that_a_page_names_exists(page: str) -> None:
+    """A table says which test fails without a line of the source lists: `file`: `name`, `name`."""
+    named = []
+    for row in rows(page):
+        path = ""
+        for name in re.findall(r"`([^`]+)`", row[-1]):
+            if name.startswith("tests/"):
+                path = name
+            elif path and re.fullmatch(r"[a-z0-9_]+", name):
+                named.append((path, name))
+    assert len(named) >= {"flow-control.md": 50, "loss-recovery.md": 10}[page]
+    for path, name in named:
+        text = (DOCS.parent / path).read_text(encoding="utf-8")
+        form = rf"^def {name}\(" if path.endswith(".py") else rf"^static void {name}\("
+        assert re.search(form, text, re.MULTILINE), f"{page}: {path} has no test {name}"
