@@ -23,6 +23,7 @@ from penstock.spark_bridge._sink_options import SinkOptions
 
 _FIRST_PAUSE_S: Final = 0.0005
 _LONGEST_PAUSE_S: Final = 0.02
+_CONNECT_PAUSE_S: Final = 0.1
 _KEPT: Final = 256
 
 
@@ -161,9 +162,15 @@ class Outlet:
             session_id=found.session_id,
         )
 
-    @property
-    def is_usable(self) -> bool:
-        return not self.client.is_closed and self.client.is_daemon_alive
+    def wait_usable(self, deadline: float) -> bool:
+        """Whether its daemon, or a successor of it, is there before ``deadline``."""
+        while not self.client.is_closed:
+            if self.client.is_daemon_alive:
+                return True
+            if time.monotonic() > deadline:
+                return False
+            time.sleep(_LONGEST_PAUSE_S)
+        return False
 
 
 @functools.cache
@@ -172,26 +179,30 @@ def _outlets() -> dict[tuple[int, str | None], Outlet]:
     return {}
 
 
-def outlet(directory: str | None) -> Outlet:
-    """The outlet of this process to a daemon.
+def outlet(directory: str | None, timeout_s: float) -> Outlet:
+    """The outlet of this process to a daemon; one that is restarted is waited for.
 
-    :raises SinkError: no daemon answers there.
+    :raises SinkError: no daemon answers there in time.
     """
+    deadline = time.monotonic() + timeout_s
     key = (os.getpid(), directory)
-    known = _outlets()
-    found = known.get(key)
-    if found is None or not found.is_usable:
-        if found is not None:
-            found.client.close()
+    found = _outlets().get(key)
+    if found is not None:
+        if found.wait_usable(deadline):
+            return found
+        forget(directory)
+    while True:
         try:
-            found = known[key] = Outlet(directory)
+            made = _outlets()[key] = Outlet(directory)
+            return made
         except PenstockError as error:
-            place = directory or os.environ.get("PENSTOCK_DIR") or "the default directory"
-            raise SinkError(
-                f"no penstock daemon for the sink in {place}: {error}; start one on every worker "
-                "host, and set daemonDir or the workers' PENSTOCK_DIR"
-            ) from error
-    return found
+            if time.monotonic() > deadline:
+                place = directory or os.environ.get("PENSTOCK_DIR") or "the default directory"
+                raise SinkError(
+                    f"no penstock daemon for the sink in {place}: {error}; start one on every "
+                    "worker host, and set daemonDir or the workers' PENSTOCK_DIR"
+                ) from error
+        time.sleep(_CONNECT_PAUSE_S)
 
 
 def forget(directory: str | None) -> None:

@@ -235,7 +235,7 @@ def publish_task(
     )
     begun = time.monotonic()
     try:
-        task = _Task(options, outlet(options.directory), part)
+        task = _Task(options, outlet(options.directory, options.timeout_s), part)
         for batch in batches:
             task.take(batch)
         task.commit()

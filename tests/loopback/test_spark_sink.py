@@ -238,7 +238,7 @@ def test_a_bad_option_is_named_before_anything_runs(
 
 def test_no_daemon_is_named(spark: SparkSession, channel: str, tmp_path: Path) -> None:
     with pytest.raises(PythonException, match="no penstock daemon for the sink in"):
-        save(numbers(spark, 10, 1), channel, daemonDir=str(tmp_path / "none"))
+        save(numbers(spark, 10, 1), channel, daemonDir=str(tmp_path / "none"), timeout="300ms")
 
 
 PAGE = (Path(__file__).parents[2] / "docs" / "spark-sink.md").read_text(encoding="utf-8")
