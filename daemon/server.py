@@ -65,7 +65,7 @@ from penstock.daemon.settings import driver_params_from, net_from, settings_from
 from penstock.daemon.strategies import MAX_ABANDONED
 
 _LOG = logging.getLogger("penstock.daemon")
-_TICK_NS: Final = 100_000_000
+_TICK_NS: Final = 250_000_000
 _DRAIN_S: Final = 2.0
 _DRAIN_STEP_S: Final = 0.02
 _SECOND_NS: Final = 10**9
