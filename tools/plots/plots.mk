@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 #
-# make docs-plots   the pictures of the guide, from runs in virtual time (needs the extra "plots")
+# make docs-plots   the pictures of the guide, from runs in virtual time: the same on every machine
 
 .PHONY: docs-plots
 PLOT_PYTHON ?= $(BIN)/python
 
-docs-plots:
+docs-plots: setup ext
 	$(MAKE) --no-print-directory -C tests/native all TESTS="test_congestion test_loss_recovery"
-	$(PLOT_PYTHON) tools/plots/congestion.py build/native/release docs/images
+	$(PLOT_PYTHON) tools/plots/loss.py build/native/release docs/images
+	$(PLOT_PYTHON) tools/plots/simulated.py docs/images
+	$(PLOT_PYTHON) tools/plots/comparison.py docs/images

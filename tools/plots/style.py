@@ -21,7 +21,8 @@ mpl.rcParams.update({
 from matplotlib import pyplot as plt  # noqa: E402
 
 BLUE, RED, YELLOW, NAVY, GREY = "#0b6e99", "#d1495b", "#edae49", "#30638e", "#8a8a8a"
-COLOURS = (BLUE, RED, YELLOW, NAVY)
+GREEN = "#5aa05a"
+COLOURS = (BLUE, RED, YELLOW, GREEN)
 
 
 def save(figure: Any, path: Path, *, tight: bool = True) -> None:
