@@ -22,6 +22,7 @@ from penstock.core.driver_types import (
     Address,
     CncParams,
     DriverParams,
+    ImageView,
     LossRecovery,
     SharedParams,
     Threading,
@@ -145,7 +146,7 @@ class Host:
             fields["loss_recovery"] = LossRecovery(fields["loss_recovery"])
         return fields
 
-    def images(self) -> list[admin.ImageView]:
+    def images(self) -> list[ImageView]:
         """What the slots of the images say of their paths."""
         return [self._shared.read_image(i.slot) for i in self.conductor.world.images.values()]
 
@@ -249,19 +250,19 @@ class Host:
         return {number: self._cnc.counter(number) for number in ids}
 
     def untold(self) -> list[str]:
-        """Connections of publications that the event feed told otherwise."""
+        """Publications that the event feed told to be connected, or not, and that are otherwise.
+        A successor inherits connections without a word."""
         told: dict[int, bool] = {}
         for _, name, fields in self.events:
-            if name == "adopted":
-                told.clear()
-            elif name == "publication_connected":
+            if name == "publication_connected":
                 values = json.loads(fields)
                 told[values["publication_id"]] = values["connected"]
         return [
-            f"{self.name}: publication {number} is connected, the feed says otherwise"
-            for number, connected in told.items()
-            if number in self.conductor.world.publications
-            and bool(self.driver.publication_status(number).is_connected) != connected
+            f"{self.name}: the feed told otherwise whether publication {number} is connected"
+            for number in self.conductor.world.publications
+            if not self.script.adopt
+            and bool(self.driver.publication_status(number).is_connected)
+            != told.get(number, False)
         ]
 
     # ---- applications ----------------------------------------------------------------------------
