@@ -24,8 +24,8 @@ from demo import flights
 from demo.hosts import Daemon, DemoError, Reporter, left_behind, scratch_directory
 
 STREAM = 2013
-TIME_LIMIT_S = 240.0
-SPARK_START_S = 150.0
+TIME_LIMIT_S = 300.0
+SPARK_START_S = 300.0
 REFRESH_S = 0.25
 LINE_S = 2.0
 

@@ -32,11 +32,11 @@ def start(*options: str) -> subprocess.Popen[str]:
 
 @needs_java
 @pytest.mark.slow
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(640)
 def test_the_demo_is_equal_to_the_last_row_and_leaves_nothing() -> None:
     before = remains()
     with start() as demo:
-        output, _ = demo.communicate(timeout=280)
+        output, _ = demo.communicate(timeout=620)
     assert demo.returncode == 0, output
     assert "EQUAL: 336,776 records" in output
     assert "EQUAL: Spark's aggregate of 336,776 records is the direct one" in output
@@ -45,6 +45,7 @@ def test_the_demo_is_equal_to_the_last_row_and_leaves_nothing() -> None:
 
 @needs_java
 @pytest.mark.slow
+@pytest.mark.timeout(640)
 def test_an_interrupted_demo_leaves_nothing() -> None:
     before = remains()
     with start("--rate", "2000") as demo:

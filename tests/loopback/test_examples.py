@@ -14,8 +14,8 @@ from support.hosts import PenstockHost
 from support.java import needs_java
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
-TIMEOUT_S = 240.0
-pytestmark = [needs_java, pytest.mark.slow, pytest.mark.timeout(300)]
+TIMEOUT_S = 500.0
+pytestmark = [needs_java, pytest.mark.slow, pytest.mark.timeout(540)]
 
 
 def run(host: PenstockHost, *argv: str) -> str:

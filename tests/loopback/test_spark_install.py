@@ -68,7 +68,7 @@ def test_add_py_file_does_not_reach_the_planner(tmp_path: Path) -> None:
     with zipfile.ZipFile(archive, "w") as made:
         made.writestr("zipped_source.py", SOURCE)
     done = subprocess.run(
-        [sys.executable, "-c", QUERY, str(archive)], capture_output=True, text=True, timeout=240,
+        [sys.executable, "-c", QUERY, str(archive)], capture_output=True, text=True, timeout=500,
         check=False, env={**os.environ, "PYSPARK_PYTHON": sys.executable},
     )
     assert done.returncode != 0
