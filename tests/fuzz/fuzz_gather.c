@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Any bytes as frames of a log: rows within the arrays, one after another, or a refusal; a scan
- * goes as far as a copy.  The first byte chooses the limits; bit 7 repairs what a writer always gets
- * right, so that deeper states are reached.
+ * goes as far as a copy.  The first byte chooses the limits; bit 7 repairs what a writer always
+ * gets right, so that deeper states are reached.
  */
 #include <stdlib.h>
 #include <string.h>
