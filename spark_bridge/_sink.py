@@ -270,7 +270,9 @@ class StreamSink(DataSourceStreamArrowWriter):
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         return publish_task(self._options, iterator, job=self._job)
 
-    def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
+    def commit(
+        self, messages: list[WriterCommitMessage | None], batchId: int  # noqa: N803
+    ) -> None:
         """Nothing is left to do: each part carries its own COMMIT."""
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
