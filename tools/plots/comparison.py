@@ -74,7 +74,7 @@ def _backlogs(axis: Any, times: list[float], run: Series) -> None:
     missed = run.missed[2][-1]
     if missed:
         most = max(b or 0 for b in run.behind[2]) / 1024 / 1024
-        axis.text(9.9, TOP_KIB * 0.6, f"up to {most:.0f} MiB behind:\nd misses\n"
+        axis.text(9.9, TOP_KIB * 0.6, f"up to {most:.0f} MiB\nbehind: it misses\n"
                   f"{missed:,} messages", color=RED, ha="center", va="center")
         axis.set_title("a Gap for d", loc="right", color=RED)
     else:
@@ -82,7 +82,7 @@ def _backlogs(axis: Any, times: list[float], run: Series) -> None:
 
 
 def draw(found: list[Series], path: Path) -> None:
-    figure, axes = plt.subplots(len(found), 2, figsize=(10, 1.75 * len(found) + 0.9), sharex=True)
+    figure, axes = plt.subplots(len(found), 2, figsize=(8.8, 1.75 * len(found) + 0.9), sharex=True)
     for (left, right), run in zip(axes, found, strict=True):
         times = [(i + 0.5) * BIN_NS / SECOND_NS for i in range(len(run.published[0]))]
         _phases(left)
