@@ -252,6 +252,7 @@ class Host:
     def untold(self) -> list[str]:
         """Publications that the event feed told to be connected, or not, and that are otherwise.
         A successor inherits connections without a word."""
+        self.settle()
         told: dict[int, bool] = {}
         for _, name, fields in self.events:
             if name == "publication_connected":

@@ -173,7 +173,7 @@ static void look_at_growth(ps_probe_t *probe, const ps_probe_image_t *model, dou
     const double before = (double)old->window_q / 65536;
     const double grown = (double)(cubic->window_q - old->window_q) / 65536;
     const bool open = before + arrived < (double)cubic->most;
-    if (grown < 0 || grown > arrived + 1) {
+    if ((grown < 0 && cubic->epoch_ns == old->epoch_ns) || grown > arrived + 1) {
         complain(probe, model, "a window changes by more than arrived", grown, arrived);
     }
     if (old->phase != cubic->phase || !old->limited || arrived <= 0 || !open) {
@@ -213,7 +213,10 @@ void ps_probe_cubic_look(ps_probe_t *probe, ps_probe_image_t *model, int64_t now
     }
     if (model->cubic_known && old->round_set) {
         const int64_t round_ns = cubic->smoothed_ns > 0 ? cubic->smoothed_ns : 100000000;
-        if (cubic->recovery != old->recovery || cubic->had_event != old->had_event) {
+        /* A further loss may leave the edge of recovery where it was: then its time tells. */
+        const bool again = cubic->epoch_ns == now_ns && cubic->epoch_ns != old->epoch_ns
+            && cubic->window_q < old->window_q;
+        if (cubic->recovery != old->recovery || cubic->had_event != old->had_event || again) {
             look_at_cut(probe, model, arrived);
         } else {
             look_at_growth(probe, model, arrived > 0 ? arrived : 0, now_ns);

@@ -154,12 +154,11 @@ static bool was_pushed_out(const ps_probe_pub_t *model, int64_t from, int64_t to
 static void sent_again(ps_probe_t *probe, ps_probe_pub_t *model, int64_t from, int64_t to,
                        int64_t now_ns)
 {
-    const bool single = !model->pub->params.group;
     bool asked = false;
     for (int32_t i = 0; i < model->ask_count; i++) {
         ps_probe_ask_t *ask = &model->asks[i];
         const bool open = ask->done_ns < 0;
-        asked = asked || (from >= ask->from && to <= ask->to && (open || !single));
+        asked = asked || (from >= ask->from && to <= ask->to);
         if (!open || from > ask->cursor || to <= ask->cursor) {
             continue;
         }
@@ -243,11 +242,11 @@ static int64_t oldest_kept(const ps_publication_t *pub)
     return pub->sender_position - pub->log.term_length / 2 - pub->log.term_length / 8;
 }
 
-/* Several receivers of a group ask for ranges that overlap: one answer may be for both, and linger
- * for longer than the probe thinks. */
+/* Ranges that overlap: one answer may be for both questions, and linger for longer than the probe
+ * thinks. */
 static bool is_covered(const ps_publication_t *pub, int64_t position)
 {
-    for (int32_t i = 0; pub->params.group && i < pub->retransmit.capacity; i++) {
+    for (int32_t i = 0; i < pub->retransmit.capacity; i++) {
         const ps_resend_t *action = &pub->retransmit.actions[i];
         if (action->state != PS_RESEND_FREE && position >= action->from
             && position < action->to) {
