@@ -304,9 +304,8 @@ void ps_probe_on_nak(ps_probe_pub_t *model, const ps_nak_t *nak, int64_t now_ns)
 static void look_at_asks(ps_probe_t *probe, ps_probe_pub_t *model, int64_t now_ns)
 {
     const ps_publication_t *pub = model->pub;
-    const int64_t grace_ns = ps_probe_slack_ns(probe, model->host)
-        + ps_driver_params(pub->driver)->retransmit_delay_ns
-        + (pub->params.group ? GROUP_GRACE_NS : 0);
+    /* One answer may serve several questions, or those of its delay: the last waits longer. */
+    const int64_t grace_ns = ps_probe_slack_ns(probe, model->host) + SECOND / 10;
     const double least = pub->log.mtu + 1;
     const bool shut = model->repair.level < least || model->pace.level < least
         || pub->repair.level < (int64_t)(pub->log.mtu + 1) * SECOND
