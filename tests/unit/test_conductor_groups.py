@@ -154,6 +154,14 @@ def test_the_largest_window_is_asked_for() -> None:
     assert rig.logs()[0]["window_bytes"] == MIB // 2
 
 
+def test_the_group_decides_the_window_though_a_plain_subscription_was_first() -> None:
+    rig = GroupRig()
+    rig.sub(rig.client(), UDP)
+    rig.open()
+    rig.setup(rig.endpoint())
+    assert rig.last(a.AddImageObject).params.window_bytes == MIB // 2
+
+
 def test_a_window_that_the_channel_states_is_kept() -> None:
     rig = GroupRig()
     channel = UDP + "|rcv-wnd=64k"
