@@ -11,7 +11,6 @@
 
 enum { P_SETUP = 4, P_BEAT = 5, P_SEND = 6, BEATS = 4, LONG_ASK = 65536 };
 #define SECOND INT64_C(1000000000)
-#define GROUP_GRACE_NS INT64_C(100000000)   /* one is asked again by another of its members */
 
 static void complain(ps_probe_t *probe, const ps_probe_pub_t *model, const char *what, int64_t a,
                      int64_t b)
@@ -305,7 +304,7 @@ static void look_at_asks(ps_probe_t *probe, ps_probe_pub_t *model, int64_t now_n
 {
     const ps_publication_t *pub = model->pub;
     /* One answer may serve several questions, or those of its delay: the last waits longer. */
-    const int64_t grace_ns = ps_probe_slack_ns(probe, model->host) + SECOND / 10;
+    const int64_t grace_ns = ps_probe_slack_ns(probe, model->host) + 2 * SECOND;
     const double least = pub->log.mtu + 1;
     const bool shut = model->repair.level < least || model->pace.level < least
         || pub->repair.level < (int64_t)(pub->log.mtu + 1) * SECOND
