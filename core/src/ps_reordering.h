@@ -17,7 +17,7 @@
 enum { PS_REORDERING_SUSPECTS = 16 };
 
 typedef struct ps_suspect {
-    int64_t from, to;          /* bytes that came after they were asked for once; from == to: none */
+    int64_t from, to;          /* came after they were asked for once; from == to: none */
     int64_t late_ns;           /* so long after the gap opened */
 } ps_suspect_t;
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Hostile status messages, NAKs and the rest to a sender with a publication that has messages, under
- * the flow control that the first byte names.  What leaves is always valid frames of the stream,
- * never beyond what was published, and one hostile datagram cannot set off a flood.
+ * Hostile status messages, NAKs and the rest to a sender with a publication that has messages,
+ * under the flow control that the first byte names.  What leaves is always valid frames of the
+ * stream, never beyond what was published, and one hostile datagram cannot set off a flood.
  *
  * First byte: flow control (ps_flow_control) modulo 6, + 8 a group of at least one, + 16 a rate,
  * + 32 receivers may be many (max_resend).
