@@ -5,11 +5,11 @@ had, as the old lines of the core where it cannot."""
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final
+from typing import Any, Final
 
 import attrs
 
-from penstock.sim.scenario import SECOND_NS, Scenario
+from penstock.sim.scenario import SECOND_NS, HostScript, Scenario
 from support.old_core import Patch
 
 
@@ -24,9 +24,11 @@ class Old:
     patches: tuple[Patch, ...] = ()
 
 
-def _on_hosts(scenario: Scenario, hosts: range, **fields: object) -> Scenario:
+def _on_hosts(scenario: Scenario, hosts: range, **fields: Any) -> Scenario:
     machines = tuple(
-        attrs.evolve(machine, **fields) if machine.host in hosts else machine  # type: ignore[arg-type]
+        HostScript(**{**attrs.asdict(machine, recurse=False), **fields})
+        if machine.host in hosts
+        else machine
         for machine in scenario.machines
     )
     return attrs.evolve(scenario, machines=machines)
