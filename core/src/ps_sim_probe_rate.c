@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * ps_sim_probe_rate.c: rates.  The probe keeps token buckets of its own, filled by its own clock and
- * spent by what it saw leave: no bucket may be overdrawn by more than a datagram.
+ * ps_sim_probe_rate.c: rates.  The probe keeps token buckets of its own, filled by its own clock
+ * and spent by what it saw leave: no bucket may be overdrawn by more than a datagram.
  */
 #include "ps_sim_probe.h"
 

@@ -109,7 +109,8 @@ static void look_at_timing(ps_probe_t *probe, ps_probe_image_t *model, int64_t p
     const bool moved = ps_image_contiguous(image) + image->consumption != model->moved_sum;
     const bool forced = model->sm_forced_ns >= model->sm_ns || image->state >= PS_IMAGE_DRAINING
         || image->params.congestion_control != PS_CC_STATIC;
-    const int64_t least_ns = model->sm_idle && !moved ? PS_SM_IDLE_NS - PS_SM_IDLE_GRID_NS : timeout_ns;
+    const int64_t quiet_ns = PS_SM_IDLE_NS - PS_SM_IDLE_GRID_NS;
+    const int64_t least_ns = model->sm_idle && !moved ? quiet_ns : timeout_ns;
     if (!due && !forced && since_ns < least_ns) {
         complain(probe, model, "a status message too soon", since_ns, position);
     }
@@ -354,7 +355,8 @@ static void look_at_round_trips(ps_probe_t *probe, ps_probe_image_t *model, int6
     const int64_t smoothed = image->rtt.smoothed_ns;
     const bool moved = ps_image_contiguous(image) != model->last_position;
     if (moved && model->last_position >= 0 && now_ns >= model->rtt_late_ns
-        && model->rtt_ns != now_ns && image->state == PS_IMAGE_ACTIVE && ps_probe_is_heard(image, now_ns)
+        && model->rtt_ns != now_ns && image->state == PS_IMAGE_ACTIVE
+        && ps_probe_is_heard(image, now_ns)
         && image->endpoint != NULL) {
         complain(probe, model, "no round trip is measured", now_ns, model->rtt_due_ns);
     }

@@ -286,7 +286,8 @@ void ps_probe_on_nak(ps_probe_pub_t *model, const ps_nak_t *nak, int64_t now_ns)
             return;
         }
     }
-    const int32_t waiting = (pub->params.group ? 2 : 1) * (pub->retransmit.pending + model->asked_now);
+    const int32_t asked = pub->retransmit.pending + model->asked_now;
+    const int32_t waiting = pub->params.group ? 2 * asked : asked;
     if (free < 0 && model->ask_count < PS_PROBE_ASKS) {
         free = model->ask_count++;
     }
