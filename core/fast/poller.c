@@ -326,32 +326,20 @@ static int deadline_of(PyObject *timeout_s, int64_t *deadline_ns)
     return 0;
 }
 
-/* What comes soon is waited for before Python is asked whether waiting makes sense: its answer
- * takes the processor from whoever brings it.  1: the client's word moved on from ticket. */
-static int await_briefly(fast_handle_t *park, uint32_t ticket)
-{
-    ps_client_t *client = park->native;
-    PyObject *owner = Py_NewRef(park->owner); /* may be replaced meanwhile */
-    int32_t moved;
-    Py_BEGIN_ALLOW_THREADS
-    moved = fast_core->client_await(client, ticket);
-    Py_END_ALLOW_THREADS
-    Py_DECREF(owner);
-    return moved;
-}
-
-/* Sleeps until the client's word moves on from ticket, without the interpreter's lock.  0, or -1
- * when a signal handler raised. */
+/* Waits, without the interpreter's lock, until the client's word moves on from ticket: at most
+ * sleep_ns, or as ps_client_await does (sleep_ns < 0).  1: it moved while awake; 0; or -1 when a
+ * signal handler raised. */
 static int sleep_once(fast_handle_t *park, uint32_t ticket, int64_t sleep_ns)
 {
     ps_client_t *client = park->native;
     PyObject *owner = Py_NewRef(park->owner); /* may be replaced meanwhile */
     int code;
     Py_BEGIN_ALLOW_THREADS
-    code = fast_core->client_sleep(client, ticket, sleep_ns);
+    code = sleep_ns < 0 ? fast_core->client_await(client, ticket)
+                        : fast_core->client_sleep(client, ticket, sleep_ns);
     Py_END_ALLOW_THREADS
     Py_DECREF(owner);
-    return code == PS_E_INTERRUPTED ? PyErr_CheckSignals() : 0;
+    return sleep_ns < 0 ? code : code == PS_E_INTERRUPTED ? PyErr_CheckSignals() : 0;
 }
 
 /* 1: there is something to poll; 0: not; -1: exception; 2: Python has to look first. */
@@ -405,9 +393,9 @@ static PyObject *poller_wait(PyObject *self, PyObject *const *args, Py_ssize_t g
             return found < 0 ? NULL : found == 1 ? PyBool_FromLong(1)
                                                  : wait_slowly(self, deadline_ns);
         }
-        if (patient) {
+        if (patient) { /* before Python is asked: that takes the processor from who brings news */
             patient = 0;
-            if (await_briefly(park, ticket)) {
+            if (sleep_once(park, ticket, -1) != 0) {
                 continue;
             }
         }
