@@ -216,7 +216,7 @@ class Model:
 
 
 @pytest.mark.parametrize("exclusive", [False, True])
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     script=st.lists(operations, max_size=60), mtu=st.sampled_from([64, 1408, 8192]),
     terms_before=st.integers(0, 7), offset=st.integers(0, TERM_LENGTH // 32).map(lambda n: n * 32),

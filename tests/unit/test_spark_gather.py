@@ -105,7 +105,7 @@ class Arrays:
 
 @given(pieces=st.lists(_piece, max_size=60), rows=st.integers(1, 40),
        values=st.integers(1, 3000), start=st.sampled_from([0, 96, 5 * made.TERM + 64]))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 def test_batches_of_any_size_hold_the_messages_of_the_walk(
     pieces: list[tuple[str, object, int]], rows: int, values: int, start: int
 ) -> None:
@@ -140,7 +140,7 @@ def test_batches_of_any_size_hold_the_messages_of_the_walk(
 @given(sizes=st.lists(st.integers(0, 3000), min_size=1, max_size=80),
        max_bytes=st.integers(1, 200_000), max_messages=st.integers(0, 60),
        pieces=st.integers(1, 7), first=st.integers(0, 20), cut_off=st.integers(0, 40))
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 def test_cuts_lie_between_messages_and_within_the_limits(
     sizes: list[int], max_bytes: int, max_messages: int, pieces: int, first: int, cut_off: int
 ) -> None:
@@ -180,7 +180,7 @@ def test_cuts_lie_between_messages_and_within_the_limits(
 
 @given(sizes=st.lists(st.integers(0, 400), min_size=1, max_size=40), at=st.integers(0, 10**6),
        value=st.integers(0, 255))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 def test_a_damaged_byte_is_refused_or_harmless(sizes: list[int], at: int, value: int) -> None:
     stream = made.of_messages(bytes(size) for size in sizes)
     stream.data[at % len(stream.data)] = value

@@ -252,7 +252,7 @@ def test_of_two_daemons_the_one_that_is_behind_sets_the_end() -> None:
 @given(events=st.lists(st.tuples(st.integers(0, 3), st.sampled_from(
     ["grow", "grow", "grow", "end"]), st.integers(1, 600)), max_size=60),
     window=st.sampled_from([64, 4096, 32768]), limit=st.none() | st.integers(1, 5000))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_each_byte_is_read_once_whatever_comes_between(
     events: list[tuple[int, str, int]], window: int, limit: int | None
 ) -> None:

@@ -95,7 +95,7 @@ _lengths = st.lists(st.integers(0, 200) | st.integers(2000, 9000), min_size=1, m
 
 @given(lengths=_lengths, sizes=st.lists(st.integers(1, 40), min_size=1, max_size=5),
        failures=st.lists(st.integers(0, 12), max_size=3))
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 def test_every_message_comes_once_whoever_fails_on_the_way(
     lengths: list[int], sizes: list[int], failures: list[int]
 ) -> None:
