@@ -242,21 +242,6 @@ bool ps_image_insert(ps_image_t *image, const uint8_t *data, uint32_t length, in
     return insert_into_gaps(image, data, length, position, rx_ns);
 }
 
-void ps_image_reveal(ps_image_t *image, uint64_t first_word, uint32_t length, int32_t messages)
-{
-    int64_t position = image->hwm;
-
-    ps_image_seal(image, position + length);
-    /* Pairs with the readers' acquire load of frame_length. */
-    atomic_store_explicit(ps_frame_word(ps_frame_at(&image->log, position)), first_word,
-                          memory_order_release);
-    image->hwm = position + length;
-    if (image->ordinal_position == position && image->ordinal >= 0) {
-        image->ordinal_position = image->hwm;
-        image->ordinal += messages;
-    }
-}
-
 /* ---- message ordinals ------------------------------------------------------------------------ */
 
 static void index_ordinal(ps_image_t *image)

@@ -91,9 +91,6 @@ int ps_wire_chain(const uint8_t *data, uint32_t length, int32_t term_length, int
  * else (padding, say), perhaps quite valid: ask ps_wire_chain.  Bound: length / 32 frames. */
 uint32_t ps_wire_run(const uint8_t *data, uint32_t length, uint32_t segment, int32_t term_length,
                      int32_t *messages);
-/* The same where the first 8 bytes lie elsewhere. */
-uint32_t ps_wire_run_from(uint64_t first_word, const uint8_t *data, uint32_t length,
-                          uint32_t segment, int32_t term_length, int32_t *messages);
 
 /* Builders write into out (PS_CONTROL_MAX bytes), return the datagram length.  trailer NULL:
  * none. */
