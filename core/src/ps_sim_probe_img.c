@@ -110,11 +110,15 @@ void ps_probe_image_data(ps_probe_t *probe, ps_probe_image_t *model, const ps_da
 
 /* ---- gaps ------------------------------------------------------------------------------------ */
 
+/* The gap that this one is left of, or, if it was the last, has grown from: when more is missing
+ * right behind it, its timer goes on as it was. */
 static const ps_probe_gap_t *gap_before(const ps_probe_image_t *model, int64_t from, int64_t to)
 {
     for (int32_t i = 0; i < model->gap_count; i++) {
-        if (model->gaps[i].from <= from && model->gaps[i].to >= to) {
-            return &model->gaps[i];
+        const ps_probe_gap_t *known = &model->gaps[i];
+        if (known->from <= from && known->to > from
+            && (known->to >= to || i == model->gap_count - 1)) {
+            return known;
         }
     }
     return NULL;

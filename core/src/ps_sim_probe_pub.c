@@ -49,7 +49,9 @@ void ps_probe_pub_init(ps_probe_pub_t *model, int64_t now_ns)
     model->data_ns = INT64_MIN / 2;
     model->reach = pub->publisher_limit > pub->producer_position ? pub->publisher_limit
                                                                  : pub->producer_position;
-    model->zero_to = model->reach;
+    /* An adopted log is looked at from its tail on: the limit that it was left with vouches for
+     * nothing, and where a rate holds, lies anywhere, not at a frame. */
+    model->zero_to = ps_log_producer_position(&pub->log);
     model->cause = atomic_load_explicit(&pub->slot->cause, memory_order_relaxed);
     model->held_ns = blocked_total(pub);
     if (model->cause != PS_CAUSE_NONE) {
