@@ -211,6 +211,16 @@ static void read_ext(ps_probe_t *probe, int32_t host, const ps_sim_packet_t *pac
                      int64_t now_ns)
 {
     ps_nak_list_t list;
+    ps_pressure_t pressure;
+    if (ps_wire_ext_subtype(packet->data, packet->length) == PS_EXT_PRESSURE
+        && ps_wire_pressure(packet->data, packet->length, &pressure) == PS_WIRE_OK) {
+        ps_probe_pub_t *eased =
+            ps_probe_pub(probe, host, pressure.session_id, pressure.stream_id);
+        if (eased != NULL) { /* a cycle sends before it reads: that was at the old rate */
+            eased->signal_bytes = eased->fresh_bytes;
+        }
+        return;
+    }
     if (ps_wire_ext_subtype(packet->data, packet->length) != PS_EXT_NAK_LIST
         || ps_wire_nak_list(packet->data, packet->length, &list) != PS_WIRE_OK) {
         return;

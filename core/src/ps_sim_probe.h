@@ -84,6 +84,7 @@ typedef struct ps_probe_pub {
     ps_probe_bucket_t repair, pace, bytes, message_rate, nak;
     int64_t stated_rate;           /* by a congestion-controlled receiver, 0 none */
     int64_t fresh_bytes, repair_bytes, fresh_messages;     /* since the last look */
+    int64_t signal_bytes;          /* fresh before PRESSURE was read: sent at the old rate */
     uint64_t index_count;
 } ps_probe_pub_t;
 

@@ -96,6 +96,8 @@ void ps_probe_rate_look(ps_probe_t *probe, ps_probe_pub_t *model, int64_t now_ns
     turn_to(&model->bytes, now_ns);
     turn_to(&model->message_rate, now_ns);
     turn_to(&model->nak, now_ns);
+    const double debt = larger(model->nak.burst, mtu);
+    spend(probe, model, &model->nak, model->signal_bytes, debt, "the NAK rate is");
     follow_controllers(model, now_ns);
     model->repair.level += (double)fresh * ps_driver_params(pub->driver)->retransmit_percent / 100;
     if (pub->endpoint->params.mdc == PS_MDC_NONE) {
@@ -106,7 +108,9 @@ void ps_probe_rate_look(ps_probe_t *probe, ps_probe_pub_t *model, int64_t now_ns
         model->repair.level > model->repair.burst ? model->repair.burst : model->repair.level;
     spend(probe, model, &model->bytes, fresh, mtu, "ps-rate is");
     spend(probe, model, &model->message_rate, model->fresh_messages, mtu / 32, "ps-rate is");
-    spend(probe, model, &model->nak, fresh, larger(model->nak.burst, mtu), "the NAK rate is");
+    spend(probe, model, &model->nak, fresh - model->signal_bytes,
+          larger(model->nak.burst, mtu), "the NAK rate is");
+    model->signal_bytes = 0;
     model->fresh_bytes = 0;
     model->repair_bytes = 0;
     model->fresh_messages = 0;
