@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final, Protocol
 
-from penstock.client import GroupControl, GroupError
+from penstock.client import DaemonUnreachable, GroupControl, GroupError
 from penstock.core import gather
 from penstock.core.errors import InvalidArgument, PenstockError
 from penstock.spark_bridge._options import Daemon, SourceOptions
@@ -169,9 +169,11 @@ class _Mapped:
                 name=self._options.subscription, channel=session.channel,
                 stream_id=session.stream_id,
             )
-        except GroupError as error:
+        except DaemonUnreachable as error:
             _log.warning("%s: read without the daemon's confirmation: %s", session, error)
             return
+        except GroupError as error:         # it answers, and may clean what no group holds
+            raise RangeLost(f"{session}: while it was read: {error}") from None
         for log in state.logs:
             if log.log_id == self._holder.log_id and log.retained_from <= self._range.start:
                 return
@@ -233,7 +235,11 @@ def sources(options: SourceOptions, item: Range) -> Iterator[FrameSource]:
         if holder.daemon_id != mine:
             continue
         try:
-            yield _Mapped(options, item, holder, worker.log(holder.log_path), where)
+            log = worker.log(holder.log_path)
+            if not _is_of(log.facts, item):
+                _log.warning("%s: %s is another stream's by now", item.session, holder.log_path)
+                continue
+            yield _Mapped(options, item, holder, log, where)
         except (OSError, PenstockError) as error:
             _log.warning("%s: not from the log of this host: %s", item.session, error)
     for holder in item.holders:
@@ -244,6 +250,14 @@ def sources(options: SourceOptions, item: Range) -> Iterator[FrameSource]:
             _log.warning("%s: not from %s: %s", item.session, daemon.name, error)
             continue
         yield _Fetched(item, holder, control)
+
+
+def _is_of(facts: gather.LogFacts, item: Range) -> bool:
+    """Whether the log is the range's: the frames in it are checked against its own facts."""
+    session = item.session
+    return (facts.stream_id, facts.session_id, facts.initial_term_id) == (
+        session.stream_id, session.session_id, session.initial_term_id
+    )
 
 
 def local_directory(options: SourceOptions) -> str | None:

@@ -94,10 +94,11 @@ class View:
         return min(found, key=lambda h: (h.log.end_position, h.daemon), default=None)
 
     def ended_at(self, session: Session, position: int) -> bool:
-        """Whether the stream has ended there."""
-        return any(
-            h.log.ended and h.log.end_position == position
-            for h in self.holdings.get(session, ())
+        """Whether the stream has ended there, as far as is known: one whose connection was lost may
+        come back."""
+        held = self.holdings.get(session, ())
+        return self.end(session) == position and any(
+            h.log.ended and h.log.end_position == position for h in held
         )
 
 
@@ -122,11 +123,9 @@ def losses(view: View, start: Offset) -> list[Loss]:
     """What the query has still to read according to ``start``, and no daemon has any more."""
     found = []
     for session, position in sorted(start.positions.items()):
-        if session in start.ended:
-            continue
         holdings = view.holdings.get(session, ())
         if not holdings:
-            if _groups_are_others(view, start, session.stream):
+            if session not in start.ended and _groups_are_others(view, start, session.stream):
                 found.append(Loss(
                     session=session, start=position, end=None,
                     reason="the group expired or was closed, and the session is not there any more",
@@ -143,8 +142,23 @@ def losses(view: View, start: Offset) -> list[Loss]:
 
 
 def _groups_are_others(view: View, start: Offset, stream: StreamName) -> bool:
+    """Whether one of the groups is gone: a session may have been held by that one only."""
     before = set(start.groups.get(stream, "").split())
-    return not before & set(view.groups.get(stream, "").split())
+    return not before or not before <= set(view.groups.get(stream, "").split())
+
+
+def outlived(view: View, start: Offset, end: Offset) -> list[StreamName]:
+    """Streams whose groups ended between the planning of ``end`` and the making of ``start``.  A
+    query's first offset is asked for again when its first batch did not finish; after the groups
+    have gone that is the place of the new ones, and says nothing of what the batch was to read."""
+    found = []
+    for stream in sorted({session.stream for session in end.positions}, key=str):
+        now = set(view.groups.get(stream, "").split())
+        then = set(end.groups.get(stream, "").split())
+        made = set(start.groups.get(stream, "").split())
+        if made <= now and made - then and then - now:
+            found.append(stream)
+    return found
 
 
 def skip(start: Offset, lost: Sequence[Loss]) -> Offset:
@@ -193,9 +207,7 @@ def wants(
     """What the next batch may take.  ``target``: not beyond these positions (AvailableNow)."""
     found: dict[Session, tuple[Holding, int, int]] = {}
     for session in view.holdings:
-        if session in start.ended:
-            continue
-        position = start.positions.get(session)
+        position = start.positions.get(session)     # of one that ended too: it may come back
         at = view.first(session) if position is None else position
         holding = view.source(session, at)
         if holding is None:
@@ -217,7 +229,7 @@ def advance(view: View, start: Offset, ends: Mapping[Session, int]) -> Offset:
     """The offset of a batch that goes on to ``ends``; ``start`` itself when that is nothing new."""
     moved = {
         session: end for session, end in ends.items()
-        if end > start.positions.get(session, -1) and session not in start.ended
+        if end > start.positions.get(session, -1)
     }
     if not moved:
         return start
@@ -225,7 +237,7 @@ def advance(view: View, start: Offset, ends: Mapping[Session, int]) -> Offset:
         session: position for session, position in start.positions.items()
         if session not in start.ended
     }
-    begun = {session: view.first(session) for session in moved if session not in positions}
+    begun = {session: view.first(session) for session in moved if session not in start.positions}
     # A session that is gone, with everything acknowledged, has been read to its end.
     positions = {s: p for s, p in positions.items() if s in view.holdings}
     positions |= moved
@@ -277,7 +289,7 @@ def ranges(view: View, start: Offset, end: Offset) -> list[Range]:
     found = []
     for session, stop in sorted(end.positions.items()):
         begin = start.positions.get(session, end.begun.get(session, stop))
-        if begin < stop and session not in start.ended:
+        if begin < stop:
             found.append(_range(view, session, begin, stop))
     return found
 

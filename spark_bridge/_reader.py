@@ -171,6 +171,7 @@ class _RangeReader:
             if stop is gather.Stop.INCOMPLETE:
                 at = self._complete(source, frames, at)
             elif stop is gather.Stop.TOO_LONG:
+                yield from self._out(source, arrays, at)    # no row, but gaps may be before it
                 self._value_bytes = 2 * max(self._value_bytes, arrays.rows.needed)
                 arrays = self._new_arrays(at)
             elif stop is gather.Stop.FULL:

@@ -53,6 +53,7 @@ _log = logging.getLogger(__name__)
 NAME: Final = "penstock"
 _CUT_BYTES: Final = 64 * 1024 * 1024     # a daemon walks no further at once
 _LOOKS: Final = 32
+_LEFT: Final = 1024
 _REAPPEAR_S: Final = 3.0
 _IDLE_PARTS: Final = 4           # of the time that a look took: a fifth of it all is spent looking
 _IDLE_MOST_S: Final = 0.05
@@ -209,17 +210,18 @@ class _Planning:
         self._turn = 0
         self._idle = False
         self._look_s = 0.0
+        self._left: dict[Session, int] = {}     # sessions that are over, and where
 
-    def initial(self) -> Offset:
+    def initial(self, *, acknowledge: bool = True) -> Offset:
         """Where the groups stand, which is where startingOffsets put them once."""
         starting = self._options.starting
-        self._subscription.open()
+        self._subscription.open(keep=not acknowledge)
         view = self._look()
         chosen = {} if isinstance(starting, str) else {
             Session.parse(key): position for key, position in starting.items()
         }
         Offset(positions=chosen).check_streams(self._options.streams)
-        if chosen:
+        if chosen and acknowledge:
             view = self._look(chosen)
         return Offset(
             positions={
@@ -239,6 +241,7 @@ class _Planning:
             view = self._settled(view)
             self._target = {session: view.end(session) for session in view.holdings}
         begin = self._behind_losses(view, start)
+        self._check_returns(view, start)
         found = planner.wants(view, begin, max_bytes=max_bytes, target=self._target)
         after = planner.advance(view, begin, self._ends(found, max_messages))
         if self._target is not None:
@@ -246,6 +249,7 @@ class _Planning:
         # What was lost is behind us only together with something new.
         self._idle = after is begin
         after = start if self._idle else after
+        self._leave(start, after)
         self._planned = after
         return after
 
@@ -290,6 +294,7 @@ class _Planning:
             offset.check_streams(self._options.streams)
         self._subscription.open(end.groups)
         deadline = time.monotonic() + _REAPPEAR_S
+        self._check_outlived(self._look(), start, end)
         while True:
             view = self._look()
             found = planner.ranges(view, self._behind_losses(view, start), end)
@@ -300,7 +305,7 @@ class _Planning:
 
     def batch(self) -> list[InputPartition]:
         """All that is retained, or between the options' bounds."""
-        start = self.initial()
+        start = self.initial(acknowledge=False)
         view = self._settled(self._view)
         ending = self._options.ending
         chosen = {} if isinstance(ending, str) else {
@@ -309,6 +314,8 @@ class _Planning:
         Offset(positions=chosen).check_streams(self._options.streams)
         ends: dict[Session, int] = {}
         for session, at in start.positions.items():
+            if self._options.sessions and session.session_id not in self._options.sessions:
+                continue                # of a group that others opened for more
             holding = view.source(session, at)
             last = view.end(session) if isinstance(ending, str) else chosen.get(session, at)
             while holding is not None and at < last:
@@ -418,6 +425,42 @@ class _Planning:
                 self._lost_bytes += 0 if loss.end is None else loss.end - loss.start
                 _log.warning("data loss, going on: %s", loss)
         return planner.skip(start, lost)
+
+    def _leave(self, start: Offset, after: Offset) -> None:
+        """Remembers where sessions were that the offsets do not name any more."""
+        for session, position in start.positions.items():
+            if session not in after.positions:
+                self._left[session] = position
+        while len(self._left) > _LEFT:
+            self._left.pop(next(iter(self._left)))
+
+    def _check_returns(self, view: View, start: Offset) -> None:
+        """A session that was over and is there again, further on: what came between is missing."""
+        for session in [s for s in self._left if s in view.holdings and s not in start.positions]:
+            position, first = self._left.pop(session), view.first(session)
+            if first <= position:
+                continue
+            loss = planner.Loss(
+                session=session, start=position, end=first,
+                reason=f"the connection was lost, and joined again at {first}",
+            )
+            if self._options.fail_on_data_loss:
+                raise DataLoss(f"data loss: {loss}. To go on behind it set failOnDataLoss=false")
+            self._lost_bytes += first - position
+            _log.warning("data loss, going on: %s", loss)
+
+    def _check_outlived(self, view: View, start: Offset, end: Offset) -> None:
+        for stream in planner.outlived(view, start, end):
+            text = (
+                f"data loss: the group of {stream.channel} stream {stream.stream_id} expired or "
+                "was closed before the first batch of the query was done, and its data went with it"
+            )
+            if self._options.fail_on_data_loss:
+                raise DataLoss(
+                    f"{text}. To go on with what is left set failOnDataLoss=false, or give the "
+                    "query another checkpointLocation"
+                )
+            _log.warning("%s; going on", text)
 
     def _with_holders(self, found: Sequence[Range]) -> list[Range]:
         """The ranges that somebody has; it is an error when one is not there, or a loss."""

@@ -32,6 +32,7 @@ _T = TypeVar("_T")
 _ATTEMPT_S: Final = 5.0
 _CHECK_S: Final = 5.0
 _PAUSE_S: Final = 0.2
+_MOST_WARNINGS: Final = 1000
 _ALIVE_PARTS: Final = 4          # of the expiry time
 _ALIVE_MOST_S: Final = 10.0
 #: What a daemon says whose host does not have a channel's address; another one may have it.
@@ -98,9 +99,10 @@ class Subscription:
 
     # ---- groups ----------------------------------------------------------------------------------
 
-    def open(self, resumed: Container[StreamName] = ()) -> None:
+    def open(self, resumed: Container[StreamName] = (), *, keep: bool = False) -> None:
         """Opens, or finds, the groups.  A stream under way is joined as option startingOffsets
-        says, or, where the query was in it before, at the oldest that is retained.
+        says, or, where the query was in it before, at the oldest that is retained.  ``keep``: a
+        group that is there stays as it is, with its own expiry time.
 
         :raises InvalidArgument: a channel cannot be subscribed to on any daemon.
         """
@@ -113,7 +115,8 @@ class Subscription:
                 if key in self._open or key in self._elsewhere:
                     continue
                 try:
-                    self._open_group(daemon, stream, first)
+                    if not (keep and self._is_there(daemon, stream)):
+                        self._open_group(daemon, stream, first)
                 except UnreliableStream as error:
                     raise InvalidArgument(
                         f"option channel={stream.channel}: {error} Use unicast, fc=min or "
@@ -144,11 +147,26 @@ class Subscription:
             allow_unreliable=not options.fail_on_data_loss,
         ))
         self._open.add((daemon, stream))
-        for warning in state.warnings:
-            if warning not in self._warned:
-                self._warned.add(warning)
-                _log.warning("subscription %s: %s", options.subscription, warning)
+        self._warn(state)
         return state
+
+    def _is_there(self, daemon: int, stream: StreamName) -> bool:
+        try:
+            self._patiently(lambda: self._controls[daemon].state(
+                name=self._options.subscription, channel=stream.channel,
+                stream_id=stream.stream_id,
+            ))
+        except UnknownGroup:
+            return False
+        self._open.add((daemon, stream))
+        return True
+
+    def _warn(self, state: GroupState) -> None:
+        """Once of each doubt, also of streams that came after the group was opened."""
+        for warning in state.warnings:
+            if warning not in self._warned and len(self._warned) < _MOST_WARNINGS:
+                self._warned.add(warning)
+                _log.warning("subscription %s: %s", self._options.subscription, warning)
 
     def view(self, acknowledged: Mapping[Session, int] | None = None) -> View:
         """What the daemons hold, after they heard what is done with.  Opens anew what has expired:
@@ -179,7 +197,9 @@ class Subscription:
             )
 
         try:
-            return self._patiently(ask)
+            state = self._patiently(ask)
+            self._warn(state)
+            return state
         except UnknownGroup:
             _log.warning(
                 "subscription %s: its group of %s stream %d is gone (it expired, or the daemon "

@@ -231,6 +231,58 @@ def test_what_is_gone_is_a_loss_and_what_was_read_is_not() -> None:
     assert planner.skip(start, [loss]).positions == {}
 
 
+def test_a_session_that_comes_back_is_read_on() -> None:
+    # Its connection was lost at 320, where the query had all of it; nothing else moves.
+    start = Offset(positions={session(1): 0}, groups={STREAM: "1.5"})
+    gone = log(1, end_position=320, ended=True)
+    ended = planner.advance(view(gone), start, {session(1): 320})
+    assert ended.to_plain()[f"end|{session(1)}"] == 320
+    joined = log(1, log_id=99, retained_from=320, committed=320, end_position=640)
+    for seen in (view(joined), view(gone, joined)):
+        assert planner.losses(seen, ended) == []
+        (want,) = planner.wants(seen, ended, max_bytes=None)
+        assert (want.start, want.holding.log.log_id) == (320, 99)
+        after = planner.advance(seen, ended, {session(1): 640})
+        assert not after.ended
+        assert [(r.start, r.end) for r in planner.ranges(seen, ended, after)] == [(320, 640)]
+    # Further on than it was lost: what came between is missing.
+    further = log(1, log_id=99, retained_from=480, committed=480, end_position=640)
+    (loss,) = planner.losses(view(further), ended)
+    assert (loss.start, loss.end) == (320, 480)
+    # One that goes on elsewhere has not ended.
+    assert not planner.advance(view(gone, joined), start, {session(1): 320}).ended
+
+
+def test_a_daemon_that_is_gone_may_have_held_what_another_one_never_had() -> None:
+    seen = View.of([(0, state(log(1, end_position=640), daemon_id=1)),
+                    (1, state(log(2, end_position=640), daemon_id=2))])
+    start = Offset(positions={session(1): 320, session(2): 320}, groups=seen.groups)
+    assert planner.losses(seen, start) == []
+    anew = View.of([(0, state(log(1, end_position=640), daemon_id=1)),
+                    (1, state(daemon_id=3))])
+    (loss,) = planner.losses(anew, start)
+    assert (loss.session, loss.end) == (session(2), None)
+
+
+def test_a_first_batch_whose_group_is_gone_is_not_planned_again_as_empty() -> None:
+    first = view(log(1, end_position=640))
+    start = Offset(positions={session(1): 0}, groups=first.groups)
+    end = planner.advance(first, start, {session(1): 640})
+    assert planner.outlived(first, start, end) == []
+    # The group expired; the first offset, asked for again, is where a new one stands.
+    later = View.of([(0, state(log(1, retained_from=640, committed=640, end_position=640),
+                               group_id=6))])
+    anew = Offset(positions={session(1): 640}, groups=later.groups)
+    assert planner.ranges(later, anew, end) == []
+    assert planner.outlived(later, anew, end) == [STREAM]
+    # With the offset that the checkpoint has, the positions tell.
+    assert planner.outlived(later, start, end) == []
+    assert planner.losses(later, start) != []
+    # Another daemon that joined meanwhile is no loss.
+    both = View.of([(0, state(log(1, end_position=640))), (1, state(daemon_id=2))])
+    assert planner.outlived(both, start, attrs.evolve(end, groups=both.groups)) == []
+
+
 def test_of_two_daemons_the_one_that_is_behind_sets_the_end() -> None:
     seen = View.of([
         (0, state(log(1, end_position=640), daemon_id=1)),

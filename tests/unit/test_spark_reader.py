@@ -135,6 +135,11 @@ def test_damage_and_gaps_are_not_passed_on() -> None:
     dropped.message(b"b")
     with pytest.raises(DataLoss, match=r"1 gaps \(5 messages are known to be missing\)"):
         read(dropped, [Pieces(dropped, [1])])
+    before_a_long_one = Stream(term_length=1024 * 1024)
+    before_a_long_one.pad(64, reserved=0x50474150 << 32 | 5)
+    before_a_long_one.message(bytes(100_000))
+    with pytest.raises(DataLoss, match=r"1 gaps \(5 messages are known to be missing\)"):
+        read(before_a_long_one, [Pieces(before_a_long_one, [100])])
     tolerant = attrs.evolve(OPTIONS, fail_on_data_loss=False)
     rows = read(dropped, [Pieces(dropped, [1])], tolerant)
     assert [row["value"] for row in rows] == [b"a", b"b"]
