@@ -47,9 +47,9 @@ typedef struct ps_probe_receiver {
     bool followed, leaving;        /* by min, tagged */
 } ps_probe_receiver_t;
 
-/* A range that was asked for. */
+/* A range that was asked for: to may be sent again, need must be. */
 typedef struct ps_probe_ask {
-    int64_t from, to, cursor, asked_ns, done_ns;   /* done -1: open */
+    int64_t from, to, need, cursor, asked_ns, done_ns;   /* done -1: open */
     bool optional;                 /* so much was asked that it may be given up */
 } ps_probe_ask_t;
 

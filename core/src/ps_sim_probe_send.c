@@ -136,18 +136,16 @@ static void look_at_heartbeat(ps_probe_t *probe, ps_probe_pub_t *model, int64_t 
 
 /* The pool of answers is small towards a group: a full one forgets what lingers, and the same may
  * be asked for and answered once more. */
-static bool was_pushed_out(const ps_probe_pub_t *model, int64_t from, int64_t to, int64_t now_ns)
+static bool is_pool_full(const ps_probe_pub_t *model, int64_t now_ns)
 {
     const ps_publication_t *pub = model->pub;
     const int64_t linger_ns = ps_driver_params(pub->driver)->retransmit_linger_ns;
-    int32_t lingering = 0;
-    bool covered = false;
+    int32_t used = 0;
     for (int32_t i = 0; i < model->ask_count; i++) {
         const ps_probe_ask_t *ask = &model->asks[i];
-        lingering += ask->done_ns < 0 || now_ns - ask->done_ns < linger_ns;
-        covered = covered || (from >= ask->from && to <= ask->to);
+        used += ask->done_ns < 0 || now_ns - ask->done_ns < linger_ns;
     }
-    return covered && lingering >= pub->retransmit.capacity;
+    return used >= pub->retransmit.capacity;
 }
 
 static void sent_again(ps_probe_t *probe, ps_probe_pub_t *model, int64_t from, int64_t to,
@@ -163,12 +161,12 @@ static void sent_again(ps_probe_t *probe, ps_probe_pub_t *model, int64_t from, i
         }
         ask->cursor = to;
         /* A long one may have been cut short, and then ends with the last whole frame. */
-        const int64_t spare = ask->to - ask->from > LONG_ASK ? model->pub->log.mtu - 1 : 0;
-        if (to + spare >= (ask->to < model->high ? ask->to : model->high)) {
+        const int64_t spare = ask->need - ask->from > LONG_ASK ? model->pub->log.mtu - 1 : 0;
+        if (to + spare >= (ask->need < model->high ? ask->need : model->high)) {
             ask->done_ns = now_ns;
         }
     }
-    if (!asked && !was_pushed_out(model, from, to, now_ns)) {
+    if (!asked) {
         complain(probe, model, "sent again what nobody asked for", from, to);
     }
 }
@@ -273,6 +271,8 @@ void ps_probe_on_nak(ps_probe_pub_t *model, const ps_nak_t *nak, int64_t now_ns)
     if (from < 0 || from < oldest_kept(pub) || from >= model->high) {
         return;
     }
+    const bool full = is_pool_full(model, now_ns);
+    bool forgotten = false;
     int32_t free = -1;
     for (int32_t i = 0; i < model->ask_count; i++) {
         ps_probe_ask_t *ask = &model->asks[i];
@@ -281,9 +281,13 @@ void ps_probe_on_nak(ps_probe_pub_t *model, const ps_nak_t *nak, int64_t now_ns)
         if (over) {
             free = i;
         } else if (from >= ask->from && from < ask->to) {
-            /* Under way, or just answered; a full pool may have forgotten that already. */
+            /* Under way, or just answered.  Whoever asks for more than the first has to ask again,
+             * but a full pool may have forgotten an answer, and then sends all of it. */
             ask->to = pub->params.group && to > ask->to ? to : ask->to;
-            return;
+            if (ask->done_ns < 0 || !full) {
+                return;
+            }
+            forgotten = true;
         }
     }
     const int32_t asked = pub->retransmit.pending + model->asked_now;
@@ -292,10 +296,10 @@ void ps_probe_on_nak(ps_probe_pub_t *model, const ps_nak_t *nak, int64_t now_ns)
         free = model->ask_count++;
     }
     if (free >= 0) {
-        model->asks[free] = (ps_probe_ask_t){.from = from, .to = to, .cursor = from,
+        model->asks[free] = (ps_probe_ask_t){.from = from, .to = to, .need = to, .cursor = from,
                                              .asked_ns = now_ns, .done_ns = -1,
                                              .optional = waiting >= pub->retransmit.capacity
-                                                 || is_covered(pub, from)};
+                                                 || forgotten || is_covered(pub, from)};
         model->asked_now++;
     }
 }
