@@ -38,7 +38,7 @@ static int check_adopted(const ps_publication_t *pub, int64_t sent, int64_t limi
     const bool network = pub->endpoint != NULL;
     if (pub->log.meta->correlation_id != pub->id || start < 0 || producer < start ||
         (producer & (PS_FRAME_ALIGNMENT - 1)) != 0 ||
-        (network && (sent < start || sent > producer || producer - sent > term ||
+        (network && (sent < start || sent > producer || producer - sent > 2 * term ||
                      (sent & (PS_FRAME_ALIGNMENT - 1)) != 0)) ||
         limit < start || limit > producer + 2 * term) {
         return ps_fail(PS_E_CORRUPT,
@@ -81,14 +81,16 @@ static int64_t count_from_index(const ps_publication_t *pub, int64_t position)
 }
 
 /* Goes on where a dead daemon stood.  What it zeroed is not recorded, but what it let producers do
- * is: they may write in the term of the limit, so everything up to that term's end was zero.
+ * is: they may write in the term of the limit, so everything up to that term's end was zero.  A
+ * producer that stands at a term's very beginning turned to it, but the limit may have held it
+ * there: that term says nothing.
  * Zeroing starts again with the term after it, whose partition holds the term two before: nobody
  * can have written there, and the same rule as ever (a term behind the consumers) says when. */
 static int take_over(ps_publication_t *pub, int64_t producer)
 {
     const int64_t sent = atomic_load_explicit(pub->sender_position_cell, memory_order_acquire);
     const int64_t limit = atomic_load_explicit(pub->limit_cell, memory_order_acquire);
-    const int64_t furthest = limit > producer ? limit : producer;
+    const int64_t furthest = (limit > producer ? limit : producer) - 1; /* -1: nothing, ever */
     const int result = check_adopted(pub, sent, limit, producer);
     if (result != PS_OK) {
         return result;

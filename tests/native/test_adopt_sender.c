@@ -5,7 +5,8 @@
  */
 #include "sender_rig.h"
 
-enum { FAR = 7 * RIG_TERM, WINDOW = 16 * 1024 };
+enum { FAR = 7 * RIG_TERM, WINDOW = 16 * 1024, STEP = 1024,
+       EDGE = 4 * RIG_TERM - STEP };
 
 static uint32_t walk_state;
 
@@ -52,20 +53,40 @@ static void succeed(rig_t *rig)
     CHECK_EQ(ps_send_endpoint_open(rig->driver, &endpoint, &rig->endpoint), PS_OK);
 }
 
+/* What a publisher does that finds no room in its term: pads the rest, turns to the next term, and
+ * asks again, so that the limit may hold it at that term's very beginning. */
+static void turn_term(rig_t *rig)
+{
+    const int64_t at = rig_tail(rig);
+    const int32_t rest = RIG_TERM - (int32_t)(at & rig->log.term_mask);
+    const int32_t count = (int32_t)(at >> rig->log.shift);
+    CHECK(ps_log_pad(&rig->log, at, rest, 0));
+    atomic_fetch_add(&rig->log.meta->tail[count % PS_PARTITIONS], rest);
+    CHECK(ps_log_rotate(&rig->log, count, ps_wrap_add(rig->log.initial_term_id, count)));
+    CHECK_EQ(rig_tail(rig), at + rest);
+    rig_dirty(rig);
+}
+
 /* Offers as publishers do: up to the limit, each frame on zeroed memory. */
 static void offer_some(rig_t *rig)
 {
-    static const uint8_t payload[1300];
+    static uint8_t payload[1300];
+    memset(payload, 0x9a, sizeof payload); /* seen when it is met again three terms on */
     for (int32_t i = (int32_t)walk_random(40);
          i > 0 && rig_tail(rig) < rig_counter(rig, rig->limit); i--) {
         const int32_t length = 1 + (int32_t)walk_random(sizeof payload);
         const int64_t at = rig_tail(rig);
         const int64_t end = at + ps_align32(length + PS_HEADER_BYTES);
-        for (int64_t p = at; p < end && (p >> rig->log.shift) == (at >> rig->log.shift); p += 32) {
+        const int64_t term_end = (at | rig->log.term_mask) + 1;
+        for (int64_t p = at; p < end && p < term_end; p += 32) {
             static const uint8_t nothing[32];
             CHECK(memcmp(ps_log_at(&rig->log, p), nothing, sizeof nothing) == 0);
         }
-        rig_offer(rig, payload, length, PS_FLAG_UNFRAGMENTED);
+        if (end > term_end) {
+            turn_term(rig);
+        } else {
+            rig_offer(rig, payload, length, PS_FLAG_UNFRAGMENTED);
+        }
     }
 }
 
@@ -97,6 +118,54 @@ static int64_t take_all(rig_t *rig, int64_t covered)
         }
     }
     return covered;
+}
+
+/* Offers frames of STEP bytes up to the limit, and lets the receiver open the sender to edge. */
+static void advance_to(rig_t *rig, int64_t edge)
+{
+    uint8_t payload[STEP - PS_HEADER_BYTES];
+    memset(payload, 0x9a, sizeof payload);
+    for (int64_t covered = 0; covered < edge;) {
+        while (rig_tail(rig) < rig_counter(rig, rig->limit)) {
+            rig_offer(rig, payload, sizeof payload, PS_FLAG_UNFRAGMENTED);
+        }
+        const int64_t next = covered + WINDOW < edge ? covered + WINDOW : edge;
+        rig_sm(rig, GOLDEN_RECEIVER, &rig->peer, covered, (int32_t)(next - covered), 0);
+        rig_step(rig, MS);
+        covered = take_all(rig, covered);
+        CHECK(covered >= next);
+    }
+    CHECK_EQ(rig_counter(rig, rig->sender_position), edge);
+}
+
+static void producers_that_stopped_at_a_turn_find_the_next_term_zeroed(void)
+{
+    static const uint8_t payload[STEP - 2 * PS_HEADER_BYTES];
+    rig_t *rig = rig_open(&(rig_options_t){ .kind = RIG_UNICAST, .window_bytes = RIG_TERM });
+    rig_connect(rig);
+    advance_to(rig, EDGE);
+    const int64_t limit = rig_counter(rig, rig->limit);
+    CHECK_EQ(limit, EDGE + RIG_TERM);
+    while (rig_tail(rig) < limit - STEP) {
+        rig_offer(rig, NULL, STEP - PS_HEADER_BYTES, PS_FLAG_UNFRAGMENTED);
+    }
+    rig_offer(rig, payload, sizeof payload, PS_FLAG_UNFRAGMENTED);
+    turn_term(rig); /* a longer message than fits came: it waits for the limit now */
+    CHECK(rig_tail(rig) > limit && (rig_tail(rig) & rig->log.term_mask) == 0);
+    succeed(rig);
+    ps_publication_params_t params = adopted_publication(rig);
+    params.window_bytes = RIG_TERM;
+    CHECK_EQ(ps_publication_add(rig->driver, &params, &rig->pub), PS_OK);
+    int64_t covered = EDGE;
+    walk_state = 1;
+    while (covered < EDGE + 3 * RIG_TERM) {
+        rig_sm(rig, GOLDEN_RECEIVER, &rig->peer, covered, WINDOW, 0);
+        rig_step(rig, MS);
+        covered = take_all(rig, covered);
+        offer_some(rig);
+        rig_dirty(rig);
+    }
+    rig_close(rig);
 }
 
 static void walk(uint32_t seed)
@@ -182,6 +251,7 @@ static void counters_that_lie_are_refused(void)
 
 int main(void)
 {
+    producers_that_stopped_at_a_turn_find_the_next_term_zeroed();
     a_publication_survives_deaths_at_any_moment();
     nobody_there_is_noticed_after_the_connection_timeout();
     counters_that_lie_are_refused();
