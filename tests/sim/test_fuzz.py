@@ -36,6 +36,11 @@ def test_generated_scenarios_hold(start: int) -> None:
     assert not commands, "\n".join(commands)
 
 
+@pytest.mark.parametrize("seed", [525, 556, 693, 886, 1021, 1417])
+def test_seeds_beyond_the_range_that_failed_once_hold(seed: int) -> None:
+    assert attempt(generate(seed), seed).violations == ()
+
+
 @pytest.mark.parametrize("seed", [2, 5, 11])
 def test_a_generated_scenario_is_the_same_every_time(seed: int) -> None:
     assert generate(seed) == generate(seed)
