@@ -124,12 +124,11 @@ def flow(spark: SparkCluster, folder: Path) -> Iterator[tuple[Flow, Peer, Peer]]
 
 
 def under_way(made: Flow, driver: Driver, reader: Peer) -> None:
-    """Both queries have had a batch or two, and are in the middle of the next one."""
+    """Both queries have had a batch or two."""
     batches = 0
     while batches < 2:
         batches += driver.wait("batch", PATIENCE_S)["rows"] > 0
     made.take(reader, 1)
-    made.until_open(reader)
 
 
 def verify(made: Flow, driver: Driver, publisher: Peer, reader: Peer) -> dict[str, Any]:
@@ -156,12 +155,19 @@ def kill(pid: int) -> None:
         os.kill(pid, signal.SIGKILL)
 
 
+def strike(made: Flow, reader: Peer, pids: list[int]) -> None:
+    """Kills processes that were looked up before, in the middle of a part."""
+    assert pids
+    made.until_open(reader)
+    for pid in pids:
+        kill(pid)
+
+
 def test_an_executor_dies(spark: SparkCluster, driver: Driver, tmp_path: Path) -> None:
     with flow(spark, tmp_path) as (made, publisher, reader):
         made.begin(driver)
         under_way(made, driver, reader)
-        for pid in spark.executors(driver.application)[1]:
-            kill(pid)
+        strike(made, reader, spark.executors(driver.application)[1])
         counted = verify(made, driver, publisher, reader)
         assert counted["partial"] > 0       # its tasks were in the middle of their parts
 
@@ -170,13 +176,12 @@ def test_the_python_workers_die(spark: SparkCluster, driver: Driver, tmp_path: P
     with flow(spark, tmp_path) as (made, publisher, reader):
         made.begin(driver)
         under_way(made, driver, reader)
-        killed = 0
-        for executors in spark.executors(driver.application).values():
-            for executor in executors:
-                for worker in spark.python_workers(executor):
-                    kill(worker)
-                    killed += 1
-        assert killed
+        strike(made, reader, [
+            worker
+            for executors in spark.executors(driver.application).values()
+            for executor in executors
+            for worker in spark.python_workers(executor)
+        ])
         counted = verify(made, driver, publisher, reader)
         assert counted["partial"] > 0
 
@@ -188,6 +193,7 @@ def test_the_driver_dies_and_its_successor_goes_on_from_the_checkpoint(
         with spark.driver("first") as driver:
             made.begin(driver)
             under_way(made, driver, reader)
+            made.until_open(reader)
             os.killpg(driver.peer.process.pid, signal.SIGKILL)
         with spark.driver("second") as driver:
             made.begin(driver)
@@ -202,8 +208,7 @@ def test_the_daemons_client_dies(spark: SparkCluster, driver: Driver, tmp_path: 
         under_way(made, driver, reader)
         runners = source_runners(driver)
         assert len(runners) == 2
-        for runner in runners:
-            kill(runner)
+        strike(made, reader, runners)
         for query in ("files", "copy"):
             driver.ask("ended", query=query)
         made.begin(driver)
@@ -234,6 +239,7 @@ def test_a_daemon_dies_and_its_successor_goes_on(
     with flow(spark, tmp_path) as (made, publisher, reader):
         made.begin(driver)
         under_way(made, driver, reader)
+        made.until_open(reader)
         spark.hosts[1].kill()
         spark.restart_daemon(1)
         verify(made, driver, publisher, reader)
