@@ -230,10 +230,9 @@ static int set_options(ps_udp_socket_t *udp, const ps_socket_params_t *params)
         result = set_int(udp, IPPROTO_IPV6, IPV6_V6ONLY, 1, "IPV6_V6ONLY");
     }
     if (result == PS_OK && params->reuse) {
+        /* Never SO_REUSEPORT: with it Linux (seen on 6.18) hands what comes for a group with one
+         * member to any socket of the port, by a hash of the sender, whatever group it joined. */
         result = set_int(udp, SOL_SOCKET, SO_REUSEADDR, 1, "SO_REUSEADDR");
-        if (result == PS_OK) {
-            result = set_int(udp, SOL_SOCKET, SO_REUSEPORT, 1, "SO_REUSEPORT");
-        }
     }
     if (result == PS_OK) {
         result = set_buffer(udp, SO_RCVBUFFORCE, SO_RCVBUF, params->rcvbuf_bytes, "SO_RCVBUF",

@@ -25,7 +25,7 @@ typedef struct ps_socket_params {
     int32_t rcvbuf_bytes;       /* 0: OS default */
     uint16_t port_low;          /* range for port 0; 0: kernel chooses */
     uint16_t port_high;
-    uint8_t reuse;              /* SO_REUSEADDR and SO_REUSEPORT (multicast) */
+    uint8_t reuse;              /* SO_REUSEADDR: many members of a group (multicast) */
     uint8_t timestamps;         /* SO_TIMESTAMPNS */
     uint8_t gso;                /* 1: try UDP_SEGMENT on sends */
     uint8_t gro;                /* 1: try UDP_GRO on receives */

@@ -238,28 +238,82 @@ static void test_multicast(const char *device, ps_addr_t group, ps_addr_t foreig
     ps_net_free(net);
 }
 
-/* The loopback interface carries no IPv6 multicast: a network of our own does. */
-static void test_ipv6_multicast_in_a_namespace(void)
+/* Several senders of two groups of one port: each member hears its own group, whoever sends.  The
+ * kernel looks a lone member up before it delivers, and only for what comes from a network device:
+ * one end of a cable sends here, the other one listens. */
+static void two_groups_of_one_port(void)
+{
+    enum { SENDERS = 8 };
+    ps_net_t *net = ps_net_udp();
+    const ps_addr_t group[2] = {v4(239, 20, 0, 1, 40456), v4(239, 20, 0, 3, 40456)};
+    ps_socket_t *rx[2], *tx[2][SENDERS];
+    static inbox_t inbox;
+    for (int i = 0; i < 2; i++) {
+        const ps_socket_params_t member = {
+            .bind = v4(0, 0, 0, 0, 40456), .group = group[i], .reuse = 1, .gro = (uint8_t)i,
+            .interface_addr = v4(10, 9, 0, 2, 0), .interface_index = if_nametoindex("mc1")};
+        CHECK(net->ops->open(net->state, &member, &rx[i]) == PS_OK);
+        const ps_socket_params_t sender = {
+            .connect = group[i], .interface_addr = v4(10, 9, 0, 1, 0),
+            .interface_index = if_nametoindex("mc0"), .multicast_ttl = 1};
+        for (int j = 0; j < SENDERS; j++) {
+            CHECK(net->ops->open(net->state, &sender, &tx[i][j]) == PS_OK);
+        }
+    }
+    const ps_dgram_t names[2] = {{(const uint8_t *)"one", 3}, {(const uint8_t *)"three", 5}};
+    for (int j = 0; j < SENDERS; j++) {
+        CHECK(net->ops->send(tx[0][j], NULL, &names[0], 1, 0) == 1);
+        CHECK(net->ops->send(tx[1][j], NULL, &names[1], 1, 0) == 1);
+    }
+    for (int i = 0; i < 2; i++) {
+        memset(&inbox, 0, sizeof inbox);
+        receive(net, rx[i], &inbox, SENDERS);
+        CHECK(inbox.count == SENDERS);
+        for (int j = 0; j < SENDERS; j++) {
+            CHECK(inbox.length[j] == names[i].length);
+            net->ops->close(tx[i][j]);
+        }
+        net->ops->close(rx[i]);
+    }
+    ps_net_free(net);
+}
+
+/* Runs in a network of its own that `setup` makes: the loopback interface is not enough. */
+static void in_a_namespace(const char *setup, void (*test)(void))
 {
     const pid_t child = fork();
     CHECK(child >= 0);
     if (child == 0) {
         if ((unshare(CLONE_NEWNET) != 0 && unshare(CLONE_NEWUSER | CLONE_NEWNET) != 0) ||
             system("ip link add mc0 type veth peer name mc1 && ip link set mc1 up && "
-                   "ip link set mc0 up multicast on && "
-                   "ip addr add fd00::1/64 dev mc0 nodad") != 0) {
-            puts("skipped: IPv6 multicast needs a network namespace and ip(8)");
+                   "ip link set mc0 up multicast on") != 0 || system(setup) != 0) {
+            printf("skipped: a network namespace and ip(8) are needed for: %s\n", setup);
             exit(0);
         }
-        ps_addr_t group = {.family = 6, .port = 40457, .ip = {0xff, 0x02}};
-        ps_addr_t foreign = group;
-        group.ip[15] = 41;
-        foreign.ip[15] = 43;
-        test_multicast("mc0", group, foreign);
+        test();
         exit(0);
     }
     int status = -1;
     CHECK(waitpid(child, &status, 0) == child && status == 0);
+}
+
+static void ipv6_multicast(void)
+{
+    ps_addr_t group = {.family = 6, .port = 40457, .ip = {0xff, 0x02}};
+    ps_addr_t foreign = group;
+    group.ip[15] = 41;
+    foreign.ip[15] = 43;
+    test_multicast("mc0", group, foreign);
+}
+
+static void test_multicast_in_a_namespace(void)
+{
+    in_a_namespace("ip addr add fd00::1/64 dev mc0 nodad", ipv6_multicast);
+    /* both ends are this host's: what comes from an address of its own is taken too */
+    in_a_namespace("cd /proc/sys/net/ipv4/conf && echo 1 >mc1/accept_local && "
+                   "echo 0 >all/rp_filter && echo 0 >mc1/rp_filter && "
+                   "ip addr add 10.9.0.1/24 dev mc0 && ip addr add 10.9.0.2/24 dev mc1",
+                   two_groups_of_one_port);
 }
 
 /* ---- errors ---------------------------------------------------------------------------------- */
@@ -462,7 +516,7 @@ int main(void)
     test_offloads_change_nothing();
     test_a_segment_the_path_cannot_carry_goes_out_plain();
     test_multicast("lo", v4(224, 20, 30, 41, 40456), v4(224, 20, 30, 43, 40456));
-    test_ipv6_multicast_in_a_namespace();
+    test_multicast_in_a_namespace();
     test_what_an_operator_is_told();
     test_a_dead_peer_is_no_error();
     test_a_full_send_buffer_is_a_short_send();
