@@ -22,7 +22,8 @@ pytestmark = pytest.mark.needs_root
 
 Start = Callable[..., PenstockHost]
 NAK, MIN = 1001, 1002
-GROUPS = {NAK: "239.20.0.1:40456", MIN: "239.20.0.3:40460"}
+#: Of one port: the group tells them apart.
+GROUPS = {NAK: "239.20.0.1:40456", MIN: "239.20.0.3:40456"}
 #: On the publications: of nak the queue is large against what a busy machine's reader may miss.
 OPTIONS = {NAK: "|fc=nak|term-length=1m", MIN: "|fc=min,t:2s|term-length=64k"}
 TIMEOUT_S = 2.0
