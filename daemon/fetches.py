@@ -2,9 +2,10 @@
 """Fetches: whole frames of a range that some group holds, for readers without the mapped log.
 
 A reader gives credit in pieces, and no piece leaves without: what is under way is bounded for each
-fetch and for all of them.  Before a fetch begins the conductor says where the log is and how far it
-reaches.  After each piece was copied the desk looks once more whether a group still held it, since
-an acknowledgement lets the data plane clean what lies below.
+fetch and for all of them.  A reader that is silent is asked whether it is still there, so that what
+was under way to one that died does not count for long.  Before a fetch begins the conductor says
+where the log is and how far it reaches.  After each piece was copied the desk looks once more
+whether a group still held it, since an acknowledgement lets the data plane clean what lies below.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ import zmq
 from penstock.config.control import (
     FETCH_PIECE_BYTES,
     CutLog,
+    Done,
     Failure,
     Fetch,
     FetchPiece,
@@ -37,6 +39,8 @@ _FETCHES_EACH: Final = 8
 _CUT_BYTES: Final = 64 * 1024 * 1024
 _OPEN_LOGS: Final = 64
 _PATIENCE_NS: Final = 60 * 10**9        # a fetch whose reader gives no credit
+_SILENT_NS: Final = 10**9               # is it there?
+_PROBE_NS: Final = 5 * 10**9            # the next time
 
 
 @attrs.frozen
@@ -75,6 +79,7 @@ class _Fetch:
     credit: int
     under_way: int = 0                  # pieces sent and not yet credited
     heard_ns: int = 0
+    probed_ns: int = 0
 
 
 class FetchDesk:
@@ -212,6 +217,8 @@ class FetchDesk:
             self._next_look_ns = now_ns + 10**9
             for fetch in [f for f in self._fetches.values() if now_ns - f.heard_ns > _PATIENCE_NS]:
                 self._drop(fetch)
+            for fetch in list(self._fetches.values()):
+                self._probe(fetch, now_ns)
             self._sweep(self._readers)
             self._sweep(self._maps)
         moved = False
@@ -247,6 +254,14 @@ class FetchDesk:
         fetch.credit -= 1
         fetch.under_way += 1
         self._under_way += 1
+
+    def _probe(self, fetch: _Fetch, now_ns: int) -> None:
+        """A message that readers pass over: only a peer that is there can be sent one."""
+        silent = now_ns - fetch.heard_ns > _SILENT_NS and fetch.under_way > 0
+        if silent and now_ns - fetch.probed_ns > _PROBE_NS:
+            fetch.probed_ns = now_ns
+            if not self._send(fetch.peer, Done(), 0, None):
+                self._drop(fetch)
 
     def _drop(self, fetch: _Fetch) -> None:
         self._fetches.pop((fetch.peer, fetch.correlation), None)
