@@ -180,6 +180,23 @@ static int on_chain(ps_image_t *image, const ps_recv_destination_t *destination,
     return PS_WIRE_OK;
 }
 
+/* A sender may pass padding that begins inside the window, and then stands at the end of its term,
+ * beyond what is accepted, until a reader goes on: nothing to learn from, but it is alive. */
+static int on_heartbeat_beyond(ps_image_t *image, const ps_recv_destination_t *destination,
+                               int64_t position, const ps_addr_t *from)
+{
+    const int64_t edge = image->sm_position + image->log.term_length / 2;
+
+    if ((position & image->log.term_mask) != 0 || position - edge >= image->log.term_length) {
+        ps_system_add(image->driver, PS_SYS_OVER_RUNS, 1);
+        return PS_WIRE_OK;
+    }
+    ps_system_add(image->driver, PS_SYS_HEARTBEATS_RECEIVED, 1);
+    ps_image_touch(image, destination, from, false);
+    image->packet_ns = image->receiver->now_ns;
+    return PS_WIRE_OK;
+}
+
 int ps_image_on_data(ps_image_t *image, const ps_recv_destination_t *destination,
                      const ps_data_t *first, const uint8_t *data, uint32_t length,
                      const ps_addr_t *from, int64_t rx_ns)
@@ -200,8 +217,7 @@ int ps_image_on_data(ps_image_t *image, const ps_recv_destination_t *destination
         return on_chain(image, destination, position, data, length, from, rx_ns);
     }
     if (position > image->sm_position + log->term_length / 2) {
-        ps_system_add(image->driver, PS_SYS_OVER_RUNS, 1);
-        return PS_WIRE_OK;
+        return on_heartbeat_beyond(image, destination, position, from);
     }
     return on_heartbeat(image, destination, first, position, from);
 }

@@ -58,10 +58,15 @@ static void take_heartbeat(ps_probe_image_t *model, const ps_data_t *data, int64
     const ps_image_t *image = model->image;
     const int64_t term = image->log.term_length;
     const int64_t oldest = image->sm_position - term > 0 ? image->sm_position - term : 0;
-    if (position > image->sm_position + term / 2 || position < oldest) {
+    const int64_t most = image->sm_position + term / 2;
+    const bool padded = (position & (term - 1)) == 0 && position - most < term;
+    if ((position > most && !padded) || position < oldest) {
         return;
     }
     model->heard_ns = now_ns;
+    if (position > most) {
+        return;     /* beyond padding that began in the window: alive, no more */
+    }
     model->edge = position > model->edge ? position : model->edge;
     if ((data->flags & PS_FLAG_EOS) != 0) {
         model->eos = position > model->eos ? position : model->eos;
