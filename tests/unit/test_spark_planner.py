@@ -17,8 +17,10 @@ from penstock.core.errors import InvalidArgument
 from penstock.spark_bridge import _planner as planner
 from penstock.spark_bridge._locality import assign
 from penstock.spark_bridge._offsets import Offset, Session
-from penstock.spark_bridge._options import StreamName
+from penstock.spark_bridge._options import StreamName, read_options
 from penstock.spark_bridge._planner import Holder, Range, View
+from penstock.spark_bridge._reader import DataLoss
+from penstock.spark_bridge._source import _Planning
 
 CHANNEL = "aeron:udp?endpoint=localhost:40456|term-length=64k"
 STREAM = StreamName(channel=CHANNEL, stream_id=1001)
@@ -351,3 +353,25 @@ def test_each_byte_is_read_once_whatever_comes_between(
     for key, one in logs.items():
         if limit is None:
             assert read.get(session(key), first[session(key)]) == one.end_position
+
+
+@pytest.mark.parametrize("fail", [True, False])
+def test_a_session_that_left_the_offsets_and_comes_back_further_on_is_a_loss(fail: bool) -> None:
+    planning = _Planning(read_options({
+        "channel": CHANNEL, "streamId": "1001", "subscription": "q", "failOnDataLoss": str(fail),
+    }))
+    before = Offset(positions={session(1): 320, session(2): 0}, ended=frozenset({session(1)}))
+    after = Offset(positions={session(2): 64})
+    planning._leave(before, after)
+    planning._check_returns(view(log(2, end_position=64)), after)
+    joined = view(log(1, log_id=99, retained_from=480, committed=480, end_position=640))
+    if fail:
+        with pytest.raises(DataLoss, match=r"160 bytes from position 320.*joined again at 480"):
+            planning._check_returns(joined, after)
+    else:
+        planning._check_returns(joined, after)
+        assert planning.report()["lostBytes"] == 160
+    # One that goes on where it was left has lost nothing.
+    planning._leave(before, after)
+    planning._check_returns(view(log(1, committed=320, end_position=640)), after)
+    planning.stop()
