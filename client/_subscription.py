@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 ImageCallback: TypeAlias = Callable[[Image], object]
 GapCallback: TypeAlias = Callable[[Gap], object]
 _GAPS_KEPT = 64
+_LEFT_KEPT = 256
 
 
 class _Renewal(NamedTuple):
@@ -68,6 +69,7 @@ class Subscription(Reader):
         self._notices: deque[Any] = client._port.notices(ready.registration_id)
         self._gaps: deque[Gap] = deque(maxlen=_GAPS_KEPT)
         self._on_gap = on_gap
+        self._left: dict[int, int] = {}  # session -> where its image ended before the stream did
         self._on_available = on_available
         self._on_unavailable = on_unavailable
 
@@ -238,9 +240,7 @@ class Subscription(Reader):
             )
             self._end_image(image)
             if not complete:
-                self._gaps.append(gap)
-                if self._on_gap is not None:
-                    self._on_gap(gap)
+                self._tell(gap)
         if isinstance(notice, _Renewal):
             self._ready, self._handle = notice.ready, notice.handle
             self._notices = self._client._port.notices(notice.ready.registration_id)
@@ -250,9 +250,12 @@ class Subscription(Reader):
         for image in tuple(self._images):
             gap = image._take_gap()
             if gap is not None:
-                self._gaps.append(gap)
-                if self._on_gap is not None:
-                    self._on_gap(gap)
+                self._tell(gap)
+
+    def _tell(self, gap: Gap) -> None:
+        self._gaps.append(gap)
+        if self._on_gap is not None:
+            self._on_gap(gap)
 
     def _renew(self, ready: control.SubscriptionReady) -> None:
         """The daemon's successor knows this subscription by another id.  Any thread; takes effect
@@ -269,6 +272,14 @@ class Subscription(Reader):
         self._images.append(image)
         self._maps += image._maps
         self._logs += image._logs
+        stood = self._left.pop(image.session_id, None)
+        if stood is not None and image.join_position > stood:
+            self._tell(
+                Gap(
+                    stream_id=self.stream_id, session_id=image.session_id, from_position=stood,
+                    to_position=image.join_position,
+                )
+            )
         if self._on_available is not None:
             self._on_available(image)
 
@@ -276,7 +287,13 @@ class Subscription(Reader):
         known = [image.correlation_id for image in self._images]
         if notice.correlation_id not in known:
             return
-        self._end_image(self._images[known.index(notice.correlation_id)])
+        image = self._images[known.index(notice.correlation_id)]
+        if not image.is_end_of_stream:  # it fell silent; its session may come again, further on
+            self._left.pop(image.session_id, None)
+            self._left[image.session_id] = image.position
+            if len(self._left) > _LEFT_KEPT:
+                del self._left[next(iter(self._left))]
+        self._end_image(image)
 
     def _end_image(self, image: Image) -> None:
         index = self._images.index(image)

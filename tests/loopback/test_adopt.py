@@ -14,6 +14,7 @@ import random
 import threading
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 from support.hosts import PenstockHost
@@ -94,7 +95,10 @@ class Receiver:
         number = int(bytes(message[:16]))
         expected = self.counts.get(session, 0)
         if number != expected and len(self.wrong) < 5:
-            self.wrong.append(f"session {session}: {number} came, {expected} was next")
+            self.wrong.append(
+                f"session {session}: {number} came, {expected} was next, "
+                f"told: {self.subscription.gaps}"
+            )
         self.hashes.setdefault(session, hashlib.sha256()).update(message)
         self.counts[session] = number + 1
 
@@ -434,3 +438,47 @@ def test_a_receiver_that_starts_anew_tells_the_gap(
         eventually(told, "the stream goes on")
         assert [gap.session_id for gap in subscription.gaps] == [publication.session_id]
         assert got[0] == b"before"
+
+
+def test_an_image_that_comes_back_further_on_tells_the_gap(
+    new_host: NewHost, port: Callable[[], int], tmp_path: Path
+) -> None:
+    """The sending daemon was away for longer than its receiver waits, and what it had in flight is
+    lost: the session comes back in a new image, and nothing is skipped in silence."""
+    config = tmp_path / "impatient.toml"
+    config.write_text('[timeouts]\nimage_liveness_timeout_ns = "1s"\n')
+    near, far = new_host(), new_host("--config", str(config))
+    channel = f"aeron:udp?endpoint=127.0.0.1:{port()}|term-length=64k"
+    told: list[penstock.Gap | int] = []
+    with two_clients(near, far) as (client, remote):
+        publication = client.add_publication(channel, STREAM)
+        subscription = remote.add_subscription(channel, STREAM, on_gap=told.append)
+
+        def take() -> None:
+            subscription.poll(lambda m, _h: told.append(int(bytes(m))))
+
+        def has_come(number: int) -> bool:
+            take()
+            return number in told
+
+        connected(publication, subscription)
+        start = publication.send(b"0", FIRST_S)
+        eventually(lambda: has_come(0), "the first comes")
+        far.kill()
+        for number in range(1, 10):
+            end = publication.send(b"%d" % number, FIRST_S)
+        eventually(
+            lambda: client.status()["publications"][0]["consumer_position"] == end, "all left"
+        )
+        near.kill()
+        far.start("--config", str(config))
+        eventually(lambda: not subscription.images, "the image ends", FIRST_S)
+        near.start()
+        publication.send(b"10", FIRST_S)
+        eventually(lambda: has_come(10), "the stream goes on", FIRST_S)
+        gap = penstock.Gap(
+            stream_id=STREAM, session_id=publication.session_id, from_position=start,
+            to_position=end,
+        )
+        assert told == [0, gap, 10]
+        assert subscription.gaps == (gap,)
