@@ -15,6 +15,7 @@ from penstock.daemon.conductor.actions import (
     DeleteFile,
     FreeCounter,
     FreeSlot,
+    LogError,
     LogView,
     RemoveImageSubscriber,
     RemovePublicationSubscriber,
@@ -147,8 +148,14 @@ def _settle(world: World, group: Group, retained: Retained, look: ViewLog) -> Sa
         view: LogView = yield look
         while view.more:
             view = yield look
-    except Refused:
-        release(world, group, retained)     # its file is gone or damaged: there is nothing to keep
+    except Refused as refused:              # its file is gone or damaged: there is nothing to keep
+        world.emit(
+            LogError(
+                text=f"group {group.name} of stream {group.stream_id} on {group.channel}: what it "
+                f"had not acknowledged of session {retained.session_id} is lost: {refused.message}"
+            )
+        )
+        release(world, group, retained)
         return
     if group.retained.get(retained.log_id) is not retained:
         return
