@@ -171,11 +171,16 @@ def two_clients(sender: PenstockHost, receiver: PenstockHost) -> Iterator[tuple[
 
 
 @pytest.mark.timeout(900)
-def test_fifty_deaths_under_load(new_host: NewHost, port: Callable[[], int]) -> None:
+def test_fifty_deaths_under_load(
+    new_host: NewHost, port: Callable[[], int], tmp_path: Path
+) -> None:
     """Sending and receiving daemon, in turn and together; a shared and an exclusive session with
     fragmented messages over UDP, and IPC beside them, each in its session from the first death to
-    the last."""
-    near, far = new_host(), new_host()
+    the last.  A busy machine may take longer over a start than an image waits by default."""
+    config = tmp_path / "patient.toml"
+    config.write_text('[timeouts]\nimage_liveness_timeout_ns = "60s"\n')
+    patient = ("--config", str(config))
+    near, far = new_host(*patient), new_host(*patient)
     channel = f"aeron:udp?endpoint=127.0.0.1:{port()}|term-length=256k"
     sizes = (10, 100, 1000, 9000)
     with two_clients(near, far) as (client, remote):
@@ -199,7 +204,7 @@ def test_fifty_deaths_under_load(new_host: NewHost, port: Callable[[], int]) -> 
             for victim in victims:
                 victim.kill()
             for victim in victims:
-                victim.start()
+                victim.start(*patient)
             ready = time.monotonic()
             waits.append(goes_on(senders, receiver, ready))
             if near in victims:
