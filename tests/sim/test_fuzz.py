@@ -36,7 +36,7 @@ def test_generated_scenarios_hold(start: int) -> None:
     assert not commands, "\n".join(commands)
 
 
-@pytest.mark.parametrize("seed", [525, 556, 693, 886, 1021, 1417, 1475])
+@pytest.mark.parametrize("seed", [525, 556, 693, 886, 1021, 1417, 1475, 2159])
 def test_seeds_beyond_the_range_that_failed_once_hold(seed: int) -> None:
     assert attempt(generate(seed), seed).violations == ()
 
