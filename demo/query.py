@@ -15,6 +15,7 @@ import threading
 from typing import Any
 
 from demo import flights
+from penstock.client import GroupControl
 
 SUBSCRIPTION = "flights"
 
@@ -111,6 +112,8 @@ def aggregate(directory: str, channel: str, stream: int, scratch: str, report: A
             raise query.exception()  # type: ignore[misc]
     query.stop()
     spark.stop()
+    with GroupControl(directory=directory) as control:  # else it waits for the query's return
+        control.close_group(name=SUBSCRIPTION, channel=channel, stream_id=stream)
 
 
 if __name__ == "__main__":

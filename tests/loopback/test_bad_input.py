@@ -306,8 +306,8 @@ CONFIGS = [
     ("[limits]\nclients = 0\n", "limits.clients: is 0, expected .*1"),
     ("limits = 5\n", "limits: is 5, expected a table"),
     ("[limits\n", "is not TOML: .*line 1"),
-    ("[[stream]]\nchanel = \"x\"\n", "stream.chanel: .*did you mean channel"),
-    ("[[stream]]\nflow_control = \"fastest\"\n", "stream.flow_control: is 'fastest', expected"),
+    ("[[stream]]\nchanel = \"x\"\n", r"stream\[1\].chanel: .*did you mean channel"),
+    ("[[stream]]\nflow_control = \"fastest\"\n", r"flow_control: is 'fastest', expected"),
     ("[governor]\n", "governor: .*later version"),
 ]  # fmt: skip
 

@@ -19,10 +19,11 @@ class Sink:
     """Keeps each batch under its number: a batch that comes again replaces itself, so the content
     is what a sink that is idempotent in (query, batch) would hold."""
 
-    def __init__(self, seconds: float = 0.0) -> None:
+    def __init__(self, seconds: float = 0.0, *, dies_behind: int | None = None) -> None:
         self.batches: dict[int, Rows] = {}
         self.repeats = 0
         self._seconds = seconds
+        self._dies_behind = dies_behind     # once it has so many rows, and only once
 
     def __call__(self, df: DataFrame, batch: int) -> None:
         rows = df.collect()
@@ -30,6 +31,9 @@ class Sink:
             time.sleep(self._seconds)       # a slow sink is what some tests are about
         self.repeats += batch in self.batches
         self.batches[batch] = rows
+        if self._dies_behind is not None and len(self.rows) >= self._dies_behind:
+            self._dies_behind = None
+            raise RuntimeError("the sink has the batch, and dies before Spark notes it")
 
     @property
     def rows(self) -> Rows:
