@@ -24,7 +24,7 @@
 #include "ps_send_endpoint.h"
 #include "ps_sim_world.h"
 
-enum { PS_PROBE_PUBS = 128, PS_PROBE_IMAGES = 256, PS_PROBE_RECEIVERS = 128, PS_PROBE_ASKS = 512,
+enum { PS_PROBE_PUBS = 128, PS_PROBE_IMAGES = 256, PS_PROBE_RECEIVERS = 128, PS_PROBE_ASKS = 2048,
        PS_PROBE_GAPS = 2048, PS_PROBE_PROMISES = 32 };
 
 /* Something that must hold; since: when it was first seen not to, -1 it holds. */
