@@ -32,7 +32,8 @@ _LOCK = threading.Lock()
 
 def say(event: str, **values: Any) -> None:
     with _LOCK:
-        print(json.dumps({"event": event, **values}), flush=True)
+        sys.stdout.write(json.dumps({"event": event, **values}) + "\n")
+        sys.stdout.flush()
 
 
 class Jobs:
