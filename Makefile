@@ -56,8 +56,12 @@ ext: $(STAMPS)/ext
 
 # ---- checks --------------------------------------------------------------------------------------
 
+# Two workers at once (tests/support/turns.py says who takes what); PYTEST_WORKERS=0 runs one by one.
+PYTEST_WORKERS ?= 2
+
 test: setup ext
-	$(BIN)/python -m pytest $(PYTEST_ARGS)
+	$(BIN)/python -m pytest --numprocesses $(PYTEST_WORKERS) --no-loadscope-reorder \
+	    $(PYTEST_ARGS)
 
 # The loopback tests with an extension under address and undefined-behaviour sanitizers (the native
 # tests have their own, and ThreadSanitizer).  Python is not instrumented: leaks are not looked for.

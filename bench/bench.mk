@@ -4,13 +4,16 @@
 # make bench-readme  writes the last run's tables into bench/README.md
 # make bench-peers   only builds the peers
 # make bench-spark   records into Spark, beside its Kafka source; BENCH_SPARK_ARGS="--rounds 3"
+# make flame         a flame graph: FLAME_ARGS="--out FILE.svg udp --client native --size 1344"
 # make bench-kafka   only fetches a Kafka broker and Spark's connector to it
 
-.PHONY: bench bench-readme bench-peers bench-kafka bench-spark
+.PHONY: bench bench-readme bench-peers bench-kafka bench-spark flame
 
 BENCH_BUILD := build/bench
 BENCH_ARGS ?=
 BENCH_SPARK_ARGS ?=
+FLAME_ARGS ?=
+INFERNO_VERSION := 0.12.8
 AERON_SOURCES := $(wildcard bench/peers/aeron/src/main/java/dev/penstock/bench/*.java)
 
 bench: setup ext bench-peers
@@ -22,6 +25,13 @@ bench-spark: setup ext bench-kafka
 
 bench-readme: setup ext
 	$(BIN)/python -m bench readme
+
+flame: setup ext $(BENCH_BUILD)/inferno/bin/inferno-flamegraph
+	$(BIN)/python -m bench.flame --flamegraph $(BENCH_BUILD)/inferno/bin $(FLAME_ARGS)
+
+# Draws what perf recorded (CDDL-1.0, a tool: nothing of it is in what we distribute).
+$(BENCH_BUILD)/inferno/bin/inferno-flamegraph:
+	cargo install --quiet --locked --root $(BENCH_BUILD)/inferno --version $(INFERNO_VERSION) inferno
 
 bench-peers: $(BENCH_BUILD)/plain $(BENCH_BUILD)/aeron/bench.jar $(BENCH_BUILD)/site/.installed
 

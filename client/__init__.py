@@ -15,7 +15,7 @@ from penstock.client._group_errors import (
     UnknownGroup,
     UnreliableStream,
 )
-from penstock.client._groups import GroupControl, GroupState, LogRange
+from penstock.client._groups import GroupControl, GroupState, LogCuts, LogRange
 from penstock.client._image import Image
 from penstock.client._message import Header, MessageBatch
 from penstock.client._offer import Action, Offer
@@ -46,6 +46,7 @@ __all__ = [
     "GroupState",
     "Header",
     "Image",
+    "LogCuts",
     "LogRange",
     "LostSession",
     "MessageBatch",

@@ -15,6 +15,7 @@ import attrs
 from penstock.client._classes import client_classes
 from penstock.client._counters import Counter, Counters
 from penstock.client._directory import daemon_directory
+from penstock.client._fork import call_in_child
 from penstock.client._parking import Parking
 from penstock.client._port import DriverPort, Lease, PortState, Request
 from penstock.client._publication import Publication, SessionCallback
@@ -79,7 +80,7 @@ class Client:
         port.listen(self._bell)
         if port.state in (PortState.GONE, PortState.AWAY):
             self._bell.on_gone()
-        _watch_fork(self)
+        call_in_child(self._after_fork_in_child)
 
     # ---- facts -----------------------------------------------------------------------------------
 
@@ -103,8 +104,10 @@ class Client:
 
     @property
     def is_daemon_alive(self) -> bool:
-        """Whether the daemon holds this client's lease; False while a successor is waited for."""
-        return self._port.state is PortState.OPEN
+        """Whether the daemon holds this client's lease; False while a successor is waited for and
+        offers answer DAEMON_AWAY."""
+        state = self._port.state
+        return state is PortState.OPEN or (state is PortState.AWAY and not self._bell.is_away)
 
     @property
     def registrations(self) -> tuple[Registration, ...]:
@@ -467,19 +470,6 @@ def removal_of(request: Addition, registration_id: int) -> Request:
     if isinstance(request, control.AddSubscription):
         return control.RemoveSubscription(registration_id=registration_id)
     return control.RemoveCounter(registration_id=registration_id)
-
-
-def _watch_fork(client: Client) -> None:
-    """In a forked child the client closes its copies.  Python keeps such a hook for ever, so it
-    holds the client weakly."""
-    reference = weakref.ref(client)
-
-    def after_in_child() -> None:
-        forked = reference()
-        if forked is not None:
-            forked._after_fork_in_child()
-
-    os.register_at_fork(after_in_child=after_in_child)
 
 
 def _channel(channel: str) -> str:

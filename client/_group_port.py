@@ -8,10 +8,10 @@ may be done twice.
 
 from __future__ import annotations
 
-import os
+import contextlib
 import threading
 import time
-from collections.abc import Generator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
@@ -19,9 +19,11 @@ import attrs
 import zmq
 import zmq.utils.monitor
 
+from penstock.client._fork import call_in_child
 from penstock.client._group_errors import (
     DaemonUnreachable,
     GroupError,
+    GroupRefused,
     NotAuthorised,
     RangeNotRetained,
     refusal,
@@ -66,11 +68,23 @@ class Endpoint:
         )
 
 
+@contextlib.contextmanager
+def _until_closed() -> Iterator[None]:
+    """Another thread may close the port meanwhile."""
+    try:
+        yield
+    except zmq.ContextTerminated:
+        raise ClosedError("the group control was closed meanwhile") from None
+
+
 class _Connection:
     """One DEALER socket; used by one thread at a time."""
 
-    def __init__(self, context: zmq.Context[zmq.Socket[bytes]], endpoint: Endpoint) -> None:
+    def __init__(
+        self, context: zmq.Context[zmq.Socket[bytes]], endpoint: Endpoint, forks: int
+    ) -> None:
         self._endpoint = endpoint
+        self.forks = forks              # of its port, when it was made
         self._socket = context.socket(zmq.DEALER)
         self._socket.setsockopt(zmq.LINGER, 0)
         self._socket.setsockopt(zmq.RECONNECT_IVL, 50)
@@ -97,14 +111,24 @@ class _Connection:
     def send(self, request: Any) -> None:
         """A new request; what is still to come for the last one is passed over."""
         self._correlation += 1
-        self._socket.send(codec.encode(request, self._correlation))
+        try:
+            data = codec.encode(request, self._correlation)
+        except control.ControlError as error:
+            raise InvalidArgument(f"{type(request).__name__}: {error}") from None
+        with _until_closed():
+            self._socket.send(data)
 
     def add(self, message: Any) -> None:
         """More about the last request."""
-        self._socket.send(codec.encode(message, self._correlation))
+        with _until_closed():
+            self._socket.send(codec.encode(message, self._correlation))
 
     def receive(self, deadline: float) -> tuple[Any, list[bytes]] | None:
         """The next message about the last request, None when the time is up."""
+        with _until_closed():
+            return self._receive(deadline)
+
+    def _receive(self, deadline: float) -> tuple[Any, list[bytes]] | None:
         poller = zmq.Poller()
         poller.register(self._socket, zmq.POLLIN)
         if self._monitor is not None:
@@ -152,8 +176,9 @@ class GroupPort:
         self._lock = threading.Lock()
         self._context: zmq.Context[zmq.Socket[bytes]] | None = None
         self._idle: list[_Connection] = []
-        self._pid = os.getpid()
+        self._forks = 0
         self._closed = False
+        call_in_child(self._after_fork_in_child)
 
     def ask(self, request: Any, expected: type[_T]) -> _T:
         """The answer to a request."""
@@ -163,7 +188,23 @@ class GroupPort:
         return message
 
     def fetch(self, request: control.Fetch) -> Generator[bytes, None, None]:
-        """The pieces of a fetch.  It begins with the first ``next``."""
+        """The pieces of a fetch.  It begins with the first ``next``.  One that the daemon gave up,
+        since no piece was taken for long, is asked for again from where it is."""
+        position = request.start
+        while True:
+            try:
+                with contextlib.closing(self._pieces(request)) as pieces:
+                    for piece, following in pieces:
+                        position = following
+                        yield piece
+                return
+            except GroupRefused as error:
+                if error.code != "stalled" or position == request.start:
+                    raise
+                request = attrs.evolve(request, start=position)
+
+    def _pieces(self, request: control.Fetch) -> Generator[tuple[bytes, int], None, None]:
+        """Each piece, and where the next one begins."""
         kept: list[_Connection] = []
         message, rest = self._first(request, kept.append)
         connection = kept[0]
@@ -175,9 +216,11 @@ class GroupPort:
                 finished = message.last
                 if not finished:
                     connection.add(control.FetchCredit(pieces=1))
-                yield rest[0]
+                yield rest[0], message.next_position
                 if finished:
                     return
+                if connection.forks != self._forks:
+                    raise ClosedError("this fetch is the parent's: a child begins its own")
                 answer = connection.receive(time.monotonic() + self._timeout_s)
                 if answer is None:
                     raise self._silence(request)
@@ -193,14 +236,17 @@ class GroupPort:
             self._closed = True
             idle, self._idle = self._idle, []
             context, self._context = self._context, None
-            mine = self._pid == os.getpid()
-        if not mine:
-            return
         for connection in idle:
             connection.close()
         if context is not None:
-            # Connections of other threads that are in use close it when they are given back.
+            # It ends once other threads have closed theirs: what they wait for ends at once.
             threading.Thread(target=context.term, daemon=True).start()
+
+    def _after_fork_in_child(self) -> None:
+        """The parent's connections are not ours, and a thread of its may have held the lock."""
+        self._lock = threading.Lock()
+        self._idle, self._context = [], None
+        self._forks += 1
 
     # ---- the pool --------------------------------------------------------------------------------
 
@@ -208,18 +254,16 @@ class GroupPort:
         with self._lock:
             if self._closed:
                 raise ClosedError("the group control is closed")
-            if self._pid != os.getpid():        # in the child of a fork: the parent's are not ours
-                self._pid = os.getpid()
-                self._idle, self._context = [], None
             if self._context is None:
                 self._context = zmq.Context()
             if self._idle:
                 return self._idle.pop()
-            return _Connection(self._context, self._endpoint)
+            return _Connection(self._context, self._endpoint, self._forks)
 
     def _put(self, connection: _Connection) -> None:
         with self._lock:
-            if not self._closed and len(self._idle) < _POOL:
+            mine = connection.forks == self._forks
+            if mine and not self._closed and len(self._idle) < _POOL:
                 self._idle.append(connection)
                 return
         connection.close()

@@ -9,7 +9,7 @@ held.  A group that is not heard of for its expiry time ends, and lets the sende
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Literal
 
@@ -77,6 +77,8 @@ class GroupState:
     expires_ns: int
     """From now, unless something is heard."""
     warnings: list[str]
+    unreliable: list[str]
+    """Of the warnings those of streams that certainly do not wait for the group."""
     logs: list[LogRange]
 
 
@@ -85,8 +87,9 @@ class GroupControl:
     with CURVE keys.  Synchronous; may be used from several threads; connects when first used, again
     after a fork or a daemon's restart, and needs no lease.
 
-    Every method raises :class:`DaemonUnreachable` when no answer came in ``timeout_s``,
-    :class:`NotAuthorised` when the keys are refused, and :class:`GroupRefused` when the daemon
+    Every method raises :class:`InvalidArgument` for arguments that make no request, or one of more
+    than 64 KiB; :class:`DaemonUnreachable` when no answer came in ``timeout_s``;
+    :class:`NotAuthorised` when the keys are refused; and :class:`GroupRefused` when the daemon
     refuses for any other reason.
     """
 
@@ -187,9 +190,10 @@ class GroupControl:
 
     def fetch(
         self, *, log_id: int, session_id: int, initial_term_id: int, start: int, end: int
-    ) -> Iterator[bytes]:
+    ) -> Generator[bytes, None, None]:
         """The raw frames of [start, end), headers included, in the order of their positions, in
-        pieces of whole frames and at most 1 MiB; a few are under way at any time.
+        pieces of whole frames and at most 1 MiB; a few are under way at any time.  Closed early, it
+        ends on the daemon too.
 
         :raises RangeNotRetained: before the first piece or between two: the daemon does not hold
             it, or not any more; ``lowest_readable`` says from where on it does.

@@ -33,7 +33,10 @@ _PROBE_S = 1.0
 def open_counters(directory: Path) -> Iterator[Cnc]:
     """``cnc.dat`` of a daemon directory, read-only."""
     if not (directory / "cnc.dat").exists():
-        raise DaemonNotRunning(f"there is no daemon directory at {directory}")
+        raise DaemonNotRunning(
+            f"there is no daemon directory at {directory}: start one with 'penstock daemon --dir "
+            f"{directory}', or name another directory with --dir"
+        )
     try:
         cnc = Cnc.open(str(directory), read_only=True)
     except NativeError as error:

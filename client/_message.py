@@ -190,7 +190,7 @@ class MessageBatch:
         Of messages that all have ``n`` bytes, ``data.reshape(-1, n)`` has one a row.
         """
         self._require_live()
-        numpy = _import("numpy", "to_numpy()")
+        numpy = _import("numpy", "to_numpy() needs")
         data = numpy.empty(self.payload_bytes, numpy.uint8)
         offsets = numpy.empty(self._count + 1, numpy.int64)
         self._messages.gather(self._count, offsets.ctypes.data, data.ctypes.data)
@@ -199,7 +199,7 @@ class MessageBatch:
     def to_arrow(self) -> pa.RecordBatch:
         """A copy as Arrow: payload (large_binary), position, session_id, reserved_value."""
         self._require_live()
-        arrow = _import("pyarrow", "to_arrow()")
+        arrow = _import("pyarrow", "to_arrow() needs")
         count, messages = self._count, self._messages
         widths = {"position": 8, "session_id": 4, "reserved_value": 8}
         offsets = arrow.allocate_buffer(8 * (count + 1))
@@ -247,7 +247,7 @@ class MessageBatch:
     def _column(self, name: str) -> Any:
         column = self._columns.get(name)
         if column is None:
-            numpy = _import("numpy", "columns")
+            numpy = _import("numpy", "columns need")
             dtype = numpy.dtype(list(core.MESSAGE_FIELDS))
             rows = numpy.frombuffer(self._messages.raw, dtype=dtype, count=self._count)
             column = self._columns[name] = numpy.ascontiguousarray(rows[name])
@@ -258,7 +258,9 @@ def _import(package: str, user: str) -> Any:
     try:
         return importlib.import_module(package)
     except ImportError:
-        raise PenstockError(f"{user} needs {package}: pip install {package}") from None
+        raise PenstockError(
+            f"{user} {package}: pip install {package}, or 'penstock[arrow]'"
+        ) from None
 
 
 def view_of(row: tuple[int, ...], maps: list[memoryview]) -> memoryview:

@@ -46,7 +46,7 @@ class Bell:
     """Hears from the port on its thread, and wakes who waits.  It holds the client weakly, so that
     one that is dropped without a close is collected."""
 
-    __slots__ = ("__weakref__", "_client", "_handle", "_params")
+    __slots__ = ("__weakref__", "_client", "_handle", "_params", "is_away")
 
     def __init__(
         self, client: Client, handle: core.ClientHandle, params: core.ClientParams
@@ -54,6 +54,8 @@ class Bell:
         self._client = weakref.ref(client)
         self._handle = handle
         self._params = params
+        #: Whether offers answer DAEMON_AWAY already.
+        self.is_away = False
 
     def replace(self, handle: core.ClientHandle, params: core.ClientParams) -> None:
         """The client maps another directory from now on."""
@@ -64,9 +66,11 @@ class Bell:
 
     def on_away(self) -> None:
         core.client_set_daemon_away(self._handle, True)
+        self.is_away = True
         core.client_wake(self._handle)
 
     def on_back(self, lease: Lease, lost: frozenset[int], same: bool) -> None:
+        self.is_away = False
         client = self._client()
         if not same:
             if client is not None:

@@ -179,12 +179,18 @@ _POSITION: Any = validators.and_(validators.ge(0), validators.lt(2**63))
 
 
 @attrs.frozen(kw_only=True)
-class OpenGroup:
-    """Opens a consumer group, or finds it open.  Reply: GroupReply."""
+class _OfGroup:
+    """What a group is known by."""
 
     name: str = attrs.field(validator=_NAME)
     channel: str = attrs.field(validator=_CHANNEL)
     stream_id: int = attrs.field(validator=_I32)
+
+
+@attrs.frozen(kw_only=True)
+class OpenGroup(_OfGroup):
+    """Opens a consumer group, or finds it open.  Reply: GroupReply."""
+
     sessions: list[int] = attrs.field(factory=list, validator=_SESSIONS)    # none: all
     starting: str = attrs.field(
         default="latest", validator=validators.in_(("latest", "earliest"))
@@ -194,22 +200,15 @@ class OpenGroup:
 
 
 @attrs.frozen(kw_only=True)
-class GetGroup:
+class GetGroup(_OfGroup):
     """What a group holds; keeps it alive.  Reply: GroupReply."""
-
-    name: str = attrs.field(validator=_NAME)
-    channel: str = attrs.field(validator=_CHANNEL)
-    stream_id: int = attrs.field(validator=_I32)
 
 
 @attrs.frozen(kw_only=True)
-class AcknowledgeGroup:
+class AcknowledgeGroup(_OfGroup):
     """Everything below ``positions[i]`` of (``sessions[i]``, ``initial_term_ids[i]``) is done with;
     what the group does not hold is passed over.  Keeps the group alive.  Reply: GroupReply."""
 
-    name: str = attrs.field(validator=_NAME)
-    channel: str = attrs.field(validator=_CHANNEL)
-    stream_id: int = attrs.field(validator=_I32)
     sessions: list[int] = attrs.field(validator=validators.deep_iterable(_I32))
     initial_term_ids: list[int] = attrs.field(validator=validators.deep_iterable(_I32))
     positions: list[int] = attrs.field(validator=validators.deep_iterable(_POSITION))
@@ -220,12 +219,8 @@ class AcknowledgeGroup:
 
 
 @attrs.frozen(kw_only=True)
-class CloseGroup:
+class CloseGroup(_OfGroup):
     """Drops a group and all that it holds.  Reply: Done."""
-
-    name: str = attrs.field(validator=_NAME)
-    channel: str = attrs.field(validator=_CHANNEL)
-    stream_id: int = attrs.field(validator=_I32)
 
 
 @attrs.frozen(kw_only=True)
@@ -306,6 +301,7 @@ ERROR_CODES: Final = (
     "malformed",              # message not understood
     "unknown_group",          # no such consumer group: never opened, closed or expired
     "unreliable",             # the stream's strategy does not wait for the group
+    "stalled",                # a fetch whose reader gave no credit for too long
     "not_leased",             # Hello missing or token unknown
     "internal",
 )

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 import stat
+import struct
 from pathlib import Path
 
 import attrs
@@ -61,7 +62,7 @@ def check_public_key(text: str, what: str) -> str:
     try:
         if len(text) != _Z85_CHARS or len(zmq.utils.z85.decode(text.encode("ascii"))) != 32:
             raise ValueError
-    except (ValueError, KeyError, UnicodeError):
+    except (ValueError, KeyError, UnicodeError, struct.error):  # struct.error: five above 2^32
         raise ConfigurationError(
             f"{what}: {text[:60]!r} is no CURVE public key: {_Z85_CHARS} characters of Z85, as in "
             "the .key file of 'penstock keygen'"
@@ -75,7 +76,7 @@ def _read(path: Path) -> tuple[str, str]:
     except OSError as error:
         reason = error.strerror or "no such file"
         raise ConfigurationError(f"{path}: cannot read the key file: {reason}") from None
-    except ValueError:
+    except (ValueError, IndexError):        # IndexError: pyzmq's reader, of a key without a value
         raise ConfigurationError(
             f"{path}: no ZeroMQ certificate: make one with 'penstock keygen'"
         ) from None

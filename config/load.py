@@ -69,7 +69,7 @@ def load_text(text: str, *, source: str = "configuration") -> DaemonConfig:
     """The configuration in a TOML text; ``source`` is its name in errors."""
     try:
         tables = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
+    except (tomllib.TOMLDecodeError, RecursionError) as error:
         raise _failed(source, f"is not TOML: {error}") from None
     try:
         return _converter().structure(tables, DaemonConfig)

@@ -78,9 +78,9 @@ class AgentsConfig:
         "What a thread without work does. park sleeps in the kernel until it is woken.",
         "spin or yield for the last microseconds of latency; each burns a CPU.",
     )
-    sender_cpu: int = integer(-1, -1, 4095, "CPU the sender is pinned to; -1: none.",
+    sender_cpu: int = integer(-1, -1, 1023, "CPU the sender is pinned to; -1: none.",
                               "With dedicated threads on isolated CPUs.")
-    receiver_cpu: int = integer(-1, -1, 4095, "CPU the receiver is pinned to; -1: none.",
+    receiver_cpu: int = integer(-1, -1, 1023, "CPU the receiver is pinned to; -1: none.",
                                 "With dedicated threads on isolated CPUs.")
     max_gaps: int = integer(1024, 4, 16384, "Gaps tracked at once for an image.",
                             "Raise it on long, fat, lossy paths: it bounds the losses a round "
@@ -419,6 +419,22 @@ class LogConfig:
 
 
 @attrs.frozen(kw_only=True)
+class TraceConfig:
+    """What happens, as JSON lines in a file; `penstock sim plot` draws it."""
+
+    file: str = text(
+        "", r"[^\0]*", "a path, or empty", "Where to write; empty: nowhere. --trace wins.",
+        "To find out why a stream was slow. A successor goes on in the same file.")
+    sample_interval_ns: int = duration(
+        100 * MILLISECOND_NS, "Between samples of all streams. They take 5 % of the control "
+        "plane's time at most: with thousands of streams they come less often.",
+        "Lower it to see single stalls.", low=MILLISECOND_NS)
+    file_bytes: int = size(
+        GIB, 0, 1024 * GIB, "When the file is so long it becomes FILE.1 and a new one begins; 0: "
+        "never.", "Lower it where disk space is short.")
+
+
+@attrs.frozen(kw_only=True)
 class DaemonConfig:
     """Everything a daemon is told; what a file leaves out has its default."""
 
@@ -435,6 +451,7 @@ class DaemonConfig:
     control_tcp: ControlTcpConfig = attrs.field(factory=ControlTcpConfig)
     impairment: ImpairmentConfig = attrs.field(factory=ImpairmentConfig)
     log: LogConfig = attrs.field(factory=LogConfig)
+    trace: TraceConfig = attrs.field(factory=TraceConfig)
     stream: tuple[StreamRule, ...] = ()
 
     def __attrs_post_init__(self) -> None:

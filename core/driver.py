@@ -157,6 +157,8 @@ class Driver:
             setup_flags=event.setup_flags,
             peer_capabilities=event.peer_capabilities,
             peer_ordinal=event.peer_ordinal,
+            peer_flow_control=event.peer_flow_control,
+            peer_group_tag=event.peer_group_tag,
             source=read_address(getattr(event, "from")),
             text=bytes(ffi.string(event.text)).decode("utf-8", "replace"),
         )

@@ -267,6 +267,8 @@ class DriverEvent:
     setup_flags: int = 0
     peer_capabilities: int = 0
     peer_ordinal: int = -1
+    peer_flow_control: int = -1         # -1: the sender has not stated it
+    peer_group_tag: int = 0             # of the receivers that count, when tagged
     source: Address | None = None       # ``from`` in C
     text: str = ""
 
@@ -453,7 +455,7 @@ class LogParams:
     signal_eos: bool = True
     spies_simulate_connection: bool = False
     tether: bool = True
-    type: int = 0                       # 0 concurrent publication, 1 exclusive, 2 image
+    type: int = 0                       # 0 concurrent publication, 2 image, 3 exclusive
     file_mode: int = 0o660
     reserve_terms: int = 2
 

@@ -42,6 +42,11 @@ class LogFacts:
     term_length: int
     mtu: int
 
+    @classmethod
+    def of(cls, native: Any) -> LogFacts:
+        """From a structure with the same names."""
+        return cls(**{field.name: int(getattr(native, field.name)) for field in attrs.fields(cls)})
+
 
 class Frames:
     """Frames of one term, one behind the other; keeps the memory under them alive."""
@@ -108,11 +113,7 @@ class MappedLog:
         facts = ffi.new("ps_gather_facts_t *")
         name = ffi.new("char[]", path.encode())
         check(lib.ps_gather_open(name, out, facts), f"cannot read {path}")
-        names = [field.name for field in attrs.fields(LogFacts)]
-        return cls(
-            ffi.gc(out[0], lib.ps_gather_close),
-            LogFacts(**{name: int(getattr(facts, name)) for name in names}),
-        )
+        return cls(ffi.gc(out[0], lib.ps_gather_close), LogFacts.of(facts))
 
     def close(self) -> None:
         """Drops the mapping when the last frames of it are gone."""

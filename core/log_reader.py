@@ -5,22 +5,9 @@ from __future__ import annotations
 
 from typing import Any
 
-import attrs
-
 from penstock.core._convert import check
 from penstock.core._lib import ffi, lib
-
-
-@attrs.frozen(kw_only=True)
-class LogFacts:
-    """What a log's metadata says of it."""
-
-    correlation_id: int
-    session_id: int
-    stream_id: int
-    initial_term_id: int
-    term_length: int
-    mtu: int
+from penstock.core.gather import LogFacts
 
 
 class LogReader:
@@ -33,11 +20,7 @@ class LogReader:
         self._handle: Any = out[0]
         facts = ffi.new("ps_log_facts_t *")
         lib.ps_log_reader_facts(self._handle, facts)
-        self.facts = LogFacts(
-            correlation_id=facts.correlation_id, session_id=facts.session_id,
-            stream_id=facts.stream_id, initial_term_id=facts.initial_term_id,
-            term_length=facts.term_length, mtu=facts.mtu,
-        )
+        self.facts = LogFacts.of(facts)
 
     def close(self) -> None:
         if self._handle is not None:

@@ -50,6 +50,7 @@ class NetworkStatistics:
     duplicated: int
     reordered: int
     corrupted: int
+    refused: int
 
 
 @attrs.frozen(kw_only=True)
@@ -96,6 +97,8 @@ class ReaderStatistics:
     next: int
     position: int
     last_ns: int
+    latency_ns: int
+    untold: int
 
 
 class Stop(enum.IntEnum):
@@ -170,6 +173,14 @@ class SimNetwork:
         """Loses the datagram of this number (0, 1, ...) of the link."""
         check(lib.ps_simnet_drop(self._handle, sender, receiver, number), "list a loss")
 
+    def stuff(self, host: int, *, until_ns: int, short_ppm: int) -> None:
+        """The host's sockets take nothing until then, and of some calls only a part."""
+        check(lib.ps_simnet_stuff(self._handle, host, until_ns, short_ppm), "fill sockets")
+
+    def calm(self, port: int, delay_ns: int) -> None:
+        """Datagrams to or from this port pass every link in so long, whatever befalls others."""
+        check(lib.ps_simnet_calm(self._handle, port, delay_ns), "keep a port calm")
+
     def watch(self, half_term_stream_id: int = 0) -> None:
         """Reads along on the wire from now on.  A stream may be named whose strategy opens half a
         term whatever its receivers state."""
@@ -225,6 +236,10 @@ class SimWorld:
     def wants_control(self, host: int, now_ns: int) -> bool:
         return bool(lib.ps_simworld_wants_control(self._handle, host, now_ns))
 
+    def hold_control(self, host: int, until_ns: int) -> None:
+        """The host's conductor is busy until then."""
+        lib.ps_simworld_hold_control(self._handle, host, until_ns)
+
     def run(self, now_ns: int, until_ns: int) -> tuple[Stop, int]:
         """Runs on; returns why it stopped, and when."""
         self._now[0] = now_ns
@@ -249,19 +264,11 @@ class SimWorld:
             "add a ledger",
         )
 
-    def set_bound(self, ledger: int, bound_bytes: int) -> None:
-        """How far the slowest subscriber may be behind the publisher."""
-        lib.ps_simworld_set_bound(self._handle, ledger, bound_bytes)
-
     def ledger_messages(self, ledger: int) -> int:
         return int(lib.ps_simworld_ledger_messages(self._handle, ledger))
 
     def ledger_position(self, ledger: int) -> int:
         return int(lib.ps_simworld_ledger_position(self._handle, ledger))
-
-    def ledger_distance(self, ledger: int) -> int:
-        """The farthest that a bounded ledger's slowest subscriber was behind."""
-        return int(lib.ps_simworld_ledger_distance(self._handle, ledger))
 
     # ---- applications ----
 
@@ -287,11 +294,13 @@ class SimWorld:
         return check(lib.ps_simworld_add_publisher(self._handle, native), "add a publisher")
 
     def add_subscriber(
-        self, subscription: Any, *, host: int, poll_limit: int, poll_interval_ns: int
+        self, subscription: Any, *, host: int, stream_id: int, poll_limit: int,
+        poll_interval_ns: int,
     ) -> int:
         native = ffi.new("ps_sim_subscriber_params_t *")
         native.sub = subscription
         native.host = host
+        native.stream_id = stream_id
         native.poll_limit = poll_limit
         native.poll_interval_ns = poll_interval_ns
         return check(lib.ps_simworld_add_subscriber(self._handle, native), "add a subscriber")

@@ -111,9 +111,9 @@ def sweep(directory: Path, cnc: admin.Cnc, shared: admin.Shared, conductor: Cond
             if info.type_id != _SYSTEM_COUNTER and info.counter_id not in counters
         ],
         [
-            (kind, index)
+            (kind, index, object_id)
             for kind in SlotKind
             for index in range(shared.slot_count(kind))
-            if shared.slot_id(kind, index) and (kind, index) not in slots
+            if (object_id := shared.slot_id(kind, index)) and (kind, index) not in slots
         ],
     )

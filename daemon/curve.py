@@ -3,13 +3,17 @@
 
 ZeroMQ asks a handler inside the process (ZAP) whether a key may connect; pyzmq's authenticator
 answers from the allow-list, which is read again when its file changes.  A key that was taken off
-the list is refused with its next request, connected or not.
+the list is refused with its next request, connected or not.  A key file that cannot be read lets
+nobody in, and does not keep others out.
 """
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -20,10 +24,11 @@ from zmq.auth.base import Authenticator
 from penstock.config.keys import CurveKeys, check_public_key, load_public_key
 from penstock.config.models import ControlTcpConfig
 from penstock.core.errors import ConfigurationError
+from penstock.daemon.connections import STRANGERS, Connections, shut
 
 _LOG = logging.getLogger("penstock.daemon")
 _DOMAIN: Final = "penstock"
-_EVENTS: Final = zmq.EVENT_HANDSHAKE_SUCCEEDED | zmq.EVENT_DISCONNECTED
+_EVENTS: Final = zmq.EVENT_ACCEPTED | zmq.EVENT_DISCONNECTED
 
 
 class AllowList:
@@ -43,45 +48,68 @@ class AllowList:
         return key in self._keys
 
     def _refresh(self) -> None:
-        """A list that cannot be read any more stays as it was last read."""
+        """What cannot be read any more lets nobody in; a list that is not there, or that is not to
+        be read at all, stays as it was last read."""
         stamp = self._look()
         if stamp == self._stamp:
             return
         self._stamp = stamp
+        faults: list[str] = []
         try:
-            self._keys = self._read()
-            _LOG.info("%s: %d keys may connect", self._path, len(self._keys))
+            self._keys = self._read(faults)
         except ConfigurationError as error:
             _LOG.error("%s: the allow-list stays as it was", error)
+            return
+        for fault in faults:
+            _LOG.error("%s: nobody is let in by it", fault)
+        _LOG.info("%s: %d keys may connect", self._path, len(self._keys))
 
     def _files(self) -> list[Path]:
         return sorted(self._path.glob("*.key")) if self._path.is_dir() else [self._path]
 
     def _look(self) -> tuple[Any, ...]:
-        found = []
-        try:
-            for path in [self._path, *self._files()]:
-                at = os.stat(path)
-                found.append((str(path), at.st_mtime_ns, at.st_ino, at.st_size))
-        except OSError as error:
-            return (error.errno,)
-        return tuple(found)
+        """Changes with whatever may change what can be read; a mode shows in the time of change."""
+        return tuple(_state_of(path) for path in [self._path, *self._files()])
 
-    def _read(self) -> frozenset[str]:
+    def _read(self, faults: list[str] | None = None) -> frozenset[str]:
+        """The keys.
+
+        :param faults: takes what is wrong with single files or lines, which are then passed over.
+        :raises ConfigurationError: something cannot be read, or is no key.
+        """
+        found = set()
+        for entry in self._entries():
+            try:
+                found.add(entry())
+            except ConfigurationError as error:
+                if faults is None:
+                    raise
+                faults.append(str(error))
+        return frozenset(found)
+
+    def _entries(self) -> list[Callable[[], str]]:
+        """What reads each key."""
         if self._path.is_dir():
-            return frozenset(load_public_key(path) for path in self._files())
+            return [partial(load_public_key, path) for path in self._files()]
         try:
             lines = self._path.read_text(encoding="utf-8").splitlines()
         except (OSError, UnicodeError) as error:
             raise ConfigurationError(
                 f"control_tcp.clients: {self._path}: cannot be read: {error}"
             ) from None
-        keys = set()
-        for number, line in enumerate(lines, 1):
-            words = line.split()
-            if words and not _is_comment(line):
-                keys.add(check_public_key(words[0], f"{self._path}:{number}"))
-        return frozenset(keys)
+        return [
+            partial(check_public_key, line.split()[0], f"{self._path}:{number}")
+            for number, line in enumerate(lines, 1)
+            if line.split() and not _is_comment(line)
+        ]
+
+
+def _state_of(path: Path) -> tuple[Any, ...]:
+    try:
+        at = os.stat(path)
+    except OSError as error:
+        return (str(path), error.errno)
+    return (str(path), at.st_mtime_ns, at.st_ctime_ns, at.st_ino, at.st_size)
 
 
 def _is_comment(line: str) -> bool:
@@ -113,7 +141,8 @@ class CurveGate:
         """
         self.router = router
         self._limit = config.connections
-        self._connected = 0
+        self._connections = Connections()
+        self._flooded = False
         self.refused = 0
         try:
             keys = CurveKeys.load(config.secret_key)
@@ -140,6 +169,7 @@ class CurveGate:
                 f"control_tcp.listen: cannot listen on {config.listen}: {error.strerror}"
             ) from None
         self.address = str(router.getsockopt_string(zmq.LAST_ENDPOINT))
+        self._port = int(self.address.rpartition(":")[2])
         _LOG.info("groups are served on %s with the key %s", self.address, keys.public)
 
     def close(self) -> None:
@@ -156,12 +186,7 @@ class CurveGate:
     def step(self, ready: dict[Any, int]) -> None:
         """Answers ZAP requests, counts connections."""
         if self._monitor in ready:
-            while self._monitor.poll(0):
-                event = zmq.utils.monitor.recv_monitor_message(self._monitor, zmq.DONTWAIT)
-                if event["event"] == zmq.EVENT_HANDSHAKE_SUCCEEDED:
-                    self._connected += 1
-                elif self._connected > 0:
-                    self._connected -= 1
+            self._count()
         zap = self._authenticator.zap_socket
         if zap in ready:
             frames = zap.recv_multipart(zmq.DONTWAIT)
@@ -172,16 +197,48 @@ class CurveGate:
                 return
             raise AssertionError("the authenticator waits")
 
+    def _count(self) -> None:
+        """Takes in who has come and gone.  Of those that show no key only so many may wait."""
+        while self._monitor.poll(0):
+            event = zmq.utils.monitor.recv_monitor_message(self._monitor, zmq.DONTWAIT)
+            fd = int(event["value"])
+            if event["event"] == zmq.EVENT_DISCONNECTED:
+                self._connections.gone(fd)
+                continue
+            self._connections.accepted(fd)
+            if self._connections.strangers > STRANGERS:
+                self._end(self._connections.oldest)
+        if self._connections.strangers < STRANGERS // 2:
+            self._flooded = False
+
+    def _end(self, fd: int) -> None:
+        """One that has had its time; whoever only was slow comes back."""
+        shut(fd, self._port)
+        self._connections.gone(fd)
+        self.refused += 1
+        if not self._flooded:
+            _LOG.warning(
+                "TCP control: %d connections have shown no key: the oldest are ended", STRANGERS
+            )
+        self._flooded = True
+
+    def heard(self, frames: list[zmq.Frame]) -> None:
+        """A message came over TCP."""
+        with contextlib.suppress(zmq.ZMQError):         # it is told of every TCP message
+            self._connections.heard(int(frames[-1].get(zmq.SRCFD)))
+
     def admit(self, key: str) -> bool:
         """May a new connection with this key come in?"""
         if not self.allows(key):
             _LOG.warning("TCP control: refused the key %s, which is not on the allow-list", key)
             self.refused += 1
             return False
-        if self._connected >= self._limit:
-            _LOG.warning("TCP control: refused the key %s: %d connections", key, self._connected)
+        self._count()
+        if self._connections.placed >= self._limit:
+            _LOG.warning("TCP control: refused the key %s: %d connections", key, self._limit)
             self.refused += 1
             return False
+        self._connections.admitted()
         return True
 
     def allows(self, key: str) -> bool:

@@ -42,6 +42,7 @@ class ClaimedDirectory:
     file_mode: int
     made_by_us: bool
     _lock_fd: int
+    owed: str = ""                      # what in it a successor needs; empty: nothing
 
     def protect(self, name: str) -> None:
         """Gives a socket or file of ours the configured mode."""
@@ -54,6 +55,18 @@ class ClaimedDirectory:
                 (self.path / name).unlink(missing_ok=True)
         else:
             _wipe(self.path)
+
+    def log_bytes(self) -> int:
+        """Memory that the logs in it take."""
+        folders = [self.path / name for name in _FOLDERS]
+        return sum(e.stat().st_blocks * 512 for folder in folders for e in os.scandir(folder))
+
+    def let_go(self) -> None:
+        """Leaves it to a successor that needs something in it, or removes it."""
+        if self.owed:
+            self.leave()
+        else:
+            self.release()
 
     def leave(self) -> None:
         """Lets the directory go with all that a successor needs in it."""

@@ -128,6 +128,10 @@ class Executor:
             a.DestroyObject: self._destroy,
         }
 
+    def _free_slot(self, action: a.FreeSlot) -> None:
+        if action.object_id in (0, self._shared.slot_id(action.kind, action.index)):
+            self._shared.free_slot(action.kind, action.index)
+
     def perform(self, action: a.Action) -> a.Outcome:
         """Does it now; a failure is a value."""
         try:
@@ -195,7 +199,7 @@ class Executor:
             a.ReadCounter: lambda x: cnc.counter(x.counter_id),
             a.AddToSystemCounter: lambda x: self.add_to_counter(x.counter_id, x.delta),
             a.AllocateSlot: lambda x: shared.allocate_slot(x.kind, x.object_id),
-            a.FreeSlot: lambda x: shared.free_slot(x.kind, x.index),
+            a.FreeSlot: self._free_slot,
             a.DescribeClient: lambda x: shared.describe_client(
                 x.slot, pid=x.pid, uid=x.uid, name=x.name
             ),

@@ -88,8 +88,10 @@ class FetchDesk:
     def __init__(
         self, *, send: Send, locate: Callable[[Locate], int],
         floor: Callable[[int], int | None], limit_bytes: int,
+        clock: Callable[[], int] = time.monotonic_ns,
     ) -> None:
         self._send = send
+        self._clock = clock
         self._locate = locate
         self._floor = floor
         self._limit = max(1, limit_bytes // FETCH_PIECE_BYTES)
@@ -110,10 +112,11 @@ class FetchDesk:
 
     def fetch(self, peer: Peer, correlation: int, request: Fetch) -> None:
         """Begins a fetch."""
-        mine = sum(1 for one in self._fetches.values() if one.peer == peer)
-        if len(self._fetches) + len(self._waiting) >= _FETCHES or mine >= _FETCHES_EACH:
+        begun: list[_Fetch | _Waiting] = [*self._fetches.values(), *self._waiting.values()]
+        mine = sum(1 for one in begun if one.peer == peer)
+        if len(begun) >= _FETCHES or mine >= _FETCHES_EACH:
             self._fail(peer, correlation, "limit", f"{mine} fetches of this connection and "
-                       f"{len(self._fetches)} in all are under way: try again later")
+                       f"{len(begun)} in all are under way: try again later")
         elif request.start > request.end or request.start % 32 or request.end % 32:
             self._fail(peer, correlation, "malformed",
                        f"[{request.start}, {request.end}) is no range of whole frames")
@@ -122,8 +125,10 @@ class FetchDesk:
 
     def cut(self, peer: Peer, correlation: int, request: CutLog) -> None:
         """Says where a range may be cut."""
-        if len(self._waiting) >= _FETCHES:
-            self._fail(peer, correlation, "limit", "too many requests are under way: try again")
+        mine = sum(1 for one in self._waiting.values() if one.peer == peer)
+        if len(self._waiting) >= _FETCHES or mine >= _FETCHES_EACH:
+            self._fail(peer, correlation, "limit", f"{mine} requests of this connection and "
+                       f"{len(self._waiting)} in all are under way: try again later")
         elif request.start % 32:
             self._fail(peer, correlation, "malformed", f"{request.start} is no frame's beginning")
         else:
@@ -141,7 +146,7 @@ class FetchDesk:
         found.under_way -= returned
         self._under_way -= returned
         found.credit += returned
-        found.heard_ns = time.monotonic_ns()
+        found.heard_ns = self._clock()
 
     def _ask(self, waiting: _Waiting) -> None:
         request = waiting.request
@@ -199,7 +204,7 @@ class FetchDesk:
         self._keep(self._readers, request.log_id, reader)
         fetch = _Fetch(
             waiting.peer, waiting.correlation, request.log_id, reader, request.start, request.end,
-            request.credit, heard_ns=time.monotonic_ns(),
+            request.credit, heard_ns=self._clock(),
         )
         key = (waiting.peer, waiting.correlation)
         if key in self._fetches:
@@ -212,10 +217,17 @@ class FetchDesk:
 
     def step(self) -> bool:
         """Sends a piece of each fetch that may go on; True: there is more to do at once."""
-        now_ns = time.monotonic_ns()
+        now_ns = self._clock()
         if now_ns >= self._next_look_ns:
             self._next_look_ns = now_ns + 10**9
-            for fetch in [f for f in self._fetches.values() if now_ns - f.heard_ns > _PATIENCE_NS]:
+            for fetch in list(self._fetches.values()):
+                if fetch.under_way == 0 or now_ns - fetch.heard_ns <= _PATIENCE_NS:
+                    continue
+                self._fail(
+                    fetch.peer, fetch.correlation, "stalled",
+                    f"no credit came for {_PATIENCE_NS // 10**9} s, and the fetch was given up at "
+                    f"position {fetch.position}: ask again from where you are",
+                )
                 self._drop(fetch)
             for fetch in list(self._fetches.values()):
                 self._probe(fetch, now_ns)
@@ -252,6 +264,8 @@ class FetchDesk:
             return
         fetch.position = to
         fetch.credit -= 1
+        if fetch.under_way == 0:
+            fetch.heard_ns = self._clock()      # from now on it has something to take
         fetch.under_way += 1
         self._under_way += 1
 

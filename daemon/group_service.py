@@ -67,7 +67,7 @@ class GroupService:
 
     def __init__(
         self, directory: ClaimedDirectory, tcp: ControlTcpConfig, *, ask: Ask,
-        floor: Callable[[int], int | None],
+        floor: Callable[[int], int | None], failed: Callable[[BaseException], None],
     ) -> None:
         """Binds the sockets.
 
@@ -75,9 +75,11 @@ class GroupService:
             :meth:`answer` with the same number.
         :param floor: the lowest position of a log that some group holds, None: none does; any
             thread.
+        :param failed: hears what the service's thread died of, in that thread.
         :raises ConfigurationError: an address or key file of ``tcp`` cannot be used.
         """
         self._ask = ask
+        self._failed = failed
         self._context = zmq.Context()
         self._local = self._router()
         self._local.bind(f"ipc://{directory.path}/{SOCKET_NAME}")
@@ -145,6 +147,12 @@ class GroupService:
     # ---- the thread ------------------------------------------------------------------------------
 
     def _run(self) -> None:
+        try:
+            self._serve_all()
+        except BaseException as error:  # nobody else would hear of it
+            self._failed(error)
+
+    def _serve_all(self) -> None:
         poller = zmq.Poller()
         for router in self._routers:
             poller.register(router, zmq.POLLIN)
@@ -179,7 +187,10 @@ class GroupService:
                 frames = router.recv_multipart(zmq.DONTWAIT, copy=False)
             except zmq.Again:
                 return
-            key = self._gate.key_of(frames) if self._gate is not None else ""
+            key = ""
+            if self._gate is not None and router is self._gate.router:
+                key = self._gate.key_of(frames)
+                self._gate.heard(frames)
             peer = Peer(router=router, identity=frames[0].bytes)
             self._take(peer, key, [frame.bytes for frame in frames[1:]])
 

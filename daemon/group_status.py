@@ -9,6 +9,7 @@ from penstock.core.driver_types import SlotKind
 from penstock.core.errors import PenstockError
 from penstock.daemon.conductor.actions import ViewLog
 from penstock.daemon.conductor.model import Group
+from penstock.daemon.conductor.reliance import strategy_name
 from penstock.daemon.conductor.retention import view_of, window_of
 from penstock.daemon.conductor.world import World
 from penstock.daemon.group_logs import GroupLogs
@@ -18,6 +19,7 @@ from penstock.daemon.group_logs import GroupLogs
 class GroupLogStatus:
     log_id: int
     session_id: int
+    strategy: str                       # flow control of its sender, "" unknown, or it has ended
     committed: int
     end_position: int
     lag_bytes: int
@@ -45,7 +47,8 @@ def group_status(world: World, group: Group, logs: GroupLogs, *, now_ns: int) ->
         for link in subscription.links.values():
             source = link.source
             look = view_of(source, link.counter_id)
-            rows.append(_row(logs, look, source.session_id, window_of(source)))
+            rows.append(_row(logs, look, source.session_id, window_of(source),
+                             strategy=strategy_name(world, source)))
     for kept in group.retained.values():
         live = world.images.get(kept.log_id) or world.publications.get(kept.log_id)
         if live is not None:
@@ -69,8 +72,8 @@ def group_status(world: World, group: Group, logs: GroupLogs, *, now_ns: int) ->
 
 
 def _row(
-    logs: GroupLogs, look: ViewLog, session_id: int, window: int, *, ended: bool = False,
-    end: int = 0,
+    logs: GroupLogs, look: ViewLog, session_id: int, window: int, *, strategy: str = "",
+    ended: bool = False, end: int = 0,
 ) -> GroupLogStatus | None:
     try:
         view = logs.view(look)
@@ -79,7 +82,7 @@ def _row(
     reach = end if ended else view.end_position
     committed = min(view.committed, reach)
     return GroupLogStatus(
-        log_id=look.log_id, session_id=session_id, committed=committed, end_position=reach,
-        lag_bytes=reach - committed, window_bytes=window,
+        log_id=look.log_id, session_id=session_id, strategy=strategy, committed=committed,
+        end_position=reach, lag_bytes=reach - committed, window_bytes=window,
         credit_bytes=0 if ended else max(0, window - (reach - committed)), ended=ended,
     )

@@ -30,7 +30,7 @@ from penstock.core.errors import PenstockError
 from penstock.daemon.conductor import model
 
 NAME: Final = "registry.journal"
-FORMAT: Final = 1
+FORMAT: Final = 3                       # to be raised when what records hold changes
 _HEAD: Final = b"PENSTOCK-REGISTRY %d\n" % FORMAT
 _FRAME: Final = struct.Struct("<III")
 _LENGTH: Final = struct.Struct("<I")
@@ -138,7 +138,8 @@ def _apply(found: dict[Key, dict[str, Any]], body: bytes, at: int) -> None:
         else:
             found[key] = dict(fields)
     except (ValueError, TypeError, KeyError, msgpack.UnpackException) as error:
-        raise JournalDamaged(f"{NAME}: byte {at}: not understood: {error}") from None
+        why = " ".join(str(error).split()) or type(error).__name__
+        raise JournalDamaged(f"{NAME}: byte {at}: not understood: {why}") from None
 
 
 def read(directory: Path) -> dict[Key, dict[str, Any]] | None:

@@ -16,12 +16,10 @@ import random
 import secrets
 import signal
 import socket
-import sys
 import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterable
 from functools import partial
-from pathlib import Path
 from typing import Any, Final
 
 import attrs
@@ -46,7 +44,7 @@ from penstock.core.driver_types import (
     DriverState,
     SharedParams,
 )
-from penstock.core.errors import ConfigurationError, PenstockError, StorageError
+from penstock.core.errors import ConfigurationError, PenstockError
 from penstock.daemon import status
 from penstock.daemon.addressing import LocalInterface
 from penstock.daemon.adoption import inherit, process_started, sweep
@@ -54,15 +52,17 @@ from penstock.daemon.conductor import Conductor, Operation
 from penstock.daemon.conductor import actions as a
 from penstock.daemon.conductor.machines import PublicationState
 from penstock.daemon.control_socket import ControlSocket
-from penstock.daemon.directory import ClaimedDirectory, claim_directory
+from penstock.daemon.directory import ClaimedDirectory
 from penstock.daemon.executor import Executor, list_interfaces, resolve_name
 from penstock.daemon.group_service import GroupService
 from penstock.daemon.identity import new_identity, version, version_number
 from penstock.daemon.journal import Journal
 from penstock.daemon.leases import LeaseSocket
 from penstock.daemon.notify import Notifier
+from penstock.daemon.samples import sample
 from penstock.daemon.settings import driver_params_from, net_from, settings_from
 from penstock.daemon.strategies import MAX_ABANDONED
+from penstock.daemon.trace import TraceFile
 
 _LOG = logging.getLogger("penstock.daemon")
 _TICK_NS: Final = 250_000_000
@@ -73,6 +73,7 @@ _TOKEN_BYTES: Final = 16
 _EVENT_BATCH: Final = 256
 _STRATEGIES_AT_ONCE: Final = 8          # made at once, those that never return included
 _MAKING_S: Final = 5.0                  # a strategy in Python has this long to be imported and made
+_SAMPLE_SHARE: Final = 20                # samples take a twentieth of the time at most
 _CNC_REFUSAL: Final = "penstock serves its own clients only: use the penstock client library"
 
 
@@ -114,6 +115,7 @@ class Server:
             self._cnc = admin.Cnc.create(self._cnc_params())
             self._shared = admin.Shared.create(self._shared_params())
         else:
+            self._directory.owed = "what a dead daemon left"
             self._identity = attrs.evolve(self._identity, daemon_id=inheritance.daemon_id)
             self._cnc, self._shared = inheritance.cnc, inheritance.shared
             self._cnc.adopt(pid=os.getpid(), start_ms=self._identity.start_ms)
@@ -126,7 +128,7 @@ class Server:
         )
         budget = config.storage.budget_bytes
         if not budget:
-            free = admin.free_bytes(path) + _log_bytes(self._directory.path)
+            free = admin.free_bytes(path) + self._directory.log_bytes()
             budget = int(free * config.storage.budget_percent / 100)
         self._shared.set_storage(budget_bytes=budget, used_bytes=0)
         settings = settings_from(
@@ -196,20 +198,22 @@ class Server:
                 len(world.publications), len(world.images),
             )
         self._journal.install()
+        self._directory.owed = "what a daemon that failed left"
 
     async def run(self) -> None:
         """Until SIGTERM or SIGINT."""
         metrics = self._open_metrics()
+        self._trace = self._open_trace()
         self._control = ControlSocket(self._directory, self)
         self._trio = trio.lowlevel.current_trio_token()
         self._groups = GroupService(
             self._directory, self._config.control_tcp, ask=self._ask,
-            floor=self._conductor.world.floor,
+            floor=self._conductor.world.floor, failed=self._on_service_failure,
         )
         self._leases = LeaseSocket(
             self._directory, on_request=self._on_lease_request, on_lost=self._on_lease_lost
         )
-        self._driver.start()
+        self._start_driver()
         self._adopt()
         self._shared.set_state(DriverState.RUNNING)
         self._cnc.heartbeat(self.epoch_ms())
@@ -223,6 +227,8 @@ class Server:
                     nursery.start_soon(self._housekeeping)
                     if metrics is not None:
                         nursery.start_soon(metrics)
+                    if self._trace is not None:
+                        nursery.start_soon(self._sample, self._trace)
                     self._groups.start()
                     self._announce()
                     async for number in signals:
@@ -230,6 +236,9 @@ class Server:
                         break
                     self._say_goodbye()
                     await self._send_what_is_left()
+                    self._directory.owed = owed = self._kept_by_groups()
+                    if owed:
+                        _LOG.warning("%s stays for a successor: %s", self._directory.path, owed)
                     self._stopping = True
                     nursery.cancel_scope.cancel()
         finally:
@@ -237,6 +246,16 @@ class Server:
             self._leases.close()
             self._groups.close()
             self._control.close()
+            if self._trace is not None:
+                self._trace.close()
+
+    def _start_driver(self) -> None:
+        try:
+            self._driver.start()
+        except PenstockError as error:
+            raise ConfigurationError(
+                f"agents: {error}; sender_cpu and receiver_cpu name CPUs that this process may use"
+            ) from error
 
     def _announce(self) -> None:
         self._notifier.send("READY=1", f"STATUS=serving {self._directory.path}")
@@ -251,7 +270,7 @@ class Server:
         self._shared.set_state(DriverState.STOPPED)
         for identity in self._identity_of.values():
             self._control.send(identity, DaemonStopping())
-        self._control.publish("stopping", {})
+        self._tell("stopping", {})
 
     async def _send_what_is_left(self) -> None:
         """Publications that their clients have closed get a moment to be sent; what stays unsent is
@@ -287,8 +306,7 @@ class Server:
         self._cnc.close()
         self._journal.close()
 
-    def kept_by_groups(self) -> str:
-        """What consumer groups would lose with the directory; empty: nothing."""
+    def _kept_by_groups(self) -> str:
         groups = self._conductor.world.groups.values()
         return ", ".join(f"group {g.name} of stream {g.stream_id} on {g.channel}" for g in groups)
 
@@ -362,6 +380,35 @@ class Server:
             file_mode=self._config.directory.file_mode,
         )
         return partial(serve_metrics, app, listener)
+
+    # ---- the trace ----
+
+    def _open_trace(self) -> TraceFile | None:
+        config = self._config.trace
+        if not config.file:
+            return None
+        trace = TraceFile.open(
+            config.file, directory=self._directory.path, host=socket.gethostname(),
+            file_bytes=config.file_bytes,
+        )
+        trace.put("started", attrs.asdict(self._facts))
+        return trace
+
+    def _tell(self, name: str, fields: dict[str, Any]) -> None:
+        """To the event feed and the trace."""
+        self._control.publish(name, fields)
+        if self._trace is not None:
+            self._trace.put(name, fields)
+
+    async def _sample(self, trace: TraceFile) -> None:
+        while True:
+            now_ns = time.monotonic_ns()
+            world = self._conductor.world
+            fields = sample(world, self._driver, self._shared, self._cnc, now_ns=now_ns)
+            trace.put("sample", fields, weight=1 + len(world.publications) + len(world.images))
+            took_ns = time.monotonic_ns() - now_ns
+            wait_ns = max(self._config.trace.sample_interval_ns, took_ns * _SAMPLE_SHARE)
+            await trio.sleep(wait_ns / 1e9)
 
     # ---- operations ------------------------------------------------------------------------------
 
@@ -473,6 +520,15 @@ class Server:
             self._conductor.on_group_request(number, message, time.monotonic_ns())
         )
 
+    def _on_service_failure(self, error: BaseException) -> None:
+        """Called by its thread.  The daemon ends: a successor goes on where it stood."""
+
+        async def end() -> None:
+            raise error
+
+        assert self._slow is not None
+        self._trio.run_sync_soon(self._slow.start_soon, end)
+
     # ---- the executor's port ---------------------------------------------------------------------
 
     def reply(self, action: a.Reply) -> None:
@@ -487,7 +543,7 @@ class Server:
 
     def publish(self, action: a.PublishEvent) -> None:
         _LOG.debug("%s %s", action.name, action.fields)
-        self._control.publish(action.name, action.fields)
+        self._tell(action.name, action.fields)
 
     def grant(self, action: a.GrantLease) -> None:
         self._tokens[action.token] = action.client_id
@@ -498,7 +554,7 @@ class Server:
             token=action.token,
             daemon_id=self._identity.daemon_id,
             daemon_epoch=self._identity.epoch,
-            daemon_version=version(),
+            daemon_version=self._facts.version,
         )
         fds = (self._driver.wake_fd(Agent.SENDER), self._driver.wake_fd(Agent.RECEIVER))
         self._leases.answer(action.connection_id, grant, fds)
@@ -530,68 +586,3 @@ class Server:
 
     def interfaces(self) -> tuple[LocalInterface, ...]:
         return list_interfaces()
-
-
-def _log_bytes(directory: Path) -> int:
-    """Memory that the logs of a dead daemon take."""
-    folders = [directory / name for name in ("publications", "images")]
-    return sum(e.stat().st_blocks * 512 for folder in folders for e in os.scandir(folder))
-
-
-# ---- entry ---------------------------------------------------------------------------------------
-
-
-async def run_daemon(config: DaemonConfig) -> None:
-    """Runs a daemon until SIGTERM or SIGINT.
-
-    :raises DirectoryInUseError: a live daemon owns the directory.
-    :raises VersionMismatch: the directory is not penstock's.
-    :raises StorageError: its file system has no room for the daemon's own files.
-    :raises ConfigurationError: a setting cannot be put into effect, e.g. a port is in use.
-    """
-    directory = claim_directory(config.directory, keep=True)
-    kept = ""
-    try:
-        server = _make_server(config, directory)
-        try:
-            await server.run()
-        except* PenstockError as group:
-            raise _first(group) from None
-        finally:
-            kept = server.kept_by_groups()
-            server.close()
-    finally:
-        if kept:
-            _LOG.warning("%s stays for a successor: %s", directory.path, kept)
-            directory.leave()
-        else:
-            directory.release()
-
-
-def _make_server(config: DaemonConfig, directory: ClaimedDirectory) -> Server:
-    try:
-        return Server(config, directory)
-    except StorageError as error:
-        raise StorageError(
-            f"{error}: the file system of {directory.path} is too small; make room, or lower "
-            "storage.counter_values_bytes and the limits"
-        ) from error
-
-
-def _first(group: BaseExceptionGroup[PenstockError]) -> PenstockError:
-    found: BaseException = group
-    while isinstance(found, BaseExceptionGroup):
-        found = found.exceptions[0]
-    assert isinstance(found, PenstockError)
-    return found
-
-
-def run(config: DaemonConfig) -> None:
-    """The same, as a program: logs to standard error."""
-    logging.basicConfig(
-        stream=sys.stderr, level=config.log.level.upper(),
-        format="%(asctime)s %(levelname)s %(name)s: %(message)s",
-    )
-    if not config.directory.path:
-        raise ConfigurationError("directory.path: no directory is given: use --dir")
-    trio.run(run_daemon, config)

@@ -21,6 +21,7 @@ from penstock.daemon.conductor.model import (
     SendEndpoint,
     Subscription,
 )
+from penstock.daemon.conductor.reliance import strategy_name
 from penstock.daemon.conductor.world import World
 from penstock.daemon.group_logs import GroupLogs
 from penstock.daemon.group_status import GroupStatus, group_status
@@ -86,6 +87,7 @@ class ImageStatus:
     stream_id: int
     session_id: int
     source: str
+    strategy: str                       # flow control of its sender, "" unknown
     state: str
     subscribers: int
     position: int
@@ -233,7 +235,7 @@ def publication_status(
     )
 
 
-def image_status(image: Image, driver: Driver) -> ImageStatus | None:
+def image_status(world: World, image: Image, driver: Driver) -> ImageStatus | None:
     """None once the receiver has let go of it: what is left is a file for slow subscribers."""
     if image.released:
         return None
@@ -244,6 +246,7 @@ def image_status(image: Image, driver: Driver) -> ImageStatus | None:
         stream_id=image.stream_id,
         session_id=image.session_id,
         source=str(image.source),
+        strategy=strategy_name(world, image),
         state=image.state.value,
         subscribers=len(image.subscribers),
         position=live.position,
@@ -301,7 +304,7 @@ def take(
 ) -> DaemonStatus:
     """A snapshot.  Conductor thread."""
     names = {client.id: client.name for client in world.clients.values()}
-    images = (image_status(image, driver) for image in world.images.values())
+    images = (image_status(world, image, driver) for image in world.images.values())
     return DaemonStatus(
         version=facts.version,
         pid=facts.pid,

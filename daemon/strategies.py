@@ -30,6 +30,7 @@ GROUP: Final = "penstock.flow_control"
 PREFIX: Final = "py:"
 MAX_ABANDONED: Final = 16            # threads of closed publications whose strategies do not return
 _LARGEST: Final = 2**63 - 1
+_WORDS: Final = 200
 
 
 class Strategy(Protocol):
@@ -71,12 +72,13 @@ def find(name: str) -> Callable[[], Strategy]:
                     code="not_supported",
                 )
             found = next(iter(points)).load()
+        usable = callable(getattr(found, "on_status_messages", None))
     except ChannelRefused:
         raise
-    except Exception as error:  # whatever the user's module does when imported
-        raise ChannelRefused(f"fc={name}: cannot be loaded: {error!r}",
+    except BaseException as error:  # whatever the user's module does when imported, sys.exit too
+        raise ChannelRefused(f"fc={name}: cannot be loaded: {_words(error)}",
                              code="not_supported") from error
-    if not callable(getattr(found, "on_status_messages", None)):
+    if not usable:
         raise ChannelRefused(
             f"fc={name}: has no method on_status_messages(snapshots, now_ns)", code="not_supported"
         )
@@ -92,8 +94,8 @@ def make(name: str) -> Strategy:
     made = find(name)
     try:
         return made()
-    except Exception as error:  # the user's constructor
-        raise ChannelRefused(f"fc={name}: cannot be made: {error!r}",
+    except BaseException as error:  # the user's constructor
+        raise ChannelRefused(f"fc={name}: cannot be made: {_words(error)}",
                              code="not_supported") from error
 
 
@@ -152,13 +154,22 @@ def _ask(running: Running, snapshots: Sequence[ReceiverView], now_ns: int) -> St
         if running.strategy is None:
             running.strategy = make(running.name)
         limit: object = running.strategy.on_status_messages(snapshots, now_ns)
-    except Exception as error:  # contained: the user's code
+    except BaseException as error:  # contained: the user's code
         running.raised += 1
-        return _complaint(running, running.raised, f"raised {error!r}")
+        return _complaint(running, running.raised, f"raised {_words(error)}")
     if type(limit) is int and 0 <= limit <= _LARGEST:
         return StrategyAnswer(limit=limit)
     running.nonsense += 1
-    return _complaint(running, running.nonsense, f"answered {limit!r}, which is no position")
+    return _complaint(running, running.nonsense, f"answered {_words(limit)}, which is no position")
+
+
+def _words(value: object) -> str:
+    """A value of the user's, for people: its repr is the user's code too, and may have any length.
+    """
+    try:
+        return repr(value)[:_WORDS]
+    except BaseException:
+        return "what cannot be shown"
 
 
 def _complaint(running: Running, nth: int, what: str) -> StrategyAnswer:

@@ -23,10 +23,8 @@ STREAM = 1002
 
 def main() -> None:
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    builder = SparkSession.builder.master("local[2]")
-    for key, value in tuned_settings().items():
-        builder = builder.config(key, value)
-    spark = builder.config("spark.ui.enabled", "false").getOrCreate()
+    settings = {**tuned_settings(), "spark.master": "local[2]", "spark.ui.enabled": "false"}
+    spark = SparkSession.builder.config(map=settings).getOrCreate()
     spark.sparkContext.setLogLevel("ERROR")
     register(spark)
     df = spark.range(0, 1000, 1, 2).selectExpr("cast(id * id as string) as value")

@@ -153,6 +153,11 @@ class Subscriber:
         """The same of all that it was, one after the other."""
         return [self._native.reader(app, ledger) for app in self._apps]
 
+    @property
+    def takes_gaps(self) -> bool:
+        """Whether its stream is repaired by nobody, and it is told what is missing."""
+        return "reliable=false" in self.script.channel
+
     def is_at_end(self, session_id: int, ledger: int) -> bool:
         """Whether it joined the session and has come to the end of what was sent."""
         if self._subscription is None:
@@ -183,11 +188,12 @@ class Subscriber:
             self._native.add_subscriber(
                 self._subscription._handle,
                 host=self._host.index,
+                stream_id=self.script.stream_id,
                 poll_limit=self.script.poll_limit,
                 poll_interval_ns=self.script.interval_ns,
             )
         )
-        if "reliable=false" in self.script.channel:
+        if self.takes_gaps:
             self._native.allow_gaps(self._apps[-1])
 
     def refresh(self) -> None:

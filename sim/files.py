@@ -90,6 +90,10 @@ _HOST: Final[Keys] = {
     "crash_s": ("crash_ns", "seconds"),
     "restart_s": ("restart_ns", "seconds"),
     "adopt": ("adopt", "bool"),
+    "full_s": ("full", "spans"),
+    "short_send": ("short_send_ppm", "share"),
+    "strategy_ms": ("strategy_delay_ns", "ms"),
+    "conductor_ms": ("conductor_ns", "ms"),
 }
 _PUBLISHER: Final[Keys] = {
     "host": ("host", "host"),
@@ -104,6 +108,7 @@ _PUBLISHER: Final[Keys] = {
     "exclusive": ("exclusive", "bool"),
     "pauses_s": ("pauses", "spans"),
     "crash_s": ("crash_ns", "seconds"),
+    "blocked_s": ("blocked_ns", "seconds"),
 }
 _SUBSCRIBER: Final[Keys] = {
     "host": ("host", "host"),
@@ -117,6 +122,7 @@ _SUBSCRIBER: Final[Keys] = {
     "pauses_s": ("pauses", "spans"),
     "crash_s": ("crash_ns", "seconds"),
     "restart_s": ("restart_ns", "seconds"),
+    "latency_ms": ("latency_ns", "ms"),
 }
 _BUDGET: Final[Keys] = {
     "end_after_s": ("end_after_ns", "seconds"),
@@ -139,6 +145,8 @@ _BUDGET: Final[Keys] = {
     "fairness_least": ("fairness_least_ppm", "share"),
 }
 _SCENARIO: Final[Keys] = {
+    "calm_port": ("calm_port", "count"),
+    "calm_ms": ("calm_delay_ns", "ms"),
     "name": ("name", "text"),
     "about": ("about", "text"),
     "limit_s": ("limit_ns", "seconds"),
@@ -408,7 +416,7 @@ def parse(text: str, source: str) -> Scenario:
     reader = _Reader(source)
     try:
         document: dict[str, Any] = tomllib.loads(text, parse_float=Decimal)
-    except tomllib.TOMLDecodeError as error:
+    except (tomllib.TOMLDecodeError, RecursionError) as error:
         raise ConfigurationError(f"{source}: {error}") from error
     machines = _read_hosts(reader, document)
     link, links, drops = _read_links(reader, document)
@@ -441,7 +449,11 @@ def parse(text: str, source: str) -> Scenario:
 
 def load(path: Path) -> Scenario:
     """Reads a file.  ConfigurationError, OSError."""
-    return parse(path.read_text(encoding="utf-8"), str(path))
+    try:
+        text = path.read_text(encoding="utf-8")
+    except UnicodeDecodeError:
+        raise ConfigurationError(f"{path}: is not UTF-8 text") from None
+    return parse(text, str(path))
 
 
 # ---- writing -------------------------------------------------------------------------------------

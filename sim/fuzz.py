@@ -14,6 +14,8 @@ from typing import Any, Final
 import attrs
 
 from penstock.core.sim import Link
+from penstock.sim import faults, features
+from penstock.sim.draw import CERTAIN_PPM, FAULTS_END_NS, Draw
 from penstock.sim.scenario import (
     CYCLE_NS,
     MS_NS,
@@ -27,16 +29,16 @@ from penstock.sim.scenario import (
     host_ip,
 )
 
-_FAULTS_END_NS: Final = 6 * SECOND_NS
-_PPM: Final = 1_000_000
+_LIMIT_NS: Final = 3000 * SECOND_NS
 
 
-class _Maker:
+class _Maker(Draw):
     """Draws one scenario."""
 
     def __init__(self, seed: int) -> None:
-        self.rng = random.Random(f"scenario {seed}")
-        self.classes: set[str] = set()
+        # Weights, kinds and strategies go round with the seeds: the first few meet each of them.
+        weight = (0.3, 0.6, 0.1)[seed % 3]
+        super().__init__(random.Random(f"scenario {seed}"), weight, set())
         self.link = Link()
         self.rules: list[LinkRule] = []
         self.drops: list[Drop] = []
@@ -45,15 +47,6 @@ class _Maker:
         self.subscribers: list[SubscriberScript] = []
         self.seed = seed
         self.hosts = self.rng.choice([2, 2, 2, 3, 3, 4, 5])
-        # Weights, kinds and strategies go round with the seeds: the first few meet each of them.
-        self.weight = (0.3, 0.6, 0.1)[seed % 3]
-
-    def chance(self, name: str) -> bool:
-        """Whether the scenario has this in it; then it is so classified."""
-        if self.rng.random() < self.weight:
-            self.classes.add(name)
-            return True
-        return False
 
     # ---- links ----
 
@@ -68,7 +61,7 @@ class _Maker:
             fields["burst_enter_ppm"] = rng.choice([100, 1_000, 5_000])
             # A burst is counted in datagrams: a long one would outlast liveness on a quiet link.
             fields["burst_leave_ppm"] = rng.choice([200_000, 500_000])
-            fields["burst_loss_ppm"] = rng.choice([300_000, _PPM])
+            fields["burst_loss_ppm"] = rng.choice([300_000, CERTAIN_PPM])
         if self.chance("jitter"):
             fields["jitter_ns"] = rng.choice([10_000, MS_NS, 5 * MS_NS])
         if self.chance("reordering"):
@@ -92,13 +85,13 @@ class _Maker:
             self.rules.append(LinkRule(sender=rng.randrange(1, self.hosts), receiver=0, link=slow))
         for _ in range(rng.randrange(3)):
             if self.chance("partition"):
-                start = rng.randrange(_FAULTS_END_NS - SECOND_NS)
+                start = rng.randrange(FAULTS_END_NS - SECOND_NS)
                 self.rules.append(
                     LinkRule(
                         sender=0,
                         receiver=rng.randrange(1, self.hosts),
                         both=rng.random() < 0.5,
-                        link=attrs.evolve(self.link, loss_ppm=_PPM),
+                        link=attrs.evolve(self.link, loss_ppm=CERTAIN_PPM),
                         from_ns=start,
                         until_ns=start + rng.choice([20, 300, 1500]) * MS_NS,
                     )
@@ -161,9 +154,12 @@ class _Maker:
         out = _with(out, f"term-length={term}")
         if kind in ("multicast", "mdc") and self.seed % 4 > 0:
             strategies = ("min", "nak", "min,t:2s", "min,g:/1")
-            strategy = strategies[self.seed // 4 % 4] if number == 0 else "min"
+            others = ("nak", "min", "min")
+            strategy = (strategies[self.seed // 4 % 4] if number == 0
+                        else others[self.seed // 16 % 3])
             self.classes.add(f"fc={strategy[:3]}")
             out = _with(out, f"fc={strategy}")
+        pressed = "fc=nak" in out and rng.random() < 0.7
         if kind in ("unicast", "multicast") and self.chance("cubic"):
             inward = _with(inward, "cc=cubic")
         if self.chance("rate"):
@@ -178,6 +174,8 @@ class _Maker:
         self._publish(number, out)
         for host in receivers:
             self._subscribe(number, inward.format(host_ip(host)), host, kind)
+        if pressed:
+            self._press(len(receivers))
 
     def _publish(self, number: int, channel: str) -> None:
         rng = self.rng
@@ -234,6 +232,32 @@ class _Maker:
             )
         self.subscribers.append(script)
 
+    def _patience_ns(self, publisher: PublisherScript) -> int:
+        """On a path that loses much, cubic stays at its least window: one of its two datagrams a
+        round trip, repairs counted."""
+        readers = (s for s in self.subscribers if s.stream_id == publisher.stream_id)
+        if not any("cc=cubic" in reader.channel for reader in readers):
+            return 0
+        payload = 256 - 32 if "mtu=256" in publisher.channel else 576 - 32
+        datagrams = publisher.count * (publisher.size_high // payload + 1)
+        ways = [self.link, *(rule.link for rule in self.rules)]
+        return datagrams * 2 * max(way.delay_ns + way.jitter_ns for way in ways)
+
+    def _press(self, receivers: int) -> None:
+        """The last stream is faster than one of its readers, for seconds."""
+        rng = self.rng
+        self.classes.add("pressed")
+        low, high = rng.choice([(500, 1000), (1344, 1344), (100, 3000)])
+        self.publishers[-1] = attrs.evolve(
+            self.publishers[-1], size_low=low, size_high=high, count=rng.choice([800, 2000]),
+            interval_ns=rng.choice([0, 10_000, 200_000]),
+        )
+        at = len(self.subscribers) - 1 - rng.randrange(receivers)
+        self.subscribers[at] = attrs.evolve(
+            self.subscribers[at], poll_limit=rng.choice([1, 2, 10]),
+            interval_ns=rng.choice([300_000, MS_NS, 3 * MS_NS]),
+        )
+
     def make(self, seed: int) -> Scenario:
         self.make_link()
         for number in range(self.rng.choice([1, 1, 1, 2, 3])):
@@ -271,7 +295,7 @@ class _Maker:
             drops=tuple(self.drops),
             publishers=tuple(self.publishers),
             subscribers=tuple(self.subscribers),
-            limit_ns=3000 * SECOND_NS,
+            limit_ns=max(_LIMIT_NS, *(self._patience_ns(p) for p in self.publishers)),
             classes=tuple(sorted(self.classes)),
         )
 
@@ -280,9 +304,10 @@ def _with(channel: str, option: str) -> str:
     return f"{channel}{'|' if '?' in channel else '?'}{option}"
 
 
-def generate(seed: int) -> Scenario:
-    """The scenario of a seed."""
-    return _Maker(seed).make(seed)
+def generate(seed: int, *, plain: bool = False) -> Scenario:
+    """The scenario of a seed; plain: without the further faults, features and the witness."""
+    scenario = _Maker(seed).make(seed)
+    return scenario if plain else features.add(faults.add(scenario, seed), seed)
 
 
 # ---- making a failing scenario smaller -----------------------------------------------------------
@@ -327,6 +352,8 @@ def simpler(scenario: Scenario) -> list[Scenario]:
             attrs.evolve(machine, window_bytes=None),
             attrs.evolve(machine, rcvbuf_bytes=None),
             attrs.evolve(machine, max_gaps=None),
+            attrs.evolve(machine, full=()),
+            attrs.evolve(machine, short_send_ppm=0),
         )
         for plain_machine in plainer:
             if plain_machine != machine:

@@ -19,6 +19,7 @@ from penstock.config.control import LeaseRequest, Message
 from penstock.core import admin
 from penstock.core.driver import Driver
 from penstock.core.driver_types import (
+    NEVER_NS,
     Address,
     CncParams,
     DriverParams,
@@ -35,6 +36,8 @@ from penstock.daemon.adoption import sweep
 from penstock.daemon.conductor import Conductor, ConductorSettings, Operation
 from penstock.daemon.conductor import actions as a
 from penstock.daemon.executor import Executor
+from penstock.daemon.samples import sample
+from penstock.daemon.strategies import Running
 from penstock.sim._port import SimPort
 from penstock.sim.scenario import HostScript
 
@@ -70,6 +73,7 @@ class Host:
         self.directory = directory
         self.now_ns = 0
         self.events: list[tuple[int, str, str]] = []
+        self.samples: list[tuple[int, dict[str, Any]]] = []
         self.script = script
         self.index = network.add_host(ip)
         self._network = network
@@ -92,6 +96,7 @@ class Host:
         (self.directory / "images").mkdir()
         receiver_id_base = rng.randrange(1, 2**62)
         self._daemon_id = rng.randrange(1, 2**63)
+        self._answers: list[tuple[int, int, a.Outcome]] = []  # of strategies, not heard yet
         self._cnc = self._make_cnc()
         self._shared = admin.Shared.create(self._shared_params(receiver_id_base))
         self._make_driver(receiver_id_base)
@@ -150,6 +155,14 @@ class Host:
         """What the slots of the images say of their paths."""
         return [self._shared.read_image(i.slot) for i in self.conductor.world.images.values()]
 
+    def sample(self) -> None:
+        """Keeps what the daemon's own trace would say of its streams now."""
+        if self.running:
+            fields = sample(
+                self.conductor.world, self.driver, self._shared, self._cnc, now_ns=self.now_ns
+            )
+            self.samples.append((self.now_ns, fields))
+
     def _make_cnc(self) -> admin.Cnc:
         return admin.Cnc.create(
             CncParams(
@@ -183,6 +196,7 @@ class Host:
     def die(self) -> None:
         """The daemon dies alone: its clients live, files stay, and so does its journal."""
         self.running = False
+        self._answers.clear()
         for port in self._ports.values():
             port.take_absence()
         self._native.set_driver(self.index, None, self.script.cycle_ns)
@@ -249,6 +263,11 @@ class Host:
         """Values of system counters."""
         return {number: self._cnc.counter(number) for number in ids}
 
+    def strategies(self) -> list[Running]:
+        """Those in Python that are at work, and what became of their answers."""
+        found = map(self._executor.strategies.get, self.conductor.world.publications)
+        return [running for running in found if running is not None]
+
     def untold(self) -> list[str]:
         """Publications that the event feed told to be connected, or not, and that are otherwise.
         A successor inherits connections without a word."""
@@ -307,9 +326,7 @@ class Host:
             while (event := self.driver.poll_event()) is not None:
                 worked = True
                 self._perform(self.conductor.on_event(event, self.now_ns))
-            if self.conductor.next_deadline_ns() <= self.now_ns:
-                worked = True
-                self._perform(self.conductor.on_tick(self.now_ns))
+            worked = self._turn() or worked
             if not worked:
                 return self._reschedule()
         raise LivelockError(f"{self.name}: the conductor does not come to rest")
@@ -321,15 +338,28 @@ class Host:
             while (event := self.driver.poll_event()) is not None:
                 worked = True
                 self._perform(self.conductor.on_event(event, self.now_ns))
-            if self.conductor.next_deadline_ns() <= self.now_ns:
-                worked = True
-                self._perform(self.conductor.on_tick(self.now_ns))
+            worked = self._turn() or worked
             if not worked:
                 return self._reschedule()
         raise LivelockError(f"{self.name} does not come to rest at {self.now_ns} ns")
 
+    def _turn(self) -> bool:
+        """The conductor's timers, and answers of strategies whose time has come."""
+        worked = False
+        while self._answers and self._answers[0][0] <= self.now_ns:
+            worked = True
+            _, number, outcome = self._answers.pop(0)
+            self._perform(self.conductor.on_result(number, outcome, self.now_ns))
+        if self.conductor.next_deadline_ns() <= self.now_ns:
+            worked = True
+            self._perform(self.conductor.on_tick(self.now_ns))
+        return worked
+
     def _reschedule(self) -> None:
-        self._native.set_control_ns(self.index, self.conductor.next_deadline_ns())
+        answer_ns = self._answers[0][0] if self._answers else NEVER_NS
+        self._native.set_control_ns(
+            self.index, min(self.conductor.next_deadline_ns(), answer_ns)
+        )
         self._native.touch(self.index)
 
     def _perform(self, operations: Sequence[Operation]) -> None:
@@ -337,6 +367,10 @@ class Host:
         while waiting:
             operation = waiting.popleft()
             outcome = self._executor.perform(operation.action)
+            if isinstance(operation.action, a.RunStrategy) and self.script.strategy_delay_ns > 0:
+                answer_ns = self.now_ns + self.script.strategy_delay_ns
+                self._answers.append((answer_ns, operation.operation_id, outcome))
+                continue
             if operation.operation_id != 0:
                 waiting.extend(
                     self.conductor.on_result(operation.operation_id, outcome, self.now_ns)

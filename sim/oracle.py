@@ -10,9 +10,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
+from penstock.daemon.conductor.custom import DEADLINE_NS
 from penstock.sim.apps import Publisher, Subscriber, same_stream
+from penstock.sim.host import Host
 from penstock.sim.measure import jain_ppm
 from penstock.sim.scenario import SECOND_NS
+from penstock.sim.strategies import Moody
 
 if TYPE_CHECKING:
     from penstock.sim.world import World
@@ -53,7 +56,7 @@ def verdict(world: World) -> list[str]:
     """What is wrong with the run."""
     if world.scenario.hostile:
         return []
-    return [*_incomplete(world), *_wire(world), *_budget(world)]
+    return [*_incomplete(world), *_apart(world), *_wire(world), *_budget(world)]
 
 
 # ---- delivery ------------------------------------------------------------------------------------
@@ -82,10 +85,39 @@ def _missing(world: World, publisher: Publisher, subscriber: Subscriber) -> Iter
                 f"subscriber {number} {'has' if joined else 'never joined, has'} {got.next} of "
                 f"{sent} messages of session {ledger}"
             )
+        elif subscriber.takes_gaps and got.first >= 0 and is_last and got.untold > 0:
+            yield f"subscriber {number} was not told of {got.untold} messages of session {ledger}"
         elif not subscriber.script.may_miss and got.missed > 0:
             yield f"subscriber {number} missed {got.missed} messages of session {ledger}"
         elif not (subscriber.script.may_join_late or subscriber.script.may_miss) and got.first > 0:
             yield f"subscriber {number} joined session {ledger} at message {got.first}"
+
+
+# ---- streams apart -------------------------------------------------------------------------------
+
+
+def _apart(world: World) -> Iterator[str]:
+    """What applications have been promised for themselves, whatever befalls others."""
+    for number, publisher in enumerate(world.publishers):
+        held_ns = sum(statistics.blocked_ns for statistics in publisher.statistics())
+        most_ns = publisher.script.blocked_ns
+        if most_ns is not None and held_ns > most_ns:
+            yield f"publisher {number} was held for {held_ns} ns, {most_ns} at most"
+    for number, subscriber in enumerate(world.subscribers):
+        late_ns = max(
+            (
+                reader.latency_ns
+                for publisher in world.publishers
+                for ledger in publisher.ledgers
+                for reader in subscriber.readers(ledger)
+            ),
+            default=0,
+        )
+        most_ns = subscriber.script.latency_ns
+        if most_ns is not None and late_ns > most_ns:
+            yield f"subscriber {number} had a message after {late_ns} ns, {most_ns} at most"
+        if most_ns is not None and subscriber.unavailable:
+            yield f"subscriber {number} lost its image"
 
 
 # ---- cost ----------------------------------------------------------------------------------------
@@ -100,7 +132,7 @@ def _wire(world: World) -> Iterator[str]:
     network = world.network.statistics()
     harm = (
         network.lost + network.queue_full + network.buffer_full + network.corrupted
-        + network.reordered + network.duplicated
+        + network.reordered + network.duplicated + network.refused
     )
     jitters = world.scenario.link.jitter_ns > 0 or world.scenario.links
     hopeless = sum(len(subscriber.unavailable) for subscriber in world.subscribers)
@@ -109,10 +141,29 @@ def _wire(world: World) -> Iterator[str]:
     if wire.naks > allowed:
         yield f"{wire.naks} NAKs for {harm} datagrams harmed"
     for host in world.hosts:
-        if host.running and any(host.counters(_PS_SYS_ERRORS, _PS_SYS_SHORT_SENDS).values()):
-            yield f"{host.name} counted errors"
         if host.running:
+            yield from _counted(host)
             yield from host.untold()
+
+
+def _counted(host: Host) -> Iterator[str]:
+    counters = host.counters(_PS_SYS_ERRORS, _PS_SYS_SHORT_SENDS)
+    full = bool(host.script.full) or host.script.short_send_ppm > 0
+    late = host.script.strategy_delay_ns > DEADLINE_NS
+    errors, complaints, before = counters[_PS_SYS_ERRORS], 0, 0
+    for running in host.strategies():
+        made = running.strategy
+        if running.name.endswith(Moody.__name__):
+            before += 2 * host.script.adopt     # to whom it complained, too
+            complaints += (running.raised > 0) + (running.nonsense > 0)
+        if isinstance(made, Moody):
+            told = running.raised, running.nonsense
+            if told != (made.raised, made.nonsense):
+                yield f"{host.name} counted {told} answers of {running.name} that were none"
+    if errors < complaints or (errors > complaints + before and not late):
+        yield f"{host.name} counted {errors} errors, {complaints} were to be told"
+    if counters[_PS_SYS_SHORT_SENDS] and not full:
+        yield f"{host.name} counted short sends"
 
 
 def _budget(world: World) -> Iterator[str]:

@@ -17,18 +17,34 @@ _RATE_NS: Final = 100_000_000
 _INCHES: Final = (10.0, 11.0)
 
 
-def plot(world: World, path: Path) -> None:
-    """Writes one picture; the suffix chooses the format.  PenstockError without matplotlib."""
+def pyplot() -> Any:
+    """matplotlib, drawing into files."""
     try:
         import matplotlib as mpl
     except ImportError as error:
         raise PenstockError("plots need matplotlib: pip install 'penstock[plots]'") from error
     mpl.use("agg")
-    from matplotlib import pyplot
+    from matplotlib import pyplot as found
 
+    return found
+
+
+def save(draw: Any, figure: Any, path: Path) -> None:
+    """:raises PenstockError: it cannot be written."""
+    try:
+        figure.savefig(path, dpi=110)
+    except (OSError, ValueError) as error:
+        raise PenstockError(f"{path}: cannot be written: {error}") from None
+    finally:
+        draw.close(figure)
+
+
+def plot(world: World, path: Path) -> None:
+    """Writes one picture; the suffix chooses the format.  PenstockError without matplotlib."""
+    draw = pyplot()
     samples = world.samples
     times = [sample.now_ns / 1e9 for sample in samples]
-    figure, axes = pyplot.subplots(4, 1, sharex=True, figsize=_INCHES, constrained_layout=True)
+    figure, axes = draw.subplots(4, 1, sharex=True, figsize=_INCHES, constrained_layout=True)
     figure.suptitle(f"{world.scenario.name}, seed {world.seed}")
     _rates(axes[0], world, times, samples)
     _windows(axes[1], world, times, samples)
@@ -39,11 +55,10 @@ def plot(world: World, path: Path) -> None:
         axis.grid(alpha=0.3)
         if axis.get_legend_handles_labels()[0]:
             axis.legend(fontsize="small", loc="upper left")
-    pyplot.savefig(path, dpi=110)
-    pyplot.close(figure)
+    save(draw, figure, path)
 
 
-def _per_second(times: Sequence[float], values: Sequence[int]) -> list[float]:
+def per_second(times: Sequence[float], values: Sequence[float]) -> list[float]:
     """Growth over the last 100 ms, in units a second."""
     found = []
     first = 0
@@ -63,14 +78,14 @@ def _name(world: World, subscriber: int, publisher: int) -> str:
 
 def _rates(axis: Any, world: World, times: list[float], samples: Sequence[Sample]) -> None:
     for index, publisher in enumerate(world.scenario.publishers):
-        rates = _per_second(times, [sample.sent[index] for sample in samples])
+        rates = per_second(times, [sample.sent[index] for sample in samples])
         label = f"{world.scenario.host_name(publisher.host)} publishes {publisher.stream_id}"
         axis.plot(times, [rate * 8e-6 for rate in rates], label=label, linewidth=2)
     for index in range(len(world.scenario.subscribers)):
         for of in range(len(world.scenario.publishers)):
             values = [sample.received[index][of] for sample in samples]
             if any(sample.delivered[index][of] >= 0 for sample in samples):
-                rates = [rate * 8e-6 for rate in _per_second(times, values)]
+                rates = [rate * 8e-6 for rate in per_second(times, values)]
                 axis.plot(times, rates, label=_name(world, index, of), linewidth=1)
     axis.set_ylabel("Mbit/s")
 
@@ -79,7 +94,7 @@ def _windows(axis: Any, world: World, times: list[float], samples: Sequence[Samp
     for index, publisher in enumerate(world.scenario.publishers):
         room = [max(0, s.limits[index] - s.published[index]) / 1024 for s in samples]
         axis.plot(times, room, label=f"room to publish {publisher.stream_id}")
-        blocked = _per_second(times, [sample.blocked_ns[index] for sample in samples])
+        blocked = per_second(times, [sample.blocked_ns[index] for sample in samples])
         axis.fill_between(
             times, 0, [share / 1e9 * max(room, default=0) for share in blocked], alpha=0.2,
             label=f"share of time {publisher.stream_id} was refused",
@@ -101,10 +116,10 @@ def _backlogs(axis: Any, world: World, times: list[float], samples: Sequence[Sam
 
 
 def _repairs(axis: Any, times: list[float], samples: Sequence[Sample]) -> None:
-    axis.plot(times, _per_second(times, [s.network.lost for s in samples]), label="lost")
-    axis.plot(times, _per_second(times, [s.wire.naks for s in samples]), label="NAKs")
-    axis.plot(times, _per_second(times, [s.wire.resent for s in samples]), label="sent again")
-    axis.plot(times, _per_second(times, [s.wire.ext for s in samples]), label="PRESSURE and such")
+    axis.plot(times, per_second(times, [s.network.lost for s in samples]), label="lost")
+    axis.plot(times, per_second(times, [s.wire.naks for s in samples]), label="NAKs")
+    axis.plot(times, per_second(times, [s.wire.resent for s in samples]), label="sent again")
+    axis.plot(times, per_second(times, [s.wire.ext for s in samples]), label="PRESSURE and such")
     full = [s.network.queue_full + s.network.buffer_full for s in samples]
-    axis.plot(times, _per_second(times, full), label="no room in a queue")
+    axis.plot(times, per_second(times, full), label="no room in a queue")
     axis.set_ylabel("datagrams a second")

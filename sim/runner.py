@@ -90,9 +90,11 @@ def shrink(
     *,
     fails: Callable[[Scenario], str] | None = None,
     tries: int = 200,
+    within_s: float = 60,
 ) -> Scenario:
-    """A simpler scenario that fails in the same way.  ``fails`` names the way, "" when it does
-    not."""
+    """A simpler scenario that fails in the same way: the best that was found after so many tries,
+    or so many seconds.  ``fails`` names the way, "" when it does not."""
+    began_s = time.monotonic()
     name = fails if fails is not None else lambda s: kind_of(attempt(s, seed).violations)
     wanted = name(scenario)
     if not wanted:
@@ -101,7 +103,7 @@ def shrink(
     while True:
         for candidate in simpler(best):
             tries -= 1
-            if tries < 0:
+            if tries < 0 or time.monotonic() - began_s > within_s:
                 return best
             if name(candidate) == wanted:
                 best = candidate

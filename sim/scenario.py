@@ -40,6 +40,10 @@ class HostScript:
     crash_ns: int | None = None         # the daemon and its applications die
     restart_ns: int | None = None       # and come back with an empty directory
     adopt: bool = False                 # the daemon dies alone, and its successor goes on with all
+    full: tuple[tuple[int, int], ...] = ()      # then its sockets take nothing
+    short_send_ppm: int = 0             # of calls that send: only a part is taken
+    strategy_delay_ns: int = 0          # until a strategy in Python has answered
+    conductor_ns: int = 0               # from one turn of its conductor to the next, at least
 
 
 @attrs.frozen(kw_only=True)
@@ -79,6 +83,7 @@ class PublisherScript:
     exclusive: bool = False
     pauses: tuple[tuple[int, int], ...] = ()
     crash_ns: int | None = None         # dies without a word
+    blocked_ns: int | None = None       # it is held for so long at most, in all
 
 
 @attrs.frozen(kw_only=True)
@@ -98,6 +103,7 @@ class SubscriberScript:
     pauses: tuple[tuple[int, int], ...] = ()
     crash_ns: int | None = None         # dies without a word
     restart_ns: int | None = None       # and comes back as a new application
+    latency_ns: int | None = None       # from acceptance to delivery, at most, of every message
 
 
 @attrs.frozen(kw_only=True)
@@ -138,6 +144,9 @@ class Scenario:
     publishers: tuple[PublisherScript, ...]
     subscribers: tuple[SubscriberScript, ...]
     budget: Budget = Budget()
+    #: Datagrams to or from this port pass every link in ``calm_delay_ns``; 0: none.
+    calm_port: int = 0
+    calm_delay_ns: int = MS_NS
     limit_ns: int = 120 * SECOND_NS     # of virtual time: a run that lasts longer has failed
     #: Damaged datagrams may get past the checksum: only that the run ends is asked.
     hostile: bool = False

@@ -1,20 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a run looked like over time, as JSON lines: one object an event.
 
-``{"t": ns, "host": name, "event": name, "fields": {...}}``: what daemons tell on their event feed,
-in the feed's own words, and ``sample`` every 10 ms with positions, limits and what the wire
-carried so far.
+The form is that of ``penstock daemon --trace`` (:mod:`penstock.daemon.trace`): what the daemons
+tell, and each daemon's ``sample`` every 10 ms.  ``world`` stands beside them, of no host: what only
+the simulator knows.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Self
 
 import attrs
 
 from penstock.core.sim import NetworkStatistics, WireStatistics
+from penstock.daemon.trace import line
 from penstock.sim.apps import same_stream
 
 if TYPE_CHECKING:
@@ -73,16 +74,16 @@ class Sample:
 
 def lines(world: World) -> Iterator[str]:
     """The events of a recorded run, in order of time."""
-    found: list[tuple[int, int, dict[str, Any]]] = []
+    found: list[tuple[int, int, str]] = []
     for host in world.hosts:
         for at_ns, name, fields in host.events:
             value = json.loads(fields) if fields.startswith("{") else {"text": fields}
-            event = {"t": at_ns, "host": host.name, "event": name, "fields": value}
-            found.append((at_ns, host.index, event))
+            found.append((at_ns, host.index, line(at_ns, host.name, name, value)))
+        for at_ns, sampled in host.samples:
+            found.append((at_ns, host.index, line(at_ns, host.name, "sample", sampled)))
     for sample in world.samples:
         value = attrs.asdict(sample)
         value.pop("now_ns")
-        event = {"t": sample.now_ns, "host": None, "event": "sample", "fields": value}
-        found.append((sample.now_ns, len(world.hosts), event))
-    for _, _, event in sorted(found, key=lambda item: item[:2]):
-        yield json.dumps(event)
+        found.append((sample.now_ns, len(world.hosts), line(sample.now_ns, None, "world", value)))
+    for _, _, text in sorted(found, key=lambda item: item[:2]):
+        yield text

@@ -25,6 +25,7 @@ import attrs
 
 from penstock.core.driver_types import NEVER_NS
 from penstock.core.sim import Link, NetworkStatistics, SimNetwork, SimWorld, Stop, WireStatistics
+from penstock.sim import memory
 from penstock.sim.apps import Publisher, Subscriber
 from penstock.sim.host import Host, LivelockError
 from penstock.sim.measure import Meter
@@ -137,10 +138,12 @@ class World:
 
     def _plan_network(self) -> None:
         half_term = [p.stream_id for p in self.scenario.publishers if "fc=nak" in p.channel]
-        self.network.watch(half_term[0] if half_term else 0)
+        for stream_id in half_term or [0]:
+            self.network.watch(stream_id)
         for drop in self.scenario.drops:
             for number in drop.numbers:
                 self.network.drop(drop.sender, drop.receiver, number)
+        self.network.calm(self.scenario.calm_port, self.scenario.calm_delay_ns)
         self.lay_links()
         for rule in self.scenario.links:
             self.at(rule.from_ns, self.lay_links)
@@ -199,6 +202,14 @@ class World:
                 self.at(host.script.crash_ns, partial(self.crash, host))
             if host.script.restart_ns is not None:
                 self.at(host.script.restart_ns, partial(self.restart, host))
+            self._stuff(host, 0)
+            for from_ns, until_ns in host.script.full:
+                self.at(from_ns, partial(self._stuff, host, until_ns))
+
+    def _stuff(self, host: Host, until_ns: int) -> None:
+        self.network.stuff(
+            host.index, until_ns=until_ns, short_ppm=host.script.short_send_ppm
+        )
 
     def crash(self, host: Host) -> None:
         """The machine goes down, with all that runs on it; or the daemon alone."""
@@ -261,6 +272,7 @@ class World:
         for host in self.hosts:
             if self.native.wants_control(host.index, self.now_ns):
                 host.control()
+                self.native.hold_control(host.index, self.now_ns + host.script.conductor_ns)
         self._hear()
 
     def _hear(self) -> None:
@@ -271,17 +283,24 @@ class World:
         """Runs until everything is delivered, and the applications have closed and the daemons
         have put everything away; or to the scenario's limit."""
         complaints: list[str] = []
+        swollen: list[str] = []
         try:
             while not self._finished() and self.now_ns < self.scenario.limit_ns:
                 self.run_until(self.now_ns + SLICE_NS)
+                swollen = swollen or list(memory.look(self))
                 if self._record:
-                    self.samples.append(Sample.take(self))
+                    self._sample()
             self.finished_ns = self.now_ns
-            complaints = verdict(self)
+            complaints = [*swollen, *verdict(self)]
             self._put_away(complaints)
         except LivelockError as error:
             complaints.append(str(error))
         return self._report([*self.native.violations(), *complaints])
+
+    def _sample(self) -> None:
+        self.samples.append(Sample.take(self))
+        for host in self.hosts:
+            host.sample()
 
     def _finished(self) -> bool:
         return not self._agenda and caught_up(self)
@@ -299,6 +318,8 @@ class World:
 
     def _settled_link(self) -> None:
         self.network.set_link(Link(delay_ns=MS_NS))
+        for host in self.hosts:
+            self.network.stuff(host.index, until_ns=0, short_ppm=0)
 
     def _left_behind(self) -> list[str]:
         return sorted(

@@ -38,9 +38,19 @@ _HOMES = {
     "tuned_settings": "_settings",
 }
 
+_EXTRA = frozenset({"numpy", "pyarrow", "pyspark"})
+
 
 def __getattr__(name: str) -> Any:
     home = _HOMES.get(name)
     if home is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(importlib.import_module(f"{__name__}.{home}"), name)
+    try:
+        return getattr(importlib.import_module(f"{__name__}.{home}"), name)
+    except ModuleNotFoundError as error:
+        package = (error.name or "").partition(".")[0]
+        if package not in _EXTRA:
+            raise
+        raise ModuleNotFoundError(
+            f"penstock.spark_bridge needs {package}: pip install 'penstock[spark]'", name=package
+        ) from None

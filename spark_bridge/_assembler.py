@@ -217,9 +217,13 @@ class Assembler:
     def statistics(self) -> CommittedStatistics:
         return self._seen
 
-    def state(self) -> dict[str, Any]:
+    def state(self, *, waiting: Iterable[Part] = ()) -> dict[str, Any]:
         """What was handed out, as plain data: store it with what you made of the rows, and give it
-        to the reader that goes on after a restart."""
+        to the reader that goes on after a restart.
+
+        :param waiting: complete parts that are on their way to you: a successor takes them anew.
+        """
+        without = {(part.query, part.epoch, part.partition, part.key) for part in waiting}
         return {
             "version": STATE_VERSION,
             "queries": {
@@ -229,6 +233,7 @@ class Assembler:
                         str(epoch): [
                             [place[0], place[1].hex(), content.messages, content.bytes, content.crc]
                             for place, content in sorted(places.items())
+                            if (query, epoch, *place) not in without
                         ]
                         for epoch, places in sorted(epochs.items())
                     },
@@ -255,7 +260,9 @@ class Assembler:
                     }
                     for epoch, rows in known["epochs"].items()
                 }
-        except (KeyError, TypeError, AttributeError, IndexError) as error:
+        except InvalidArgument:
+            raise
+        except (KeyError, TypeError, AttributeError, IndexError, ValueError) as error:
             raise InvalidArgument(f"not the state of a reader of parts: {error!r}") from None
 
     def _begin(self, session: Hashable, part: Part) -> None:

@@ -35,29 +35,37 @@ class Committed(Iterator[CommittedPart]):
         self._timeout_s = timeout_s
         self._ready: deque[CommittedPart] = deque()
         self._errors: deque[Exception] = deque()
+        self._moved = False         # by the last poll: a part
 
     def __next__(self) -> CommittedPart:
         deadline = None if self._timeout_s is None else time.monotonic() + self._timeout_s
         while not self._ready:
             if self._errors:
                 raise self._errors.popleft()
-            if self.poll():
-                continue
+            found = self.poll()
             left = None if deadline is None else deadline - time.monotonic()
-            if left is not None and left <= 0:
+            # What is at hand of a part is read to its end; other messages do not keep it up.
+            if left is not None and left <= 0 and not self._moved and not self._errors:
                 raise StopIteration
-            self._subscription.wait(left)
+            if not found:
+                self._subscription.wait(left)
         return self._ready.popleft()
 
     def poll(self) -> bool:
         """Takes what the stream has now, without waiting; False: nothing."""
+        strange = self._strange()
         with self._subscription.poll_batch(_BATCH) as batch:
             count = len(batch)
             if count:
                 self._take(batch)
-        if not count:
-            self._end_sessions()
+        self._moved = count > self._strange() - strange
+        self._end_sessions()
         return count > 0
+
+    def _strange(self) -> int:
+        """Messages that belong to no part."""
+        seen = self._assembler.statistics
+        return seen.headless + seen.malformed
 
     @property
     def partial(self) -> tuple[PartialPart, ...]:
@@ -71,7 +79,7 @@ class Committed(Iterator[CommittedPart]):
     def state(self) -> dict[str, Any]:
         """What was handed out, as plain data for :func:`committed` of a later process.  Store it
         in one transaction with what you made of the rows."""
-        return self._assembler.state()
+        return self._assembler.state(waiting=[ready.part for ready in self._ready])
 
     def _take(self, batch: MessageBatch) -> None:
         """Runs of rows of one session go to the assembler as they are."""
@@ -104,7 +112,7 @@ class Committed(Iterator[CommittedPart]):
             self._errors.append(error)
 
     def _end_sessions(self) -> None:
-        """Everything was read: a session without an image says no more."""
+        """A session without an image says no more, and what came of it was taken."""
         waiting = self._assembler.sessions
         if waiting:
             alive = {image.session_id for image in self._subscription.images}
@@ -122,8 +130,8 @@ def committed(
     Repeats (another attempt of the same query, epoch and partition) are dropped and counted; parts
     without a COMMIT are not handed out, and shown by :attr:`Committed.partial`.
 
-    :param timeout_s: the iteration ends when no part became complete for so long, in seconds; None:
-        it waits for ever.
+    :param timeout_s: the iteration ends when no part became complete for so long, in seconds, and
+        nothing of one is at hand; None: it waits for ever.
     :param remember: epochs of a query of which repeats are told exactly; older ones count as
         handed out.
     :param max_pending_bytes: rows kept for parts that are not complete.

@@ -19,7 +19,7 @@ from typing import Final, Protocol
 
 from penstock.client import DaemonUnreachable, GroupControl, GroupError
 from penstock.core import gather
-from penstock.core.errors import InvalidArgument, PenstockError
+from penstock.core.errors import PenstockError
 from penstock.spark_bridge._options import Daemon, SourceOptions
 from penstock.spark_bridge._planner import Holder, Range
 from penstock.spark_bridge._subscription import control_of
@@ -228,7 +228,10 @@ class _Fetched:
 
 def sources(options: SourceOptions, item: Range) -> Iterator[FrameSource]:
     """The ways to read a range, the nearest first.  Each is tried when the one before it failed;
-    what stood in its way is logged."""
+    what stood in its way is logged.
+
+    :raises InvalidArgument: option keyFile names no key on this host.
+    """
     where = local_directory(options)
     mine = worker.daemon_id(where)
     for holder in item.holders:
@@ -244,12 +247,7 @@ def sources(options: SourceOptions, item: Range) -> Iterator[FrameSource]:
             _log.warning("%s: not from the log of this host: %s", item.session, error)
     for holder in item.holders:
         daemon = options.daemons[holder.daemon]
-        try:
-            control = worker.control(daemon, options.key_file)
-        except InvalidArgument as error:
-            _log.warning("%s: not from %s: %s", item.session, daemon.name, error)
-            continue
-        yield _Fetched(item, holder, control)
+        yield _Fetched(item, holder, worker.control(daemon, options.key_file))
 
 
 def _is_of(facts: gather.LogFacts, item: Range) -> bool:

@@ -12,9 +12,17 @@ has others, and positions of the two are never confused.  Further entries make t
 so that a range can be planned again from the two offsets alone, after a restart too:
 
 - ``from|KEY``: the session appears for the first time in this offset, and is read from here;
-- ``end|KEY`` stands in place of ``KEY``: the stream ends there; the next offset leaves it out;
-- ``group|CHANNEL|STREAM``: which groups of which daemons hold the stream; when none of them is
-  there any more, what they held may be lost.
+- ``end|KEY`` stands in place of ``KEY``: the stream ends there; once that is acknowledged, the
+  next offset leaves it out;
+- ``group|CHANNEL|STREAM``: which groups of which daemons hold the stream; what those held that are
+  not there any more may be lost;
+- ``held|KEY``, where a stream has several groups: those that could read the session on from here;
+- ``left|KEY``: where a session was that is over, and its number in the order of leaving.  When it
+  comes back further on, what came between is missing.
+- ``tasks``: into how many parts the batch that ends here is split, also when it is read again by a
+  driver with more cores or another option minPartitions: a sink knows its rows by their part.
+
+Entries of a kind that older versions did not write are not needed to read an offset.
 """
 
 from __future__ import annotations
@@ -25,11 +33,14 @@ from typing import Any, Final
 import attrs
 
 from penstock.core.errors import InvalidArgument
-from penstock.spark_bridge._options import StreamName
+from penstock.spark_bridge._options import MOST_PARTITIONS, StreamName
 
 _FROM: Final = "from|"
 _END: Final = "end|"
 _GROUP: Final = "group|"
+_HELD: Final = "held|"
+_LEFT: Final = "left|"
+_TASKS: Final = "tasks"
 
 
 @attrs.frozen(kw_only=True, order=True)
@@ -65,6 +76,14 @@ class Session:
             ) from None
 
 
+@attrs.frozen
+class Left:
+    """Where a session was that is over."""
+
+    position: int
+    number: int              # in the order of leaving
+
+
 @attrs.frozen(kw_only=True)
 class Offset:
     """See the module."""
@@ -73,6 +92,9 @@ class Offset:
     begun: Mapping[Session, int] = attrs.Factory(dict)
     ended: frozenset[Session] = frozenset()
     groups: Mapping[StreamName, str] = attrs.Factory(dict)
+    held: Mapping[Session, str] = attrs.Factory(dict)
+    left: Mapping[Session, Left] = attrs.Factory(dict)
+    tasks: int = 0                  # 0: not decided
 
     def to_plain(self) -> dict[str, Any]:
         """For Spark, keys sorted."""
@@ -85,6 +107,13 @@ class Offset:
             f"{_GROUP}{stream.channel}|{stream.stream_id}": groups
             for stream, groups in self.groups.items()
         }
+        plain |= {f"{_HELD}{session}": groups for session, groups in self.held.items()}
+        plain |= {
+            f"{_LEFT}{session}": [left.position, left.number]
+            for session, left in self.left.items()
+        }
+        if self.tasks:
+            plain[_TASKS] = self.tasks
         return dict(sorted(plain.items()))
 
     @classmethod
@@ -94,23 +123,36 @@ class Offset:
         begun: dict[Session, int] = {}
         ended: set[Session] = set()
         groups: dict[StreamName, str] = {}
+        held: dict[Session, str] = {}
+        left: dict[Session, Left] = {}
+        tasks = 0
         for key, value in (plain or {}).items():
-            if key.startswith(_GROUP):
+            if key == _TASKS:
+                tasks = _count(key, value)
+            elif key.startswith(_GROUP):
                 channel, _, stream_id = key.removeprefix(_GROUP).rpartition("|")
                 groups[StreamName(channel=channel, stream_id=_integer(key, stream_id))] = str(value)
             elif key.startswith(_FROM):
                 begun[Session.parse(key.removeprefix(_FROM))] = _position(key, value)
+            elif key.startswith(_HELD):
+                held[Session.parse(key.removeprefix(_HELD))] = str(value)
+            elif key.startswith(_LEFT):
+                left[Session.parse(key.removeprefix(_LEFT))] = _left(key, value)
             else:
                 session = Session.parse(key.removeprefix(_END))
                 positions[session] = _position(key, value)
                 if key.startswith(_END):
                     ended.add(session)
-        return cls(positions=positions, begun=begun, ended=frozenset(ended), groups=groups)
+        return cls(
+            positions=positions, begun=begun, ended=frozenset(ended), groups=groups, held=held,
+            left=left, tasks=tasks,
+        )
 
-    def check_streams(self, streams: tuple[StreamName, ...]) -> None:
+    def check_streams(self, streams: tuple[StreamName, ...], option: str = "") -> None:
         """Whether the offset speaks of the streams that the query names.
 
-        :raises InvalidArgument: a checkpoint of another query.
+        :param option: where it was given; empty: it comes from the checkpoint.
+        :raises InvalidArgument: a checkpoint, or an option, of another query.
         """
         strange = sorted(
             {s.stream for s in self.positions if s.stream not in streams}
@@ -119,10 +161,11 @@ class Offset:
         )
         if strange:
             named = ", ".join(f"{s.channel} stream {s.stream_id}" for s in streams)
+            what = f"option {option} has" if option else "the checkpoint was made for"
+            fix = "" if option else ", or give the query another checkpointLocation"
             raise InvalidArgument(
-                f"the checkpoint was made for {strange[0].channel} stream {strange[0].stream_id}, "
-                f"but the options channel and streamId name {named}: name the same streams, or "
-                "give the query another checkpointLocation"
+                f"{what} {strange[0].channel} stream {strange[0].stream_id}, but the options "
+                f"channel and streamId name {named}: name the same streams{fix}"
             )
 
 
@@ -133,7 +176,19 @@ def _integer(key: str, text: str) -> int:
         raise InvalidArgument(f"{key!r} is no key of an offset") from None
 
 
+def _count(key: str, value: Any) -> int:
+    if not isinstance(value, int) or not 1 <= value <= MOST_PARTITIONS:
+        raise InvalidArgument(f"{key}: {value!r}: expected 1 to {MOST_PARTITIONS}")
+    return value
+
+
 def _position(key: str, value: Any) -> int:
     if not isinstance(value, int) or not 0 <= value < 2**63 or value % 32 != 0:
         raise InvalidArgument(f"{key}: {value!r} is no position: expected a multiple of 32")
     return value
+
+
+def _left(key: str, value: Any) -> Left:
+    if not isinstance(value, list) or len(value) != 2 or not isinstance(value[1], int):
+        raise InvalidArgument(f"{key}: {value!r}: expected a position and a number")
+    return Left(_position(key, value[0]), value[1])

@@ -28,9 +28,16 @@ _KEPT: Final = 256
 
 
 def _is_drained(row: Mapping[str, Any], position: int, how: str) -> bool:
+    """``consumed``: by receivers that are there, or on IPC by readers.  Of one that left before it
+    was seen to be through nobody knows."""
     if row["consumer_position"] < position:
         return False
-    return how == "sent" or all(peer["position"] >= position for peer in row["peers"])
+    if how == "sent":
+        return True
+    peers = row["peers"]
+    if not peers and not row["channel"].startswith("aeron:ipc"):
+        return False
+    return bool(row["connected"]) and all(peer["position"] >= position for peer in peers)
 
 
 class SinkError(PenstockError):

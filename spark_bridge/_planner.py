@@ -23,11 +23,13 @@ from typing import Final, TypeVar
 import attrs
 
 from penstock.client import GroupState, LogRange
-from penstock.spark_bridge._offsets import Offset, Session
+from penstock.spark_bridge._offsets import Left, Offset, Session
 from penstock.spark_bridge._options import StreamName
 
 #: A task costs tens of milliseconds: less than this is not worth one of its own.
 SMALLEST_PART: Final = 256 * 1024
+#: Sessions that are over and may come back, of which an offset knows.
+REMEMBERED: Final = 128
 _K = TypeVar("_K")
 
 
@@ -39,6 +41,7 @@ class Holding:
     daemon_id: int
     daemon_epoch: int
     host: str
+    group: str               # daemon and group, as offsets name them
     log: LogRange
 
     @property
@@ -67,11 +70,12 @@ class View:
         marks: dict[StreamName, list[str]] = {}
         for daemon, state in states:
             stream = StreamName(channel=state.channel, stream_id=state.stream_id)
-            marks.setdefault(stream, []).append(f"{state.daemon_id:x}.{state.group_id:x}")
+            mark = f"{state.daemon_id:x}.{state.group_id:x}"
+            marks.setdefault(stream, []).append(mark)
             for log in state.logs:
                 holding = Holding(
                     daemon=daemon, daemon_id=state.daemon_id, daemon_epoch=state.daemon_epoch,
-                    host=state.host, log=log,
+                    host=state.host, group=mark, log=log,
                 )
                 holdings.setdefault(holding.session, []).append(holding)
         return cls(
@@ -92,6 +96,17 @@ class View:
         every daemon can serve the batch."""
         found = [h for h in self.holdings.get(session, ()) if h.readable(position)]
         return min(found, key=lambda h: (h.log.end_position, h.daemon), default=None)
+
+    def held(self, positions: Mapping[Session, int]) -> dict[Session, str]:
+        """Which groups can read each session on from its position, where its stream has several."""
+        found = {}
+        for session, position in positions.items():
+            marks = {
+                h.group for h in self.holdings.get(session, ()) if h.log.end_position >= position
+            }
+            if marks and " " in self.groups.get(session.stream, ""):
+                found[session] = " ".join(sorted(marks))
+        return found
 
     def ended_at(self, session: Session, position: int) -> bool:
         """Whether the stream has ended there, as far as is known: one whose connection was lost may
@@ -125,7 +140,7 @@ def losses(view: View, start: Offset) -> list[Loss]:
     for session, position in sorted(start.positions.items()):
         holdings = view.holdings.get(session, ())
         if not holdings:
-            if session not in start.ended and _groups_are_others(view, start, session.stream):
+            if session not in start.ended and _may_be_lost(view, start, session):
                 found.append(Loss(
                     session=session, start=position, end=None,
                     reason="the group expired or was closed, and the session is not there any more",
@@ -141,10 +156,26 @@ def losses(view: View, start: Offset) -> list[Loss]:
     return found
 
 
-def _groups_are_others(view: View, start: Offset, stream: StreamName) -> bool:
-    """Whether one of the groups is gone: a session may have been held by that one only."""
-    before = set(start.groups.get(stream, "").split())
-    return not before or not before <= set(view.groups.get(stream, "").split())
+def _may_be_lost(view: View, start: Offset, session: Session) -> bool:
+    """Whether a session that nobody has any more went with a group, rather than being read to its
+    end: as long as one of the groups is there that could read it on, that one saw its end."""
+    now = set(view.groups.get(session.stream, "").split())
+    held = set(start.held.get(session, "").split())
+    if held:
+        return not held & now
+    before = set(start.groups.get(session.stream, "").split())
+    return not before or not before <= now      # it may have been held by one only
+
+
+def returns(view: View, start: Offset) -> list[Loss]:
+    """Sessions that were over and are there again, further on: what came between is missing."""
+    return [
+        Loss(session=session, start=left.position, end=view.first(session),
+             reason=f"the connection was lost, and joined again at {view.first(session)}")
+        for session, left in sorted(start.left.items())
+        if session in view.holdings and session not in start.positions
+        and view.first(session) > left.position
+    ]
 
 
 def outlived(view: View, start: Offset, end: Offset) -> list[StreamName]:
@@ -169,7 +200,20 @@ def skip(start: Offset, lost: Sequence[Loss]) -> Offset:
             positions.pop(loss.session, None)
         else:
             positions[loss.session] = loss.end
-    return attrs.evolve(start, positions=positions)
+    return attrs.evolve(start, positions=positions, left=_left(start, positions))
+
+
+def _left(start: Offset, positions: Mapping[Session, int]) -> dict[Session, Left]:
+    """Where sessions were that are over by now: those of ``start``, and those that it names and
+    ``positions`` do not."""
+    left = {session: known for session, known in start.left.items() if session not in positions}
+    number = max((known.number for known in start.left.values()), default=0)
+    for session, position in sorted(start.positions.items()):
+        if session not in positions:
+            number += 1
+            left[session] = Left(position, number)
+    latest = sorted(left, key=lambda session: left[session].number)[-REMEMBERED:]
+    return {session: left[session] for session in latest}
 
 
 # ---- how much ------------------------------------------------------------------------------------
@@ -233,19 +277,23 @@ def advance(view: View, start: Offset, ends: Mapping[Session, int]) -> Offset:
     }
     if not moved:
         return start
+    begun = {session: view.first(session) for session in moved if session not in start.positions}
+    # A session that is gone, with everything acknowledged, has been read to its end.  One that
+    # ended leaves when its end was acknowledged, which comes late with ackOn=commit: before that
+    # it would pass for a new one.
     positions = {
         session: position for session, position in start.positions.items()
-        if session not in start.ended
+        if session in view.holdings
+        and (session not in start.ended or view.first(session) < position)
     }
-    begun = {session: view.first(session) for session in moved if session not in start.positions}
-    # A session that is gone, with everything acknowledged, has been read to its end.
-    positions = {s: p for s, p in positions.items() if s in view.holdings}
     positions |= moved
     return Offset(
         positions=positions,
         begun=begun,
         ended=frozenset(s for s, p in positions.items() if view.ended_at(s, p)),
         groups=dict(view.groups),
+        held=view.held(positions),
+        left=_left(start, positions),
     )
 
 

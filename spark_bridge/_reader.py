@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 import pyarrow as pa
 
-from penstock.client import GroupError
+from penstock.client import GroupError, RangeNotRetained
 from penstock.core import gather
 from penstock.core.errors import CorruptLogError, PenstockError
 from penstock.spark_bridge._decode import Decoder, Messages
@@ -35,12 +35,17 @@ class DataLoss(PenstockError):
     """Part of the stream cannot be read any more; option failOnDataLoss=false goes on without."""
 
 
+class Unreadable(PenstockError):
+    """Part of the stream cannot be read now, although it may still be there: never skipped."""
+
+
 def read_ranges(
     options: SourceOptions, schema: StructType, found: Sequence[Range]
 ) -> Iterator[Any]:
     """The messages of some ranges as record batches of ``schema``, in the order of the ranges.
 
     :raises DataLoss: a range is gone, and option failOnDataLoss is true.
+    :raises Unreadable: a daemon that may have a range does not give it.
     :raises PayloadError: a message is not what option payload says.
     """
     decoder = Decoder(options, schema)
@@ -129,6 +134,8 @@ class _RangeReader:
     def batches(self) -> Iterator[Any]:
         reasons = []
         lowest = None
+        gone = True             # as far as everybody says who should have it
+        right = True            # what is out already
         for source in sources(self._options, self._range):
             try:
                 yield from self._read(source)
@@ -136,24 +143,47 @@ class _RangeReader:
             except RangeLost as error:
                 reasons.append(str(error))
                 lowest = error.lowest
-                if self._position > self._range.start:
-                    break           # rows are out that may not have been right
-            except (GroupError, CorruptLogError) as error:
+                right = self._position == self._range.start
+            except CorruptLogError as error:
+                reasons.append(f"{source.host}: {error}")
+                lowest = None
+                right = self._position == self._range.start or self._confirmed(source, reasons)
+            except GroupError as error:
                 reasons.append(f"{source.host}: {error}")
                 lowest = getattr(error, "lowest_readable", None)
-                if self._position > self._range.start and isinstance(error, CorruptLogError):
-                    break
-        self._lost(reasons, lowest)
+                gone = gone and isinstance(error, RangeNotRetained)
+            if not right:
+                break
+        self._lost(reasons, lowest, gone=gone, right=right)
 
-    def _lost(self, reasons: Sequence[str], lowest: int | None) -> None:
+    def _confirmed(self, source: FrameSource, reasons: list[str]) -> bool:
+        """Whether the damage is the log's own, so that what was read before it is right, and not a
+        sign that the range was released and written into."""
+        try:
+            source.finish()
+        except RangeLost as error:
+            reasons.append(str(error))
+            return False
+        return True
+
+    def _lost(
+        self, reasons: Sequence[str], lowest: int | None, *, gone: bool, right: bool
+    ) -> None:
         text = (
             f"{self._range.session}: [{self._position}, {self._range.end}) cannot be read: "
             f"{'; '.join(reasons) or 'no daemon holds it'}"
         )
-        if self._options.fail_on_data_loss or self._position > self._range.start:
+        if not gone:
+            raise Unreadable(
+                f"{text}. Is each daemon of the query running, and does it take this host's key?"
+            )
+        if not right:
             raise DataLoss(
-                f"{text}. Is each daemon of the query running? What is lost for good is skipped "
-                "with option failOnDataLoss=false"
+                f"{text}. What was read of it before may be wrong: the task has to run again"
+            )
+        if self._options.fail_on_data_loss:
+            raise DataLoss(
+                f"{text}. What is lost for good is skipped with option failOnDataLoss=false"
             )
         _log.warning("%s: skipped (lowest readable: %s)", text, lowest)
 
@@ -166,7 +196,11 @@ class _RangeReader:
             frames = source.frames(at)
             if frames.end <= at:
                 raise RangeLost(f"{source.host}: nothing at position {at}")
-            stop = arrays.rows.copy(frames)
+            try:
+                stop = arrays.rows.copy(frames)
+            except CorruptLogError:
+                yield from self._out(source, arrays, arrays.rows.position)  # what is before it
+                raise
             at = arrays.rows.position
             if stop is gather.Stop.INCOMPLETE:
                 at = self._complete(source, frames, at)

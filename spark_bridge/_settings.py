@@ -16,7 +16,7 @@ _LOCAL_CHECKPOINTS: Final = (
 def register(spark: SparkSession) -> None:
     """Makes ``format("penstock")`` known to a session.  Not needed where the distribution is
     installed from a wheel: Spark finds it by itself."""
-    from penstock.spark_bridge._source import DefaultSource
+    from penstock.spark_bridge import DefaultSource
 
     spark.dataSource.register(DefaultSource)
 
@@ -24,9 +24,7 @@ def register(spark: SparkSession) -> None:
 def tuned_settings(*, local_checkpoints: bool = True) -> dict[str, str]:
     """Spark settings under which a micro-batch took about half as long (``docs/spark.md``)::
 
-        builder = SparkSession.builder
-        for key, value in tuned_settings().items():
-            builder = builder.config(key, value)
+        spark = SparkSession.builder.config(map=tuned_settings()).getOrCreate()
 
     - UNIX sockets between Spark and its Python workers: over TCP each wave of tasks waits some
       40 ms for a delayed acknowledgement.

@@ -39,11 +39,12 @@ from pyspark.sql.streaming.datasource import (
 from pyspark.sql.types import StructType
 
 from penstock.client import RangeNotRetained
+from penstock.core.errors import InvalidArgument
 from penstock.spark_bridge import _planner as planner
 from penstock.spark_bridge._decode import check_schema, ddl
 from penstock.spark_bridge._locality import own_ranges, with_names
 from penstock.spark_bridge._offsets import Offset, Session
-from penstock.spark_bridge._options import SourceOptions, read_options
+from penstock.spark_bridge._options import MOST_PARTITIONS, Bound, SourceOptions, read_options
 from penstock.spark_bridge._planner import Range, View, Want
 from penstock.spark_bridge._reader import DataLoss, read_ranges
 from penstock.spark_bridge._subscription import Subscription, check_reachable
@@ -53,7 +54,6 @@ _log = logging.getLogger(__name__)
 NAME: Final = "penstock"
 _CUT_BYTES: Final = 64 * 1024 * 1024     # a daemon walks no further at once
 _LOOKS: Final = 32
-_LEFT: Final = 1024
 _REAPPEAR_S: Final = 3.0
 _IDLE_PARTS: Final = 4           # of the time that a look took: a fifth of it all is spent looking
 _IDLE_MOST_S: Final = 0.05
@@ -184,6 +184,11 @@ def _read(options: SourceOptions, schema: StructType, partition: Partition) -> I
     return read_ranges(options, schema, [partition.table[index] for index in own])
 
 
+def _cores() -> int:
+    """Of the driver's host; at most as many as an offset takes."""
+    return min(len(os.sched_getaffinity(0)), MOST_PARTITIONS)
+
+
 def _bytes(limit: ReadLimit) -> int | None:
     return limit.max_bytes if isinstance(limit, ReadMaxBytes) else None
 
@@ -210,26 +215,59 @@ class _Planning:
         self._turn = 0
         self._idle = False
         self._look_s = 0.0
-        self._left: dict[Session, int] = {}     # sessions that are over, and where
 
     def initial(self, *, acknowledge: bool = True) -> Offset:
         """Where the groups stand, which is where startingOffsets put them once."""
-        starting = self._options.starting
+        chosen = self._chosen("startingOffsets", self._options.starting)
         self._subscription.open(keep=not acknowledge)
         view = self._look()
-        chosen = {} if isinstance(starting, str) else {
-            Session.parse(key): position for key, position in starting.items()
-        }
-        Offset(positions=chosen).check_streams(self._options.streams)
+        if chosen:
+            view = self._settled(view)
+            for session, position in chosen.items():
+                self._check_start(view, session, position)
         if chosen and acknowledge:
             view = self._look(chosen)
-        return Offset(
-            positions={
-                session: max(view.first(session), chosen.get(session, 0))
-                for session in view.holdings
-            },
-            groups=dict(view.groups),
-        )
+        positions = {
+            session: max(view.first(session), chosen.get(session, 0)) for session in view.holdings
+        }
+        return Offset(positions=positions, groups=dict(view.groups), held=view.held(positions))
+
+    def _chosen(self, option: str, bound: Bound) -> dict[Session, int]:
+        """The positions that an option gives, if it does."""
+        if isinstance(bound, str):
+            return {}
+        chosen = {Session.parse(key): position for key, position in bound.items()}
+        Offset(positions=chosen).check_streams(self._options.streams, option)
+        return chosen
+
+    def _check_start(self, view: View, session: Session, position: int) -> None:
+        """Whether a query can begin there: an acknowledgement of what is no place between messages
+        would spoil the group."""
+        option = f"option startingOffsets: {session}: position {position}"
+        held = view.holdings.get(session)
+        if not held:
+            _log.warning("%s: no daemon has this session (yet): it begins where it is joined",
+                         option)
+            return
+        at, end = view.first(session), view.end(session)
+        if position < at:
+            _log.warning("%s: begins at %d, behind what is retained, or was acknowledged", option,
+                         at)
+        if position > end:
+            raise InvalidArgument(f"{option} lies behind the end, {end}")
+        while at < position and position % held[0].log.term_length:
+            holding = view.source(session, at)
+            place = at
+            if holding is not None:
+                length = min(position - at, _CUT_BYTES)
+                place, _ = self._subscription.cut(
+                    Want(session=session, holding=holding, start=at, max_bytes=length)
+                )
+            if not at < place <= position:
+                raise InvalidArgument(
+                    f"{option} is not between two messages; the column position has such places"
+                )
+            at = place
 
     def latest(self, start: Offset, max_bytes: int | None, max_messages: int) -> Offset:
         start.check_streams(self._options.streams)
@@ -241,17 +279,22 @@ class _Planning:
             view = self._settled(view)
             self._target = {session: view.end(session) for session in view.holdings}
         begin = self._behind_losses(view, start)
-        self._check_returns(view, start)
+        self._check_returns(view, begin)
         found = planner.wants(view, begin, max_bytes=max_bytes, target=self._target)
         after = planner.advance(view, begin, self._ends(found, max_messages))
         if self._target is not None:
             after = _not_beyond(after, self._target, begin)
         # What was lost is behind us only together with something new.
         self._idle = after is begin
-        after = start if self._idle else after
-        self._leave(start, after)
+        after = start if self._idle else attrs.evolve(after, tasks=self._tasks(view, begin, after))
         self._planned = after
         return after
+
+    def _tasks(self, view: View, begin: Offset, after: Offset) -> int:
+        return planner.partition_count(
+            sum(item.length for item in planner.ranges(view, begin, after)),
+            wanted=self._options.min_partitions, cores=_cores(),
+        )
 
     def _ends(self, found: Sequence[Want], max_messages: int) -> dict[Session, int]:
         """Where each session's part ends: between messages, which the daemons find.  With a limit
@@ -280,8 +323,10 @@ class _Planning:
                 if rest.max_bytes < 1:
                     continue
                 with contextlib.suppress(RangeNotRetained):
-                    ends[want.session], count = self._subscription.cut(rest, max_messages=left)
-                    left -= count
+                    end, count = self._subscription.cut(rest, max_messages=left)
+                    if end <= want.start + want.max_bytes:      # one message is always offered
+                        ends[want.session] = end
+                        left -= count
         return ends
 
     def prepare(self) -> None:
@@ -301,17 +346,14 @@ class _Planning:
             if all(item.holders for item in found) or time.monotonic() > deadline:
                 break
             time.sleep(_PAUSE_S)        # a daemon that has just started anew finds its logs
-        return self._partitions(view, self._with_holders(found))
+        return self._partitions(view, self._with_holders(found), end.tasks)
 
     def batch(self) -> list[InputPartition]:
         """All that is retained, or between the options' bounds."""
         start = self.initial(acknowledge=False)
         view = self._settled(self._view)
         ending = self._options.ending
-        chosen = {} if isinstance(ending, str) else {
-            Session.parse(key): position for key, position in ending.items()
-        }
-        Offset(positions=chosen).check_streams(self._options.streams)
+        chosen = self._chosen("endingOffsets", ending)
         ends: dict[Session, int] = {}
         for session, at in start.positions.items():
             if self._options.sessions and session.session_id not in self._options.sessions:
@@ -329,10 +371,14 @@ class _Planning:
             ends[session] = at
         return self._partitions(view, planner.ranges(view, start, Offset(positions=ends)))
 
-    def _partitions(self, view: View, found: Sequence[Range]) -> list[InputPartition]:
+    def _partitions(
+        self, view: View, found: Sequence[Range], tasks: int = 0
+    ) -> list[InputPartition]:
+        """In a barrier stage as many as there are slots now, else as was decided with the batch."""
         options = self._options
-        wanted = options.min_partitions
-        cores = len(os.sched_getaffinity(0))
+        wanted, cores = options.min_partitions, _cores()
+        if tasks and options.locality != "barrier":
+            wanted = tasks
         count = planner.partition_count(
             sum(item.length for item in found), wanted=wanted, cores=cores
         )
@@ -420,34 +466,22 @@ class _Planning:
                     f"data loss: {loss}. To go on with what is left set failOnDataLoss=false; a "
                     "longer groupExpiry or a faster query avoids it"
                 )
-            if str(loss) not in self._said:
-                self._said.add(str(loss))
-                self._lost_bytes += 0 if loss.end is None else loss.end - loss.start
-                _log.warning("data loss, going on: %s", loss)
+            self._tell(loss)
         return planner.skip(start, lost)
 
-    def _leave(self, start: Offset, after: Offset) -> None:
-        """Remembers where sessions were that the offsets do not name any more."""
-        for session, position in start.positions.items():
-            if session not in after.positions:
-                self._left[session] = position
-        while len(self._left) > _LEFT:
-            self._left.pop(next(iter(self._left)))
+    def _tell(self, loss: planner.Loss) -> None:
+        """Once of each."""
+        if str(loss) not in self._said:
+            self._said.add(str(loss))
+            self._lost_bytes += 0 if loss.end is None else loss.end - loss.start
+            _log.warning("data loss, going on: %s", loss)
 
     def _check_returns(self, view: View, start: Offset) -> None:
-        """A session that was over and is there again, further on: what came between is missing."""
-        for session in [s for s in self._left if s in view.holdings and s not in start.positions]:
-            position, first = self._left.pop(session), view.first(session)
-            if first <= position:
-                continue
-            loss = planner.Loss(
-                session=session, start=position, end=first,
-                reason=f"the connection was lost, and joined again at {first}",
-            )
+        """What is missing before sessions that were over and are there again."""
+        for loss in planner.returns(view, start):
             if self._options.fail_on_data_loss:
                 raise DataLoss(f"data loss: {loss}. To go on behind it set failOnDataLoss=false")
-            self._lost_bytes += first - position
-            _log.warning("data loss, going on: %s", loss)
+            self._tell(loss)
 
     def _check_outlived(self, view: View, start: Offset, end: Offset) -> None:
         for stream in planner.outlived(view, start, end):
@@ -482,21 +516,25 @@ class _Planning:
 
 def _not_beyond(after: Offset, target: Mapping[Session, int], begin: Offset) -> Offset:
     """``after`` without sessions that a whole message took beyond the target."""
-    positions = dict(after.positions)
-    for session, position in after.positions.items():
-        before = begin.positions.get(session)
-        if position > target.get(session, 0) and position != before:
-            del positions[session]
-            if before is not None:
-                positions[session] = before
-    if positions == dict(after.positions):
+    reverted = {
+        session for session, position in after.positions.items()
+        if position > target.get(session, 0) and position != begin.positions.get(session)
+    }
+    if not reverted:
         return after
+    positions = {s: p for s, p in after.positions.items() if s not in reverted}
+    positions |= {s: begin.positions[s] for s in reverted if s in begin.positions}
     if positions == dict(begin.positions):
         return begin
     return attrs.evolve(
         after, positions=positions,
         begun={s: p for s, p in after.begun.items() if s in positions},
-        ended=frozenset(s for s in after.ended if s in positions),
+        ended=(after.ended - reverted) | (begin.ended & reverted),
+        held={
+            s: found for s in positions
+            if (found := (after if s not in reverted else begin).held.get(s)) is not None
+        },
+        left={**after.left, **{s: x for s, x in begin.left.items() if s not in positions}},
     )
 
 

@@ -8,7 +8,7 @@ import contextlib
 import logging
 import threading
 import time
-from collections.abc import Callable, Container, Iterator, Mapping
+from collections.abc import Callable, Container, Mapping
 from typing import Final, Literal, TypeVar
 
 from penstock.client import (
@@ -21,7 +21,7 @@ from penstock.client import (
     UnknownGroup,
     UnreliableStream,
 )
-from penstock.core.errors import ConfigurationError, InvalidArgument
+from penstock.core.errors import ClosedError, ConfigurationError, InvalidArgument
 from penstock.spark_bridge._offsets import Session
 from penstock.spark_bridge._options import Daemon, SourceOptions, StreamName
 from penstock.spark_bridge._planner import View, Want
@@ -36,7 +36,9 @@ _MOST_WARNINGS: Final = 1000
 _ALIVE_PARTS: Final = 4          # of the expiry time
 _ALIVE_MOST_S: Final = 10.0
 #: What a daemon says whose host does not have a channel's address; another one may have it.
-_ELSEWHERE: Final = frozenset({"no_interface", "address_in_use", "invalid_channel", "permission"})
+_ELSEWHERE: Final = frozenset({"no_interface", "address_in_use"})
+#: What is wrong whichever daemon says it.
+_WRONG: Final = frozenset({"invalid_channel", "permission"})
 
 
 def control_of(
@@ -81,9 +83,16 @@ def _unreachable(daemon: Daemon, error: GroupError) -> str:
     )
 
 
+def _unreliable(channel: str, what: str) -> str:
+    return (
+        f"option channel={channel}: {what} Use unicast, fc=min or fc=tagged at the publisher, or "
+        "accept losses with failOnDataLoss=false"
+    )
+
+
 class Subscription:
-    """The groups of one query.  Made, and used, in the process that plans; the keep-alive thread
-    starts with the first group."""
+    """The groups of one query.  Made, and used, in the process that plans; the keep-alive threads
+    start with the first group, one for each daemon, so that a slow one holds up none."""
 
     def __init__(self, options: SourceOptions) -> None:
         self._options = options
@@ -92,9 +101,9 @@ class Subscription:
         ]
         self._open: set[tuple[int, StreamName]] = set()
         self._elsewhere: set[tuple[int, StreamName]] = set()
-        self._heard = 0.0
+        self._heard = [0.0] * len(self._controls)
         self._stopping = threading.Event()
-        self._keeper: threading.Thread | None = None
+        self._keepers: list[threading.Thread] = []
         self._warned: set[str] = set()
 
     # ---- groups ----------------------------------------------------------------------------------
@@ -118,24 +127,40 @@ class Subscription:
                     if not (keep and self._is_there(daemon, stream)):
                         self._open_group(daemon, stream, first)
                 except UnreliableStream as error:
-                    raise InvalidArgument(
-                        f"option channel={stream.channel}: {error} Use unicast, fc=min or "
-                        "fc=tagged at the publisher, or accept losses with failOnDataLoss=false"
-                    ) from None
+                    raise InvalidArgument(_unreliable(stream.channel, str(error))) from None
                 except GroupRefused as error:
+                    where = self._options.daemons[daemon]
+                    if error.code in _WRONG:
+                        raise InvalidArgument(
+                            f"option channel={stream.channel}, at {where.name}: {error}"
+                        ) from None
                     if error.code not in _ELSEWHERE:
                         raise
                     refusals.append(error)
                     self._elsewhere.add(key)
+                    self._log_elsewhere(where, stream, error)
             if not any((d, stream) in self._open for d in range(len(self._controls))):
                 raise InvalidArgument(
                     f"option channel={stream.channel}: no daemon takes it: {refusals[-1]}"
                 ) from None
-        if self._keeper is None:
-            self._keeper = threading.Thread(
-                target=self._keep_alive, name="penstock-keep-alive", daemon=True
-            )
-            self._keeper.start()
+        if not self._keepers:
+            self._keepers = [
+                threading.Thread(
+                    target=self._keep_alive, args=(daemon,), name="penstock-keep-alive", daemon=True
+                )
+                for daemon in range(len(self._controls))
+            ]
+            for keeper in self._keepers:
+                keeper.start()
+
+    def _log_elsewhere(self, daemon: Daemon, stream: StreamName, error: GroupRefused) -> None:
+        """The query goes on without the daemon, which is no wonder where its host has not the
+        address."""
+        level = logging.INFO if error.code == "no_interface" else logging.WARNING
+        _log.log(
+            level, "subscription %s: %s stream %d is not read from %s: %s",
+            self._options.subscription, stream.channel, stream.stream_id, daemon.name, error,
+        )
 
     def _open_group(
         self, daemon: int, stream: StreamName, starting: Literal["latest", "earliest"]
@@ -147,7 +172,7 @@ class Subscription:
             allow_unreliable=not options.fail_on_data_loss,
         ))
         self._open.add((daemon, stream))
-        self._warn(state)
+        self._heed(state)
         return state
 
     def _is_there(self, daemon: int, stream: StreamName) -> bool:
@@ -161,8 +186,14 @@ class Subscription:
         self._open.add((daemon, stream))
         return True
 
-    def _warn(self, state: GroupState) -> None:
-        """Once of each doubt, also of streams that came after the group was opened."""
+    def _heed(self, state: GroupState) -> None:
+        """What is to be said of the streams, also of those that came after the group was opened:
+        each doubt once.
+
+        :raises InvalidArgument: one does not wait for the query, and losses are not accepted.
+        """
+        if self._options.fail_on_data_loss and state.unreliable:
+            raise InvalidArgument(_unreliable(state.channel, f"{state.unreliable[0]}."))
         for warning in state.warnings:
             if warning not in self._warned and len(self._warned) < _MOST_WARNINGS:
                 self._warned.add(warning)
@@ -172,9 +203,11 @@ class Subscription:
         """What the daemons hold, after they heard what is done with.  Opens anew what has expired:
         whether anything is missing then is for the planner to see."""
         states = []
-        for daemon, stream in sorted(self._open, key=lambda key: (key[0], str(key[1]))):
-            states.append((daemon, self._state(daemon, stream, acknowledged or {})))
-        self._heard = time.monotonic()
+        for daemon in range(len(self._controls)):
+            began = time.monotonic()
+            for stream in self._streams(daemon):
+                states.append((daemon, self._state(daemon, stream, acknowledged or {})))
+            self._heard[daemon] = began
         return View.of(states)
 
     def _state(
@@ -198,7 +231,7 @@ class Subscription:
 
         try:
             state = self._patiently(ask)
-            self._warn(state)
+            self._heed(state)
             return state
         except UnknownGroup:
             _log.warning(
@@ -230,8 +263,9 @@ class Subscription:
     def stop(self) -> None:
         """Ends the keep-alive.  The groups stay until they expire: a restart finds them."""
         self._stopping.set()
-        if self._keeper is not None:
-            self._keeper.join(_ATTEMPT_S)
+        deadline = time.monotonic() + _ATTEMPT_S
+        for keeper in self._keepers:
+            keeper.join(max(0.0, deadline - time.monotonic()))
         for control in self._controls:
             control.close()
 
@@ -247,18 +281,18 @@ class Subscription:
                 _log.warning("subscription %s: %s", self._options.subscription, error)
             time.sleep(_PAUSE_S)
 
-    def _keep_alive(self) -> None:
+    def _keep_alive(self, daemon: int) -> None:
         period = min(self._options.expiry_ns / 1e9 / _ALIVE_PARTS, _ALIVE_MOST_S)
         while not self._stopping.wait(period / 2):
-            if time.monotonic() - self._heard < period / 2:
+            if time.monotonic() - self._heard[daemon] < period / 2:
                 continue
-            for daemon, stream in self._groups():
+            for stream in self._streams(daemon):
                 # What is wrong shows when the query asks.
-                with contextlib.suppress(GroupError):
+                with contextlib.suppress(GroupError, ClosedError):
                     self._controls[daemon].state(
                         name=self._options.subscription, channel=stream.channel,
                         stream_id=stream.stream_id,
                     )
 
-    def _groups(self) -> Iterator[tuple[int, StreamName]]:
-        yield from list(self._open)
+    def _streams(self, daemon: int) -> list[StreamName]:
+        return sorted((stream for where, stream in list(self._open) if where == daemon), key=str)

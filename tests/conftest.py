@@ -7,7 +7,11 @@ from __future__ import annotations
 
 import signal
 
+import pytest
 from hypothesis import settings
+from support.not_run import need_java
+
+pytest_plugins = ["support.turns"]
 
 settings.register_profile("penstock", deadline=None)
 
@@ -16,3 +20,9 @@ def pytest_configure() -> None:
     settings.load_profile("penstock")
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.fixture(scope="session")
+def java() -> None:
+    """Spark can run here."""
+    need_java()

@@ -23,6 +23,7 @@ need() { # need NAME PACKAGE COMMAND...: NAME is what people call it
 
 scan() {
     missing="" packages=""
+    PATH=$PATH:/usr/sbin:/sbin # where a user's own may not lead
     python=${PYTHON:-python3.11}
     case $level in
     required)
@@ -37,11 +38,16 @@ sys.exit(not os.path.exists(os.path.join(s.get_path("include"), "Python.h")))'
         need "flock" util-linux command -v flock
         ;;
     tests)
-        need "Java 17 (Spark, interoperability tests)" default-jdk-headless javac -version
+        need "Java 17 or later (Spark, interoperability tests)" default-jdk-headless \
+            sh -c 'javac -version 2>&1 | grep -Eq "^javac (1[7-9]|[2-9][0-9])" && command -v java'
         need "Maven (interoperability tests, benchmarks)" maven command -v mvn
         need "ip (cluster tests)" iproute2 command -v ip
-        need "iptables (cluster tests)" iptables command -v iptables
-        need "clang (C fuzz targets)" clang clang --version
+        need "unshare, nsenter and setpriv (cluster tests, benchmarks)" util-linux \
+            sh -c 'command -v unshare && command -v nsenter && command -v setpriv'
+        need "mount (tests of full memory)" mount command -v mount
+        need "clang with libFuzzer (C fuzz targets)" "clang libclang-rt-dev" sh -c \
+            'echo "int LLVMFuzzerTestOneInput(void){return 0;}" |
+             clang -w -fsanitize=fuzzer,address -x c - -o /dev/null'
         need "systemd-analyze (service file tests)" systemd command -v systemd-analyze
         ;;
     *)

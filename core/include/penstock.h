@@ -238,7 +238,7 @@ int64_t ps_img_join_position(const ps_img_t *image);
 int32_t ps_img_transport_count(const ps_img_t *image);
 /* The mapped log file, for views: base address and length in bytes. */
 const uint8_t *ps_img_map(const ps_img_t *image, int64_t *length_bytes);
-/* 1 when the next frame is there. */
+/* 1 when a poll would find something: a frame, or a gap that was not taken. */
 int32_t ps_img_has_data(const ps_img_t *image);
 
 /* Delivers up to limit messages of one image.  flags: see ps_poll_flags.  Returns the count >= 0 or
@@ -268,6 +268,8 @@ void ps_sub_close(ps_sub_t *sub);   /* does not close its images */
 int ps_sub_add_image(ps_sub_t *sub, ps_img_t *image);
 int ps_sub_remove_image(ps_sub_t *sub, ps_img_t *image);
 int32_t ps_sub_image_count(const ps_sub_t *sub);
+/* NULL beyond the last.  Indexes change as images come and go. */
+ps_img_t *ps_sub_image(const ps_sub_t *sub, int32_t index);
 /* Polls the images in turn, starting one further each time, until limit messages are there. */
 int32_t ps_sub_poll(ps_sub_t *sub, ps_message_t *out, int32_t limit, int32_t flags);
 /* Undelivers messages[from..count): the handler of messages[from] failed. */

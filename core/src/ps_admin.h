@@ -178,7 +178,7 @@ typedef struct ps_log_params {
     int64_t untethered_resting_timeout_ns;
     uint8_t group, is_response, rejoin, reliable, sparse, signal_eos, spies_simulate_connection,
         tether;
-    uint8_t type;                  /* 0 concurrent publication, 1 exclusive, 2 image */
+    uint8_t type;                  /* 0 concurrent publication, 1 exclusive, 2 image, 3 sealed */
     int32_t file_mode;
     uint8_t reserve_terms;         /* how many terms to allocate for real now, 0..3, from the
                                       starting term on */

@@ -15,7 +15,8 @@ bool ps_barrier_join(void);
 /* True when ps_barrier_run works here.  Any thread. */
 bool ps_barrier_available(void);
 /* A full barrier on every running thread of every process that joined.  Costs an interrupt on each
- * CPU that runs one: some microseconds.  Only where ps_barrier_available.  Any thread. */
+ * CPU that runs one: some microseconds, or milliseconds when memory is short.  Only where
+ * ps_barrier_available.  Any thread. */
 void ps_barrier_run(void);
 
 #endif

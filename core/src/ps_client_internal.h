@@ -62,6 +62,9 @@ struct ps_img {
     int64_t join_position;
     int64_t delivered;
     int64_t released;
+    /* Logs that a publisher on this host writes: */
+    int32_t short_polls;                 /* in a row that found little */
+    int32_t behind;                      /* the last poll found all that it may take */
     int32_t index;                       /* in the subscription's list */
     int32_t stopped;                     /* PS_E_CORRUPT once seen */
     /* Assembly. */

@@ -20,6 +20,12 @@ static void ps_record_type(uint8_t *at, int32_t type)
     memcpy(at + 4, &type, sizeof type);
 }
 
+/* A cursor moved on.  Both lie in memory that clients write: one that is a lie may overflow. */
+static int64_t ps_moved(int64_t cursor, int64_t bytes)
+{
+    return (int64_t)((uint64_t)cursor + (uint64_t)bytes);
+}
+
 /* Transmits one ERROR event: single writer.  Receivers detect being lapped by `intent`. */
 static void ps_broadcast_error(ps_cnc_t *cnc, int64_t correlation_id, const char *reason)
 {
@@ -34,12 +40,12 @@ static void ps_broadcast_error(ps_cnc_t *cnc, int64_t correlation_id, const char
     const int64_t to_end = capacity - (position & (capacity - 1));
     const int64_t padding = to_end < required ? to_end : 0;
     /* Exchange: the intent is visible before any byte of the record changes. */
-    atomic_exchange_explicit(intent, position + padding + required, memory_order_seq_cst);
+    atomic_exchange_explicit(intent, ps_moved(position, padding + required), memory_order_seq_cst);
     if (padding > 0) {
         uint8_t *at = cnc->broadcast + (position & (capacity - 1));
         atomic_store_explicit(ps_record_length(at), (int32_t)padding, memory_order_relaxed);
         ps_record_type(at, PS_RECORD_PADDING);
-        position += padding;
+        position = ps_moved(position, padding);
     }
     uint8_t *at = cnc->broadcast + (position & (capacity - 1));
     const int32_t code = PS_ERROR_NOT_SUPPORTED;
@@ -50,7 +56,7 @@ static void ps_broadcast_error(ps_cnc_t *cnc, int64_t correlation_id, const char
     memcpy(at + 20, &text_length, sizeof text_length);
     memcpy(at + 24, reason, (size_t)text_length);
     atomic_store_explicit(latest, position, memory_order_release);
-    atomic_store_explicit(tail, position + required, memory_order_release);
+    atomic_store_explicit(tail, ps_moved(position, required), memory_order_release);
 }
 
 /* Reads the record at index: bytes it takes, 0 = none yet.  A length that cannot be (hostile
@@ -103,7 +109,7 @@ int32_t ps_cnc_answer_commands(ps_cnc_t *cnc, const char *reason)
     if (consumed > 0) {
         /* Zero before the head moves: producers rely on zero length fields. */
         memset(cnc->ring + start, 0, (size_t)consumed);
-        atomic_store_explicit(head_cell, head + consumed, memory_order_release);
+        atomic_store_explicit(head_cell, ps_moved(head, consumed), memory_order_release);
     }
     return answered;
 }

@@ -154,7 +154,10 @@ static void end_round(ps_cubic_t *cubic, int64_t now_ns)
 
     cubic->limited = cubic->round_received >= used;
     if (!cubic->limited && cubic->epoch_set) {
-        cubic->epoch_ns += length_ns; /* time in which the window was not tried does not count */
+        /* Time in which the window was not tried does not count; of an epoch that began within the
+         * round, only what there was of it. */
+        const int64_t epoch_ns = cubic->epoch_ns + length_ns;
+        cubic->epoch_ns = epoch_ns < now_ns ? epoch_ns : now_ns;
     }
     if (cubic->phase == PS_CUBIC_CONSERVATIVE &&
         ++cubic->conservative_rounds >= CONSERVATIVE_ROUNDS) {

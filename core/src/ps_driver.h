@@ -177,6 +177,8 @@ typedef struct ps_event {
     int32_t setup_flags;
     uint32_t peer_capabilities; /* 0: a plain Aeron peer */
     int64_t peer_ordinal;       /* -1 unknown */
+    int32_t peer_flow_control;  /* ps_flow_control of the sender, -1 not stated */
+    int64_t peer_group_tag;     /* of the receivers that count, when that is PS_FC_TAGGED */
     ps_addr_t from;
     char text[128];             /* NUL-terminated */
 } ps_event_t;

@@ -86,6 +86,9 @@ int64_t ps_sender_next_deadline_ns(ps_sender_t *sender, int64_t now_ns);
 /* Called before parked is announced: true when streams were hot and must be looked at once more,
  * by a duty cycle, before the thread may sleep. */
 bool ps_sender_cool(ps_sender_t *sender);
+/* How long the thread may sleep, woken or not, without cooling its hot streams: while all of them
+ * stay on this host, and leave enough room.  0: not at all. */
+int64_t ps_sender_nap_ns(const ps_sender_t *sender);
 /* Some stream is hot: many messages come in a row. */
 bool ps_sender_is_busy(const ps_sender_t *sender);
 /* Called after parked was announced (seq_cst): is there anything to do (dirty bit, ...)?  Cheap. */
@@ -98,6 +101,8 @@ void ps_receiver_set_now(ps_receiver_t *receiver, int64_t now_ns);
 void ps_receiver_on_command(ps_receiver_t *receiver, const ps_command_t *command);
 int32_t ps_receiver_do_work(ps_receiver_t *receiver, int64_t now_ns);
 int64_t ps_receiver_next_deadline_ns(ps_receiver_t *receiver, int64_t now_ns);
+/* Some image gets data, or waits for what is missing. */
+bool ps_receiver_is_busy(const ps_receiver_t *receiver);
 bool ps_receiver_has_work(ps_receiver_t *receiver);
 
 /* Wakes the client in slot if it is parked (store-load fence inside).  Any daemon thread. */

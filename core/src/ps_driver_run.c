@@ -207,6 +207,42 @@ static void park(ps_loop_t *loop, int64_t *now_ns)
     announce_parked(loop, 0);
 }
 
+/* How long the loop's agents can do without a look. */
+static int64_t nap_length_ns(const ps_loop_t *loop, int64_t now_ns)
+{
+    int64_t nap_ns = 0;
+    for (int32_t i = 0; i < loop->agent_count; i++) {
+        if (loop->agents[i]->id == PS_AGENT_SENDER) {
+            nap_ns = ps_sender_nap_ns(loop->driver->sender);
+        } else if (ps_receiver_is_busy(loop->driver->receiver)) {
+            return 0;
+        }
+    }
+    if (nap_ns == 0) {
+        return 0;
+    }
+    const int64_t until_due_ns = next_deadline(loop, now_ns) - now_ns;
+    nap_ns = until_due_ns < nap_ns ? until_due_ns : nap_ns;
+    return nap_ns >= TOO_SHORT_TO_SLEEP_NS ? nap_ns : 0;
+}
+
+/* Busy publisher and reader of one host need nobody but each other for a while: with few CPUs they
+ * shall have them.  Hot streams stay hot; everything else wakes the thread as if it were parked. */
+static bool nap(ps_loop_t *loop, int64_t now_ns)
+{
+    const int64_t nap_ns = ps_idle_may_nap(&loop->idle) ? nap_length_ns(loop, now_ns) : 0;
+    if (nap_ns <= 0) {
+        return false;
+    }
+    announce_parked(loop, 1);
+    const bool nothing = !has_work(loop);
+    if (nothing) {
+        wait_for_descriptors(loop, nap_ns);
+    }
+    announce_parked(loop, 0);
+    return nothing;
+}
+
 /* A message or its answer, rather than a stretch of many. */
 static bool is_light(const ps_loop_t *loop, int32_t work)
 {
@@ -220,6 +256,10 @@ static bool is_light(const ps_loop_t *loop, int32_t work)
 
 static void run_idle(ps_loop_t *loop, int64_t *now_ns)
 {
+    if (nap(loop, *now_ns)) {
+        *now_ns = ps_monotonic_ns();
+        return;
+    }
     switch (ps_idle_on_nothing(&loop->idle, *now_ns)) {
     case PS_IDLE_SLEEP:
         park(loop, now_ns);

@@ -299,7 +299,9 @@ int ps_gather_intact(const ps_gather_log_t *log, int64_t position)
     ps_gather_header_t header;
     /* acquire: the looks that follow come after the copies before it */
     atomic_thread_fence(memory_order_acquire);
-    const int64_t room = log->log.term_length - (position & log->log.term_mask);
-    return ps_gather_locate(log, position, position + room, &frames) == PS_OK &&
-           ps_gather_load(&frames, 0, &header) == PS_OK;
+    if (ps_gather_locate(log, position, position, &frames) != PS_OK) {
+        return 0;
+    }
+    frames.length = log->log.term_length - (position & log->log.term_mask);
+    return ps_gather_load(&frames, 0, &header) == PS_OK;
 }

@@ -4,6 +4,8 @@
 #include <assert.h>
 #include <sched.h>
 
+#include "ps_cpu.h"
+
 enum {
     LEARN_SHIFT = 2,                 /* average over about four waits */
     LEARN_CLAMP_NS = 1000 * 1000,    /* a long silence is forgotten within a dozen short waits */
@@ -15,15 +17,6 @@ enum {
     BACKOFF_MIN_NS = 1000,
     BACKOFF_MAX_NS = 1000 * 1000
 };
-
-static inline void relax_cpu(void)
-{
-#if defined(__x86_64__) || defined(__i386__)
-    __builtin_ia32_pause();
-#elif defined(__aarch64__)
-    __asm__ volatile("yield" ::: "memory");
-#endif
-}
 
 void ps_idle_init(ps_idle_state_t *idle, int32_t strategy, int32_t cpus)
 {
@@ -56,10 +49,15 @@ bool ps_idle_on_work(ps_idle_state_t *idle, int64_t now_ns, bool light)
     return true;
 }
 
+bool ps_idle_may_nap(const ps_idle_state_t *idle)
+{
+    return idle->strategy == PS_IDLE_PARK && idle->cpus <= PS_IDLE_FEW_CPUS;
+}
+
 static int backoff(ps_idle_state_t *idle)
 {
     if (idle->rounds <= BACKOFF_SPINS && idle->cpus > PS_IDLE_FEW_CPUS) {
-        relax_cpu();
+        ps_cpu_relax();
         return PS_IDLE_AGAIN;
     }
     if (idle->rounds <= BACKOFF_SPINS + BACKOFF_YIELDS) {
@@ -82,7 +80,7 @@ int ps_idle_on_nothing(ps_idle_state_t *idle, int64_t now_ns)
     }
     switch (idle->strategy) {
     case PS_IDLE_SPIN:
-        relax_cpu();
+        ps_cpu_relax();
         return PS_IDLE_AGAIN;
     case PS_IDLE_YIELD:
         (void)sched_yield();
@@ -97,7 +95,7 @@ int ps_idle_on_nothing(ps_idle_state_t *idle, int64_t now_ns)
         return PS_IDLE_SLEEP;
     }
     if (waited < idle->spin_limit_ns) {
-        relax_cpu();
+        ps_cpu_relax();
     } else {
         (void)sched_yield();
     }

@@ -44,5 +44,7 @@ void ps_idle_init(ps_idle_state_t *idle, int32_t strategy, int32_t cpus);
 bool ps_idle_on_work(ps_idle_state_t *idle, int64_t now_ns, bool light);
 /* A duty cycle found nothing; may pause the CPU or yield, and says what to do next. */
 int ps_idle_on_nothing(ps_idle_state_t *idle, int64_t now_ns);
+/* Whether the thread may sleep a moment although work goes on: it parks, and CPUs are few. */
+bool ps_idle_may_nap(const ps_idle_state_t *idle);
 
 #endif

@@ -260,6 +260,56 @@ uint32_t ps_image_on_run(ps_image_t *image, const ps_recv_destination_t *destina
     return taken;
 }
 
+bool ps_image_land(const ps_image_t *image, ps_landing_t *out)
+{
+    int64_t end = image->sm_position + image->log.term_length / 2;
+    int64_t term_end = (image->hwm | image->log.term_mask) + 1;
+    int64_t room = ps_image_room(image);
+
+    if (image->rejected || image->state != PS_IMAGE_ACTIVE || image->endpoint == NULL ||
+        image->gaps.count > 0 || image->hwm < image->sm_position ||
+        image->endpoint->params.media_timestamp || image->endpoint->params.channel_timestamp) {
+        return false;
+    }
+    end = end < term_end ? end : term_end;
+    end = end < room ? end : room;
+    end = end < image->hwm + PS_LANDING_MOST ? end : image->hwm + PS_LANDING_MOST;
+    if (end < image->hwm + PS_LANDING_LEAST) {
+        return false;
+    }
+    *out = (ps_landing_t){ .at = ps_log_at(&image->log, image->hwm),
+                           .length = (uint32_t)(end - image->hwm) };
+    return true;
+}
+
+uint32_t ps_image_on_landed(ps_image_t *image, const ps_recv_destination_t *destination,
+                            const ps_landing_t *landing, uint64_t first_word, uint32_t length,
+                            uint32_t segment, const ps_addr_t *from)
+{
+    const ps_log_t *log = &image->log;
+    const ps_frame_t *first = ps_frame_at(log, image->hwm);
+    int32_t messages;
+    uint32_t taken;
+
+    assert(landing->at == (const uint8_t *)first && length <= landing->length);
+    if (length < PS_HEADER_BYTES || first->session_id != image->params.session_id ||
+        first->stream_id != image->params.stream_id ||
+        first->term_offset != (int32_t)(image->hwm & log->term_mask) ||
+        first->term_id != ps_term_id_at(image->hwm, log->shift, log->initial_term_id)) {
+        return 0;
+    }
+    taken = ps_wire_run_from(first_word, landing->at, length, segment, log->term_length, &messages);
+    if (taken == 0) {
+        return 0;
+    }
+    ps_image_check_storage(image, image->hwm + taken);
+    ps_image_touch(image, destination, from, false);
+    image->packet_ns = image->receiver->now_ns;
+    ps_image_reveal(image, first_word, taken, messages);
+    ps_receiver_make_hot(image->receiver, image);
+    return taken;
+}
+
 int ps_image_on_setup(ps_image_t *image, const ps_recv_destination_t *destination,
                       const ps_setup_t *setup, const ps_addr_t *from)
 {
@@ -382,6 +432,9 @@ static void add_subscriber(ps_image_t *image, const ps_subscriber_params_t *para
     };
     ps_tether_init(&subscriber->tether, params->tether != 0, params->rejoin != 0,
                    image->receiver->now_ns);
+    if (params->tether == 0) {
+        ps_image_timer(image, image->receiver->now_ns); /* it is looked at from now on */
+    }
     atomic_store_explicit(&image->join_hold, PS_JOIN_HOLD_NONE, memory_order_release);
     image->wake = 1; /* data may be there already */
     ps_receiver_make_hot(image->receiver, image);

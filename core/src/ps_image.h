@@ -19,6 +19,7 @@
 #include "ps_log.h"
 #include "ps_nak.h"
 #include "ps_nak_list.h"
+#include "ps_net.h"
 #include "ps_nak_rate.h"
 #include "ps_recv_endpoint.h"
 #include "ps_reordering.h"
@@ -83,6 +84,7 @@ struct ps_image {
     int64_t lost_bytes;                /* not yet reported by PS_EV_LOSS */
     int64_t loss_due_ns;
     int64_t nak_due_ns;                /* earliest gap timer, INT64_MAX none */
+    int64_t lost_due_ns;               /* no open gap becomes a loss before, INT64_MAX none */
     int64_t front_from;                /* start of the first gap when last looked at */
     int64_t loss_position;             /* start of the newest gap that counts as lost */
     ps_nak_policy_t nak;
@@ -161,6 +163,16 @@ int ps_image_on_data(ps_image_t *image, const ps_recv_destination_t *destination
 uint32_t ps_image_on_run(ps_image_t *image, const ps_recv_destination_t *destination,
                          const uint8_t *data, uint32_t length, uint32_t segment,
                          const ps_addr_t *from, int64_t rx_ns);
+/* Where the next bytes of the stream may be received to: false when it is not plain now.  Nobody
+ * can come to what lies there: the word at the high-water mark stays zero until it was checked. */
+bool ps_image_land(const ps_image_t *image, ps_landing_t *out);
+/* What landed, but for its first 8 bytes: takes whole datagrams from the first on, returns their
+ * bytes. */
+uint32_t ps_image_on_landed(ps_image_t *image, const ps_recv_destination_t *destination,
+                            const ps_landing_t *landing, uint64_t first_word, uint32_t length,
+                            uint32_t segment, const ps_addr_t *from);
+/* Makes a run that lies at the high-water mark already visible. */
+void ps_image_reveal(ps_image_t *image, uint64_t first_word, uint32_t length, int32_t messages);
 /* SETUP of the live session: makes or refreshes the connection.  Returns ps_wire_fault. */
 int ps_image_on_setup(ps_image_t *image, const ps_recv_destination_t *destination,
                       const ps_setup_t *setup, const ps_addr_t *from);

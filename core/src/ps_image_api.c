@@ -32,6 +32,7 @@ static int prepare_timing(ps_image_t *image)
         .group_size = driver->nak_multicast_group_size, .group = image->params.group
     };
     image->nak_due_ns = INT64_MAX;
+    image->lost_due_ns = INT64_MAX;
     return ps_congestion_init(&image->congestion, image->params.congestion_control, window,
                               image->log.mtu, driver->cubic_friendly != 0);
 }
@@ -103,8 +104,10 @@ static void take_over_ordinal(ps_image_t *image)
         if (at > image->position) {
             continue;
         }
-        if (at >= image->join_position && image->position - at < image->log.term_length / 2) {
-            image->ordinal = atomic_load_explicit(&entry->ordinal, memory_order_relaxed);
+        if (at >= image->join_position && at % PS_FRAME_ALIGNMENT == 0 &&
+            image->position - at < image->log.term_length / 2) {
+            image->ordinal =
+                ps_believed_ordinal(atomic_load_explicit(&entry->ordinal, memory_order_relaxed));
             image->ordinal_position = at;
             image->index_position = at;
         }
@@ -127,7 +130,7 @@ static int prepare_positions(ps_image_t *image)
     image->fastest = join;
     image->sm_position = join;
     image->moved_position = 2 * join;
-    image->ordinal = params->reliable ? params->join_ordinal : -1;
+    image->ordinal = params->reliable ? ps_believed_ordinal(params->join_ordinal) : -1;
     image->ordinal_position = join;
     image->reserved_position = params->reserved_position;
     image->end_position = INT64_MAX;

@@ -104,42 +104,48 @@ static void write_run(ps_image_t *image, int64_t position, const uint8_t *data, 
     atomic_store_explicit(ps_frame_word((ps_frame_t *)(void *)target), word, memory_order_release);
 }
 
+/* [hwm, position) is missing, the mark rises over it; the first timer of a new gap: due_ns. */
+static bool append_gap(ps_image_t *image, int64_t position, int64_t due_ns)
+{
+    if (!ps_gaps_append(&image->gaps, image->hwm, position, due_ns, image->receiver->now_ns)) {
+        image->refused++;
+        return false;
+    }
+    image->hwm = position;
+    image->nak_due_ns = due_ns < image->nak_due_ns ? due_ns : image->nak_due_ns;
+    image->lost_due_ns = due_ns < image->lost_due_ns ? due_ns : image->lost_due_ns;
+    ps_receiver_make_hot(image->receiver, image);
+    return true;
+}
+
 bool ps_image_raise_hwm(ps_image_t *image, int64_t position)
 {
-    int64_t now_ns = image->receiver->now_ns;
+    int64_t from = image->hwm;
     int64_t first_ns = 0;
 
-    assert(position >= image->hwm);
-    if (position == image->hwm) {
+    assert(position >= from);
+    if (position == from) {
         return true;
     }
     if (image->params.reliable) {
         first_ns = ps_nak_first_ns(&image->nak, &image->receiver->random);
         first_ns = first_ns > image->reordering.window_ns ? first_ns : image->reordering.window_ns;
     }
-    if (!ps_gaps_append(&image->gaps, image->hwm, position, now_ns + first_ns, now_ns)) {
-        image->refused++;
+    if (!append_gap(image, position, image->receiver->now_ns + first_ns)) {
         return false;
     }
     if (image->gaps.items[image->gaps.count - 1].lost) { /* it joined one that counts already */
-        ps_image_count_loss(image, image->hwm, position);
+        ps_image_count_loss(image, from, position);
     }
-    image->hwm = position;
-    if (now_ns + first_ns < image->nak_due_ns) {
-        image->nak_due_ns = now_ns + first_ns;
-    }
-    ps_receiver_make_hot(image->receiver, image);
     return true;
 }
 
-/* A gap closes, in part at least: by what was late, or by its repair. */
-static void learn_lateness(ps_image_t *image, int64_t from, int64_t to)
+/* Bytes of a gap came, late or as its repair.  What was asked for and found no room is not noted:
+ * it is not there, so that when it comes again nothing came twice. */
+static void learn_lateness(ps_image_t *image, int64_t from, int64_t to, const ps_gap_t *gap,
+                           bool filled)
 {
-    int32_t index = ps_gaps_find(&image->gaps, from);
-
-    if (!image->params.group && index < image->gaps.count) {
-        const ps_gap_t *gap = &image->gaps.items[index];
-
+    if (!image->params.group && (filled || gap->asked == 0)) {
         ps_reordering_filled(&image->reordering, from, to,
                              image->receiver->now_ns - gap->opened_ns, gap->asked,
                              image->rtt.least_ns);
@@ -150,11 +156,13 @@ static void learn_lateness(ps_image_t *image, int64_t from, int64_t to)
 static bool fill_run(ps_image_t *image, const uint8_t *data, uint32_t length, int64_t start,
                      int64_t from, int64_t to, int64_t rx_ns)
 {
+    const ps_gap_t gap = image->gaps.items[ps_gaps_find(&image->gaps, from)];
+    bool filled = ps_gaps_fill(&image->gaps, from, to);
     uint32_t at = (uint32_t)(from - start);
     uint32_t bytes = (uint32_t)(to - from);
 
-    learn_lateness(image, from, to);
-    if (!ps_gaps_fill(&image->gaps, from, to)) {
+    learn_lateness(image, from, to, &gap, filled);
+    if (!filled) {
         image->refused++;
         return false; /* would need one gap more than there is room for */
     }
@@ -200,21 +208,6 @@ static bool insert_into_gaps(ps_image_t *image, const uint8_t *data, uint32_t le
     return any;
 }
 
-/* The mark rises over a datagram that begins below it: what it brings above the mark counts as
- * missing until it is written a moment later. */
-static bool extend_gap(ps_image_t *image, int64_t end)
-{
-    ps_gaps_t *gaps = &image->gaps;
-
-    if (!ps_gaps_append(gaps, image->hwm, end, image->receiver->now_ns,
-                        image->receiver->now_ns)) {
-        image->refused++;
-        return false;
-    }
-    image->hwm = end;
-    return true;
-}
-
 bool ps_image_insert(ps_image_t *image, const uint8_t *data, uint32_t length, int64_t position,
                      int32_t span, int32_t messages, int64_t rx_ns)
 {
@@ -233,7 +226,9 @@ bool ps_image_insert(ps_image_t *image, const uint8_t *data, uint32_t length, in
         }
         return true;
     }
-    if (end > image->hwm && !extend_gap(image, end)) {
+    /* The mark rises over a datagram that begins below it: what it brings above the mark counts as
+     * missing until it is written a moment later. */
+    if (end > image->hwm && !append_gap(image, end, image->receiver->now_ns)) {
         return false;
     }
     if (image->gaps.count == 0 || end <= image->gaps.items[0].from) {
@@ -242,14 +237,27 @@ bool ps_image_insert(ps_image_t *image, const uint8_t *data, uint32_t length, in
     return insert_into_gaps(image, data, length, position, rx_ns);
 }
 
+void ps_image_reveal(ps_image_t *image, uint64_t first_word, uint32_t length, int32_t messages)
+{
+    int64_t position = image->hwm;
+
+    ps_image_seal(image, position + length);
+    /* Pairs with the readers' acquire load of frame_length. */
+    atomic_store_explicit(ps_frame_word(ps_frame_at(&image->log, position)), first_word,
+                          memory_order_release);
+    image->hwm = position + length;
+    if (image->ordinal_position == position && image->ordinal >= 0) {
+        image->ordinal_position = image->hwm;
+        image->ordinal += messages;
+    }
+}
+
 /* ---- message ordinals ------------------------------------------------------------------------ */
 
 static void index_ordinal(ps_image_t *image)
 {
     int64_t now_ns = image->receiver->now_ns;
     int64_t moved = image->ordinal_position - image->index_position;
-    uint64_t count;
-    ps_index_entry_t *entry;
 
     if (moved <= 0 || image->ring == NULL ||
         (moved < image->log.term_length / 256 && now_ns - image->index_ns < INT64_C(1000000))) {
@@ -257,14 +265,8 @@ static void index_ordinal(ps_image_t *image)
     }
     image->index_position = image->ordinal_position;
     image->index_ns = now_ns;
-    count = atomic_load_explicit(&image->ring->count, memory_order_relaxed);
-    entry = &image->ring->entries[count % PS_INDEX_ENTRIES];
-    atomic_store_explicit(&entry->position, image->ordinal_position, memory_order_relaxed);
-    atomic_store_explicit(&entry->ordinal, image->ordinal, memory_order_relaxed);
-    atomic_store_explicit(&entry->time_ns, now_ns + ps_driver_epoch_offset_ns(image->driver),
-                          memory_order_relaxed);
-    /* Publishes the entry; readers check count again after copying. */
-    atomic_store_explicit(&image->ring->count, count + 1, memory_order_release);
+    ps_index_append(image->ring, image->ordinal_position, image->ordinal,
+                    now_ns + ps_driver_epoch_offset_ns(image->driver));
 }
 
 void ps_image_count_messages(ps_image_t *image)

@@ -76,22 +76,23 @@ void ps_image_count_loss(ps_image_t *image, int64_t from, int64_t to)
     atomic_fetch_add_explicit(&image->slot->lost_bytes, to - from, memory_order_relaxed);
 }
 
-/* Gaps whose first timer ran out are lost; before that they may be late only.  Gaps open in order,
- * so those that do not count yet are the last. */
+/* Gaps whose first timer ran out are lost; before that they may be late only.  That timer is drawn,
+ * or follows what the path is seen to do: later gaps may run out before earlier ones. */
 static void count_losses(ps_image_t *image, int64_t now_ns)
 {
-    int32_t i = image->gaps.count;
-
-    while (i > 0 && !image->gaps.items[i - 1].lost) {
-        i--;
+    if (now_ns < image->lost_due_ns) {
+        return;
     }
-    for (; i < image->gaps.count; i++) {
+    image->lost_due_ns = INT64_MAX;
+    for (int32_t i = 0; i < image->gaps.count; i++) {
         ps_gap_t *gap = &image->gaps.items[i];
 
-        if (gap->due_ns <= now_ns) {
+        if (!gap->lost && gap->due_ns <= now_ns) {
             gap->lost = true;
             ps_image_count_loss(image, gap->from, gap->to);
             ps_reordering_lost(&image->reordering);
+        } else if (!gap->lost && gap->due_ns < image->lost_due_ns) {
+            image->lost_due_ns = gap->due_ns;
         }
     }
 }

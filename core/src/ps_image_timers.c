@@ -8,7 +8,6 @@
 #include "ps_image.h"
 #include "ps_receiver.h"
 
-#define PS_TETHER_LOOK_NS INT64_C(100000000)
 
 void ps_image_send_error(ps_image_t *image, int64_t now_ns)
 {
@@ -73,7 +72,7 @@ void ps_image_tether(ps_image_t *image, int64_t now_ns)
             tell_subscriber(image, subscriber);
         }
         if (!subscriber->tether.tethered) {
-            ps_image_timer(image, now_ns + PS_TETHER_LOOK_NS);
+            ps_image_timer(image, now_ns + ps_tether_look_ns(&timeouts));
         }
     }
 }

@@ -30,7 +30,7 @@ static int ps_log_check(const ps_log_meta_t *meta, uint64_t file_length, const c
     if (meta->mtu < PS_MTU_MIN || meta->mtu > PS_MTU_MAX || meta->mtu % 32 != 0) {
         return ps_fail(PS_E_CORRUPT, "%s: impossible mtu %d", path, meta->mtu);
     }
-    if (meta->header_length != PS_HEADER_BYTES || meta->type > PS_LOG_IMAGE) {
+    if (meta->header_length != PS_HEADER_BYTES || meta->type > PS_LOG_SEALED) {
         return ps_fail(PS_E_CORRUPT, "%s: header length %d, type %d", path, meta->header_length,
                        meta->type);
     }
@@ -133,9 +133,9 @@ static void ps_pad_fields(const ps_log_t *log, int64_t position)
                     ps_term_id_at(position, log->shift, log->initial_term_id));
 }
 
-int ps_log_pad(const ps_log_t *log, int64_t position, int32_t length, uint64_t expected)
+/* The fields behind the first word are there: replaces that word, if it is `expected`. */
+static int ps_pad_settle(const ps_log_t *log, int64_t position, int32_t length, uint64_t expected)
 {
-    ps_pad_fields(log, position);
     const uint64_t pad = ps_frame_word_of(length, PS_FLAG_UNFRAGMENTED, PS_TYPE_PAD);
     return atomic_compare_exchange_strong_explicit(ps_frame_word(ps_frame_at(log, position)),
                                                    &expected, pad, memory_order_seq_cst,
@@ -144,17 +144,17 @@ int ps_log_pad(const ps_log_t *log, int64_t position, int32_t length, uint64_t e
                : 0;
 }
 
+int ps_log_pad(const ps_log_t *log, int64_t position, int32_t length, uint64_t expected)
+{
+    ps_pad_fields(log, position);
+    return ps_pad_settle(log, position, length, expected);
+}
+
 int ps_log_pad_marked(const ps_log_t *log, int64_t position, int32_t length, int64_t mark)
 {
-    uint64_t expected = 0;
     ps_pad_fields(log, position);
-    ps_frame_at(log, position)->reserved_value = mark;
-    const uint64_t pad = ps_frame_word_of(length, PS_FLAG_UNFRAGMENTED, PS_TYPE_PAD);
-    return atomic_compare_exchange_strong_explicit(ps_frame_word(ps_frame_at(log, position)),
-                                                   &expected, pad, memory_order_seq_cst,
-                                                   memory_order_acquire)
-               ? 1
-               : 0;
+    ps_frame_reserved(ps_frame_at(log, position), mark);
+    return ps_pad_settle(log, position, length, 0);
 }
 
 int ps_log_rotate(const ps_log_t *log, int32_t term_count, int32_t term_id)
@@ -213,6 +213,13 @@ static int32_t ps_fill_hole(const ps_log_t *log, int64_t position, int32_t limit
     return filled;
 }
 
+/* The same in a sealed log: its one writer is gone, and everything from the first zero word to the
+ * tail, where it had put a seal, is what it reserved last and did not write. */
+static int32_t ps_fill_rest(const ps_log_t *log, int64_t position, int32_t length)
+{
+    return ps_log_pad_marked(log, position, length, 0) ? length : 0;
+}
+
 /* Length of a claim, or 32 when another process wrote nonsense: then the next call goes on. */
 static int32_t ps_claimed_length(uint64_t word, int32_t room)
 {
@@ -267,7 +274,8 @@ int32_t ps_log_unblock(const ps_log_t *log, int64_t position, int32_t only_claim
         if (only_claimer >= 0 || word != 0) {
             return 0;
         }
-        padded = ps_fill_hole(log, position, tail - offset);
+        padded = log->type == PS_LOG_SEALED ? ps_fill_rest(log, position, tail - offset)
+                                            : ps_fill_hole(log, position, tail - offset);
     }
     if (padded > 0 && tripped && offset + padded >= log->term_length) {
         ps_log_rotate(log, active, ps_wrap_add(log->initial_term_id, active));

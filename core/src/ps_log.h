@@ -14,7 +14,8 @@
  * one word.  A shared publisher claims with a 64-bit compare-and-swap 0 -> {frame_length = -(n),
  * upper half = its client slot}, and commits with a compare-and-swap of that word to {+n, version,
  * flags, type}; so the daemon can tell who holds a blocked frame, and a claim that was padded over
- * is never delivered twice.  An exclusive publisher, alone on its log, uses plain release stores.
+ * is never delivered twice.  An exclusive publisher, alone on its log, uses plain release stores,
+ * and zeroes the word where its data ends before that end can be seen.
  */
 #ifndef PS_LOG_H
 #define PS_LOG_H
@@ -42,7 +43,9 @@ enum { PS_FLAG_BEGIN = 0x80, PS_FLAG_END = 0x40, PS_FLAG_UNFRAGMENTED = 0xC0, PS
 enum { PS_TYPE_PAD = 0, PS_TYPE_DATA = 1, PS_TYPE_NAK = 2, PS_TYPE_SM = 3, PS_TYPE_ERR = 4,
        PS_TYPE_SETUP = 5, PS_TYPE_RTTM = 6, PS_TYPE_RES = 7, PS_TYPE_RSP_SETUP = 0x0B,
        PS_TYPE_EXT = 0xFFFF };
-enum { PS_LOG_CONCURRENT = 0, PS_LOG_EXCLUSIVE = 1, PS_LOG_IMAGE = 2 };
+/* EXCLUSIVE: zeroed ahead of its writer, as CONCURRENT.  SEALED: exclusive too, but its writer
+ * zeroes the word where its data ends; beyond lies anything (docs/decisions/0029). */
+enum { PS_LOG_CONCURRENT = 0, PS_LOG_EXCLUSIVE = 1, PS_LOG_IMAGE = 2, PS_LOG_SEALED = 3 };
 
 /* Metadata page; offsets are Aeron's. */
 typedef struct ps_log_meta {
@@ -173,6 +176,13 @@ static inline uint64_t ps_frame_word_of(int32_t frame_length, uint8_t flags, uin
 static inline uint64_t ps_claim_word_of(int32_t frame_length, int32_t client_slot)
 {
     return (uint64_t)(uint32_t)(-frame_length) | ((uint64_t)(uint32_t)client_slot << 32);
+}
+
+/* Message ordinals come from peers and from memory that clients can write.  A stream has at most
+ * 2^56 messages (positions end at 2^61, a frame takes 32 bytes); what is more is unknown: -1. */
+static inline int64_t ps_believed_ordinal(int64_t ordinal)
+{
+    return ordinal >= 0 && ordinal <= INT64_C(1) << 56 ? ordinal : -1;
 }
 
 /* Producer position from the tails, offset clamped to T.  Any thread. */

@@ -52,7 +52,7 @@ static int ps_log_params_check(const ps_log_params_t *params)
     if (params->mtu < PS_MTU_MIN || params->mtu > PS_MTU_MAX || params->mtu % 32 != 0) {
         return ps_fail(PS_E_INVALID, "mtu %d is not a multiple of 32 in 64..65504", params->mtu);
     }
-    if (params->type > PS_LOG_IMAGE || params->reserve_terms > PS_PARTITIONS) {
+    if (params->type > PS_LOG_SEALED || params->reserve_terms > PS_PARTITIONS) {
         return ps_fail(PS_E_INVALID, "log type %d or reserve_terms %d out of range", params->type,
                        params->reserve_terms);
     }

@@ -73,10 +73,11 @@ int32_t ps_nak_signal_step(ps_nak_signal_t *signal, const ps_nak_input_t *in, ui
         signal->consumption = in->consumption;
         signal->consumed_ns = in->now_ns;
     }
-    if (in->consumption != signal->consumption || in->unread == 0) {
+    if (in->consumption != signal->consumption || in->unread == 0 || signal->empty) {
         signal->consumption = in->consumption;
         signal->consumed_ns = in->now_ns;
     }
+    signal->empty = in->unread == 0;
     adapt(signal, in, window_ns);
     *fill_ppm = in->unread >= in->capacity ? PS_NAK_PPM
                                            : (uint32_t)(in->unread * PS_NAK_PPM / in->capacity);
@@ -115,8 +116,11 @@ void ps_nak_rate_init(ps_nak_rate_t *rate, int32_t mtu)
 static void turn_to(ps_nak_rate_t *rate, int64_t now_ns)
 {
     const int64_t index = now_ns / BUCKET_NS;
-    for (int32_t i = 0; rate->bucket_index < index && i <= PS_NAK_BUCKETS; i++) {
-        rate->bucket_index = i == PS_NAK_BUCKETS ? index : rate->bucket_index + 1;
+    if (rate->bucket_index < index - PS_NAK_BUCKETS - 1) {
+        rate->bucket_index = index - PS_NAK_BUCKETS - 1; /* what any of them holds is too old */
+    }
+    while (rate->bucket_index < index) {
+        rate->bucket_index++;
         rate->buckets[rate->bucket_index % (PS_NAK_BUCKETS + 1)] = 0;
     }
 }

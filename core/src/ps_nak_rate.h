@@ -50,6 +50,7 @@ typedef struct ps_nak_signal {
     int64_t consumed_ns;
     uint32_t thresholds_ppm[PS_NAK_LEVELS];
     bool episode;                  /* above t1 since the last time below it */
+    bool empty;                    /* at the last look: there was nothing to take */
     bool started;
 } ps_nak_signal_t;
 

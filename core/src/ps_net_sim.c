@@ -9,6 +9,7 @@
 #include <stdlib.h>
 
 #include "ps_net_sim.h"
+#include "ps_sim_stamp.h"
 
 enum { FIRST_HEAP_CAPACITY = 4096 };
 
@@ -210,6 +211,7 @@ void ps_simnet_destroy(ps_simnet_t *simnet)
             free(simnet->links[i][j].drops);
         }
     }
+    ps_sim_stamps_free(simnet);
     free(simnet->watch);
     free(simnet->heap);
     free(simnet);
@@ -243,6 +245,17 @@ int ps_simnet_add_address(ps_simnet_t *simnet, int32_t host, const ps_addr_t *ad
                        PS_SIM_MAX_ADDRESSES);
     }
     owner->addresses[owner->address_count++] = *address;
+    return PS_OK;
+}
+
+int ps_simnet_stuff(ps_simnet_t *simnet, int32_t host, int64_t until_ns, uint32_t short_ppm)
+{
+    if (host < 0 || host >= simnet->host_count || short_ppm > 1000000) {
+        return ps_fail(PS_E_INVALID, "simulator: no host %d, or a chance of %u ppm", host,
+                       short_ppm);
+    }
+    simnet->hosts[host].full_until_ns = until_ns;
+    simnet->hosts[host].short_ppm = short_ppm;
     return PS_OK;
 }
 

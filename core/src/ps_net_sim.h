@@ -51,6 +51,7 @@ typedef struct ps_sim_queued {
 
 typedef struct ps_sim_host ps_sim_host_t;
 typedef struct ps_sim_watch ps_sim_watch_t;
+typedef struct ps_sim_stamps ps_sim_stamps_t;
 typedef struct ps_probe ps_probe_t;
 
 struct ps_socket {
@@ -72,6 +73,8 @@ struct ps_sim_host {
     ps_addr_t addresses[PS_SIM_MAX_ADDRESSES];
     uint16_t next_port;
     bool touched;           /* something arrived since the world looked */
+    int64_t full_until_ns;  /* its sockets take nothing */
+    uint32_t short_ppm;     /* of calls that take only a part */
 };
 
 typedef struct ps_sim_link_state {
@@ -88,6 +91,8 @@ struct ps_simnet {
     uint64_t hash;
     uint64_t sequence;
     ps_simnet_stats_t stats;
+    int64_t calm_delay_ns;
+    uint16_t calm_port;     /* what goes to or comes from it has a link of its own; 0: none */
     int32_t host_count;
     ps_sim_host_t hosts[PS_SIM_MAX_HOSTS];
     ps_sim_link_state_t links[PS_SIM_MAX_HOSTS][PS_SIM_MAX_HOSTS];   /* [from][to] */
@@ -96,6 +101,7 @@ struct ps_simnet {
     size_t heap_capacity;
     ps_sim_watch_t *watch;  /* NULL: nobody reads along */
     ps_probe_t *probe;      /* NULL: nobody looks into drivers */
+    ps_sim_stamps_t *stamps;        /* NULL: no channel has timestamps */
 };
 
 /* What the watch makes of a datagram: data sent for the first time on this way, or again. */

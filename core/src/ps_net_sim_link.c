@@ -113,6 +113,10 @@ int ps_sim_put_on_link(ps_sim_host_t *from, ps_sim_host_t *to, ps_sim_packet_t *
     if (from == to) {   /* the same host is reached at once */
         return ps_sim_schedule(simnet, now_ns, to->index, packet);
     }
+    if (simnet->calm_port != 0
+        && (packet->to.port == simnet->calm_port || packet->from.port == simnet->calm_port)) {
+        return ps_sim_schedule(simnet, now_ns + simnet->calm_delay_ns, to->index, packet);
+    }
     if (is_lost(simnet, link)) {
         simnet->stats.lost++;
         ps_sim_trace(simnet, now_ns, packet, to->index, PS_SIM_LOST);
@@ -164,6 +168,16 @@ int ps_simnet_set_link(ps_simnet_t *simnet, int32_t from, int32_t to,
             simnet->links[i][j].params = *link;
         }
     }
+    return PS_OK;
+}
+
+int ps_simnet_calm(ps_simnet_t *simnet, int32_t port, int64_t delay_ns)
+{
+    if (port < 0 || port > UINT16_MAX || delay_ns < 0) {
+        return ps_fail(PS_E_INVALID, "simulator: no port %d, or a delay below 0", port);
+    }
+    simnet->calm_port = (uint16_t)port;
+    simnet->calm_delay_ns = delay_ns;
     return PS_OK;
 }
 

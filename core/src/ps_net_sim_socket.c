@@ -6,12 +6,15 @@
 #include <stdlib.h>
 
 #include "ps_net_sim.h"
+#include "ps_sender.h"
 #include "ps_sim_probe.h"
+#include "ps_sim_stamp.h"
 
 enum {
     DEFAULT_RCVBUF_BYTES = 212992,   /* Linux's */
     EPHEMERAL_LOW = 32768,
-    EPHEMERAL_HIGH = 60999
+    EPHEMERAL_HIGH = 60999,
+    PPM = 1000000
 };
 
 /* ---- arrivals -------------------------------------------------------------------------------- */
@@ -146,6 +149,34 @@ static void report_sent(const ps_socket_t *socket, const ps_sim_packet_t *packet
     }
     if (simnet->probe != NULL) {
         ps_probe_sent(simnet->probe, socket->host->index, packet, kind, now_ns);
+        ps_sim_stamp_sent(simnet->probe, socket->host->index, packet, kind, now_ns);
+    }
+}
+
+/* How many of count datagrams the kernel has room for. */
+static int32_t room_for(ps_socket_t *socket, int32_t count, int64_t now_ns)
+{
+    ps_sim_host_t *host = socket->host;
+    if (now_ns < host->full_until_ns) {
+        return 0;
+    }
+    if (host->short_ppm > 0 && ps_random_below(&host->simnet->random, PPM) < host->short_ppm) {
+        return (int32_t)ps_random_below(&host->simnet->random, (uint64_t)count);
+    }
+    return count;
+}
+
+static void refuse(ps_socket_t *socket, const ps_dgram_t *dgrams, int32_t count, int64_t now_ns)
+{
+    ps_simnet_t *simnet = socket->host->simnet;
+    simnet->stats.refused += (uint64_t)count;
+    if (count > 0 && simnet->probe != NULL) {
+        ps_probe_count_short(simnet->probe, socket->host->index, dgrams[0].data,
+                             dgrams[0].length);
+    }
+    for (int32_t i = 0; i < count && simnet->probe != NULL; i++) {
+        ps_probe_refused(simnet->probe, socket->host->index, dgrams[i].data, dgrams[i].length,
+                         now_ns);
     }
 }
 
@@ -158,7 +189,9 @@ static int sim_send(ps_socket_t *socket, const ps_addr_t *to, const ps_dgram_t *
         return ps_fail(PS_E_INVALID, "simulator: send without an address on an unconnected socket");
     }
     ps_addr_t source = source_of(socket, target);
-    for (int32_t i = 0; i < count; i++) {
+    const int32_t room = room_for(socket, count, now_ns);
+    refuse(socket, dgrams + room, count - room, now_ns);
+    for (int32_t i = 0; i < room; i++) {
         uint32_t length = dgrams[i].length;
         if (length == 0 || length > PS_SIM_MAX_DATAGRAM_BYTES) {
             return i > 0 ? i : ps_fail(PS_E_INVALID, "simulator: datagram of %u bytes", length);
@@ -182,7 +215,7 @@ static int sim_send(ps_socket_t *socket, const ps_addr_t *to, const ps_dgram_t *
             return i > 0 ? i : result;
         }
     }
-    return count;
+    return room;
 }
 
 /* ---- sockets --------------------------------------------------------------------------------- */
@@ -313,7 +346,10 @@ static int sim_recv(ps_socket_t *socket, int32_t limit, ps_on_datagram_fn fn, vo
         }
         assert(entry->rx_ns <= now_ns);
         if (socket->host->simnet->probe != NULL) {
-            ps_probe_read(socket->host->simnet->probe, socket->host->index, entry->packet, now_ns);
+            ps_probe_t *probe = socket->host->simnet->probe;
+            ps_probe_read(probe, socket->host->index, entry->packet, fn == ps_sender_on_datagram,
+                          now_ns);
+            ps_sim_stamp_read(probe, socket->host->index, entry->packet, entry->rx_ns, now_ns);
         }
         fn(context, entry->packet->data, entry->packet->length, &entry->packet->from,
            entry->rx_ns);

@@ -208,46 +208,125 @@ static ancillary_t read_ancillary(struct msghdr *header)
     return found;
 }
 
+/* Who receives. */
+typedef struct taker {
+    ps_on_run_fn fn;
+    const ps_lander_t *lander;   /* or NULL */
+    void *context;
+    int64_t now_ns;
+    int64_t clock_offset_ns;
+} taker_t;
+
+/* The bytes that stay where they landed; the others are moved to the buffer of this message. */
+static uint32_t settle(ps_udp_socket_t *udp, const taker_t *taker, const ps_landing_t *landing,
+                       uint32_t length, uint32_t segment, const ps_addr_t *from, int64_t rx_ns)
+{
+    uint8_t *buffer = udp->in_piece[0].iov_base;
+    uint64_t first_word;
+    uint32_t stays = 0;
+    const uint32_t there = length < landing->length ? length : landing->length;
+    const uint32_t whole = there == length ? length : there - there % segment;
+    if (length >= sizeof udp->landed_header && whole > 0) {
+        memcpy(&first_word, udp->landed_header, sizeof first_word);
+        memcpy(landing->at + sizeof first_word, udp->landed_header + sizeof first_word,
+               sizeof udp->landed_header - sizeof first_word);
+        stays = taker->lander->landed(taker->context, landing, first_word, whole, segment, from,
+                                      rx_ns);
+        assert(stays <= whole);
+    }
+    if (stays == 0) {
+        memcpy(buffer, udp->landed_header, sizeof udp->landed_header);
+    }
+    const uint32_t moved = stays > sizeof udp->landed_header ? stays : sizeof udp->landed_header;
+    if (moved < there && stays < length) {
+        memcpy(buffer + moved, landing->at + moved, there - moved);
+    }
+    return stays;
+}
+
 /* Hands out one buffer.  Returns how many datagrams are in it. */
-static int32_t hand_out(ps_udp_socket_t *udp, int32_t message, ps_on_run_fn fn, void *context,
-                        int64_t now_ns, int64_t clock_offset_ns)
+static int32_t hand_out(ps_udp_socket_t *udp, int32_t message, const taker_t *taker,
+                        const ps_landing_t *landing)
 {
     struct mmsghdr *in = &udp->in[message];
+    const uint8_t *data = udp->in_piece[message].iov_base;
     const uint32_t length = in->msg_len;
     const ancillary_t found = read_ancillary(&in->msg_hdr);
-    const int64_t rx_ns = found.epoch_ns != 0 ? found.epoch_ns - clock_offset_ns : now_ns;
+    const int64_t rx_ns =
+        found.epoch_ns != 0 ? found.epoch_ns - taker->clock_offset_ns : taker->now_ns;
     const uint32_t segment = found.segment == 0 || found.segment > length ? length : found.segment;
+    uint32_t done = 0;
     ps_addr_t from;
     ps_udp_from_sockaddr(&udp->in_from[message], &from);
-    fn(context, udp->in_piece[message].iov_base, length, segment, &from, rx_ns);
+    if (landing != NULL) {
+        done = settle(udp, taker, landing, length, segment, &from, rx_ns);
+    }
+    if (done < length || length == 0) {
+        const uint32_t rest = length - done;
+        taker->fn(taker->context, data + done, rest, segment < rest ? segment : rest, &from, rx_ns);
+    }
     return length == 0 ? 1 : (int32_t)((length + segment - 1) / segment);
+}
+
+static void prepare_in(ps_udp_socket_t *udp, int32_t i)
+{
+    struct msghdr *header = &udp->in[i].msg_hdr;
+    header->msg_namelen = sizeof udp->in_from[i];
+    header->msg_control = udp->gro || udp->timestamps ? udp->in_control[i] : NULL;
+    header->msg_controllen = header->msg_control != NULL ? PS_UDP_CONTROL_BYTES : 0;
+    header->msg_flags = 0;
+}
+
+/* One buffer, received into the landing but for its first header. */
+static int receive_landing(ps_udp_socket_t *udp, const ps_landing_t *landing)
+{
+    struct msghdr header = udp->in[0].msg_hdr;
+    uint8_t *buffer = udp->in_piece[0].iov_base;
+    const size_t head = sizeof udp->landed_header;
+    struct iovec pieces[] = {
+        { udp->landed_header, head },
+        { landing->at + head, landing->length - head },
+        { buffer + landing->length, PS_UDP_RECV_BYTES - landing->length },
+    };
+    assert(landing->length >= PS_LANDING_LEAST && landing->length <= PS_UDP_RECV_BYTES);
+    prepare_in(udp, 0);
+    header = udp->in[0].msg_hdr;
+    header.msg_iov = pieces;
+    header.msg_iovlen = landing->length < PS_UDP_RECV_BYTES ? 3 : 2;
+    const ssize_t got = recvmsg(udp->fd, &header, MSG_DONTWAIT);
+    if (got < 0) {
+        return -1;
+    }
+    udp->in[0].msg_len = (unsigned)got;
+    udp->in[0].msg_hdr.msg_controllen = header.msg_controllen;
+    udp->in[0].msg_hdr.msg_namelen = header.msg_namelen;
+    return 1;
 }
 
 static int receive_batch(ps_udp_socket_t *udp, int32_t buffers)
 {
     for (int32_t i = 0; i < buffers; i++) {
-        struct msghdr *header = &udp->in[i].msg_hdr;
-        header->msg_namelen = sizeof udp->in_from[i];
-        header->msg_control = udp->gro || udp->timestamps ? udp->in_control[i] : NULL;
-        header->msg_controllen = header->msg_control != NULL ? PS_UDP_CONTROL_BYTES : 0;
-        header->msg_flags = 0;
+        prepare_in(udp, i);
     }
     return recvmmsg(udp->fd, udp->in, (unsigned)buffers, MSG_DONTWAIT, NULL);
 }
 
-int ps_udp_recv_runs(ps_socket_t *handle, int32_t limit, ps_on_run_fn fn, void *context,
-                     int64_t now_ns)
+int ps_udp_recv_runs(ps_socket_t *handle, int32_t limit, ps_on_run_fn fn, const ps_lander_t *lander,
+                     void *context, int64_t now_ns)
 {
     ps_udp_socket_t *udp = (ps_udp_socket_t *)(void *)handle;
     assert(fn != NULL && limit >= 0);
-    const int64_t clock_offset_ns = udp->timestamps ? ps_epoch_ns() - ps_monotonic_ns() : 0;
+    const taker_t taker = { fn, udp->gro ? lander : NULL, context, now_ns,
+                            udp->timestamps ? ps_epoch_ns() - ps_monotonic_ns() : 0 };
     int32_t seen = 0;
     int32_t stale = 0;
     while (seen < limit) {
+        ps_landing_t landing;
+        const bool lands = taker.lander != NULL && taker.lander->land(context, &landing);
         /* A joined buffer is handed out whole: the limit may be passed by what one batch holds. */
-        int32_t buffers = limit - seen;
+        int32_t buffers = lands ? 1 : limit - seen;
         buffers = buffers > PS_UDP_RECV_BATCH ? PS_UDP_RECV_BATCH : buffers;
-        const int got = receive_batch(udp, buffers);
+        const int got = lands ? receive_landing(udp, &landing) : receive_batch(udp, buffers);
         if (got < 0) {
             if (is_stale_error(errno) && stale++ < MOST_STALE_ERRORS) {
                 continue;
@@ -258,7 +337,7 @@ int ps_udp_recv_runs(ps_socket_t *handle, int32_t limit, ps_on_run_fn fn, void *
             return seen > 0 ? seen : ps_fail(PS_E_SYSTEM, "cannot receive: %s", strerror(errno));
         }
         for (int32_t i = 0; i < got; i++) {
-            seen += hand_out(udp, i, fn, context, now_ns, clock_offset_ns);
+            seen += hand_out(udp, i, &taker, lands ? &landing : NULL);
         }
         if (got < buffers) {
             break; /* drained */
@@ -291,5 +370,5 @@ int ps_udp_recv(ps_socket_t *handle, int32_t limit, ps_on_datagram_fn fn, void *
 {
     splitter_t splitter = { fn, context };
     assert(fn != NULL);
-    return ps_udp_recv_runs(handle, limit, split, &splitter, now_ns);
+    return ps_udp_recv_runs(handle, limit, split, NULL, &splitter, now_ns);
 }

@@ -5,7 +5,11 @@
  * All frames of a message are claimed, in ascending order, before the first is committed: so a
  * failed claim means that nothing of it was published, and a dead claimer leaves no holes behind.
  * Exclusive: the tail is stored first, frames appear by release stores. */
+#include "ps_cpu.h"
 #include "ps_pub_internal.h"
+
+/* AHEAD is beyond what is zeroed at a time. */
+enum { PS_SMALL_BYTES = 256, PS_ZERO_BYTES = 2048, PS_AHEAD_BYTES = PS_ZERO_BYTES + 512 };
 
 /* ---- refusals -------------------------------------------------------------------------------- */
 
@@ -54,6 +58,8 @@ static void ps_pub_pad_rest(const ps_pub_t *pub, int32_t term_count, int32_t off
     const int64_t position = ((int64_t)term_count << log->shift) + offset;
     uint8_t *at = ps_log_at(log, position);
     if (ps_pub_claim(pub, at, length)) {
+        /* What an earlier lap left there might say that messages were dropped. */
+        ps_frame_reserved(ps_frame_at(log, position), 0);
         /* Failure: the unblocker padded it already, with the same effect. */
         ps_log_pad(log, position, length, ps_pub_claim_word(pub, length));
     }
@@ -83,6 +89,7 @@ static int64_t ps_pub_exclusive_end_of_term(ps_pub_t *pub)
     const ps_log_t *log = &pub->log;
     ps_log_meta_t *meta = log->meta;
     const int32_t count = pub->term_count;
+    ps_pub_seal(pub, log->term_length);
     atomic_store_explicit(&meta->tail[count % PS_PARTITIONS],
                           ps_pub_tail_word(pub->term_id, log->term_length), memory_order_release);
     if (pub->term_offset < log->term_length) {
@@ -95,6 +102,7 @@ static int64_t ps_pub_exclusive_end_of_term(ps_pub_t *pub)
     pub->term_count = count + 1;
     pub->term_id = ps_wrap_add(pub->term_id, 1);
     pub->term_offset = 0;
+    pub->zeroed_to = 0;
     atomic_store_explicit(&meta->tail[pub->term_count % PS_PARTITIONS],
                           ps_pub_tail_word(pub->term_id, 0), memory_order_release);
     atomic_store_explicit(&meta->active_term_count, pub->term_count, memory_order_release);
@@ -149,6 +157,23 @@ int64_t ps_pub_look(const ps_pub_t *pub, int64_t *position, int32_t *room, int64
     return *budget > 0 ? 0 : ps_pub_refuse(pub, *position);
 }
 
+/* Seals the end of what is about to be reserved.  Small messages would touch the line that a reader
+ * at the tail waits for once more each: a stretch is zeroed for many of them. */
+static inline void ps_pub_seal_end(ps_pub_t *pub, int32_t end, int32_t required)
+{
+    if (end < pub->zeroed_to) {
+        return;
+    }
+    const int64_t begin = (int64_t)pub->term_count << pub->log.shift;
+    const int32_t room = pub->log.term_length - end;
+    if (pub->log.type != PS_LOG_SEALED || required > PS_SMALL_BYTES || room == 0) {
+        ps_pub_seal(pub, end);
+        return;
+    }
+    pub->zeroed_to = end + (room < PS_ZERO_BYTES ? room : PS_ZERO_BYTES);
+    ps_log_clean(&pub->log, begin + end, begin + pub->zeroed_to);
+}
+
 static inline int64_t ps_pub_reserve_exclusive(ps_pub_t *pub, int32_t required, ps_space_t *space)
 {
     const ps_log_t *log = &pub->log;
@@ -161,6 +186,7 @@ static inline int64_t ps_pub_reserve_exclusive(ps_pub_t *pub, int32_t required, 
         return ps_pub_exclusive_end_of_term(pub);
     }
     const int32_t index = pub->term_count % PS_PARTITIONS;
+    ps_pub_seal_end(pub, offset + required, required);
     /* Release: the daemon must not see frames of a term whose tail it has not seen. */
     atomic_store_explicit(&log->meta->tail[index],
                           ps_pub_tail_word(pub->term_id, offset + required), memory_order_release);
@@ -239,12 +265,13 @@ static int64_t ps_pub_publish_single(ps_pub_t *pub, const ps_iov_t *pieces, int3
     if (!pub->exclusive && PS_UNLIKELY(!ps_pub_claim(pub, space.at, frame_length))) {
         return PS_ADMIN_ACTION; /* padded over before it was ours: nothing was published */
     }
-    /* A reader at the tail holds the lines that come next: ask for them before they are needed. */
-    __builtin_prefetch(space.at + 256, 1);
+    /* Readers hold the lines that come next, from a lap ago or because they are at the tail: asked
+     * for before they are needed.  May point beyond the term; then it does nothing. */
+    ps_cpu_prefetch_write(space.at + PS_AHEAD_BYTES);
     ps_pub_header(pub, &space, 0, reserved_value);
     if (PS_LIKELY((int64_t)pieces->length == length)) {
         if (length > 0) {
-            memcpy(space.at + PS_HEADER_BYTES, pieces->data, (size_t)length);
+            ps_pub_copy(space.at + PS_HEADER_BYTES, pieces->data, (size_t)length);
         }
     } else {
         ps_cursor_t cursor = { pieces, 0 };
@@ -279,6 +306,7 @@ static void ps_pub_give_up(const ps_pub_t *pub, const ps_space_t *space, int64_t
         const int32_t payload = ps_fragment_payload(pub, left);
         const int32_t frame_length = payload + PS_HEADER_BYTES;
         if (ahead >= from) {
+            ps_frame_reserved((ps_frame_t *)(void *)(space->at + ahead), 0);
             ps_log_pad(&pub->log, space->position + ahead, frame_length,
                        ps_pub_claim_word(pub, frame_length));
         }
@@ -293,6 +321,9 @@ static bool ps_pub_claim_all(ps_pub_t *pub, const ps_space_t *space, int64_t len
     int32_t ahead = 0;
     for (int64_t left = length; left > 0;) {
         const int32_t payload = ps_fragment_payload(pub, left);
+        if (left > payload) {
+            ps_pub_seal(pub, space->offset + ahead + ps_align32(payload + PS_HEADER_BYTES));
+        }
         if (PS_UNLIKELY(!ps_pub_claim(pub, space->at + ahead, payload + PS_HEADER_BYTES))) {
             ps_pub_give_up(pub, space, length, 0, ahead);
             return false;

@@ -5,11 +5,12 @@
  * publisher claims the whole run with the first frame's word (length = all of it), writes the
  * frames behind it, and commits all by one compare-and-swap of that word: if the daemon pads over
  * the claim, it pads over the whole run, and nothing of it counts as accepted.  An exclusive
- * publisher lets each frame appear as it is written. */
+ * publisher lets the frames appear as they are written. */
+#include "ps_cpu.h"
 #include "ps_pub_internal.h"
 
-enum { PS_RUN_BYTES = 128 * 1024, PS_BATCH_TURNS = 4, PS_COPY_BLOCK = 32, PS_COPY_BLOCKS_MAX = 256,
-       PS_PREFETCH_BYTES = 768 };
+enum { PS_RUN_BYTES = 128 * 1024, PS_BATCH_TURNS = 4, PS_PREFETCH_BYTES = 768,
+       PS_GROUP_BYTES = 1024 };
 
 /* The messages of a batch: by offsets, or every `stride` bytes. */
 typedef struct ps_batch {
@@ -72,44 +73,61 @@ static int32_t ps_batch_run(const ps_pub_t *pub, const ps_batch_t *batch, int32_
     return index - from;
 }
 
-/* Small payloads of whole blocks are copied without a call. */
-static inline void ps_batch_copy(uint8_t *to, const uint8_t *from, size_t length)
-{
-    if (length % PS_COPY_BLOCK == 0 && length <= PS_COPY_BLOCKS_MAX) {
-        for (size_t at = 0; at < length; at += PS_COPY_BLOCK) {
-            memcpy(to + at, from + at, PS_COPY_BLOCK);
-        }
-    } else {
-        memcpy(to, from, length);
-    }
-}
-
 static inline void ps_batch_fields(const ps_pub_t *pub, const ps_space_t *space, int32_t ahead,
                                    const uint8_t *data, size_t length)
 {
-    /* The daemon zeroed it a while ago on another processor: fetched ahead, to be written.  May
-     * point beyond the term; then it does nothing. */
-    __builtin_prefetch(space->at + ahead + PS_PREFETCH_BYTES, 1);
+    /* Last touched a lap ago, or by another processor: fetched ahead, to be written.  May point
+     * beyond the term; then it does nothing. */
+    ps_cpu_prefetch_write(space->at + ahead + PS_PREFETCH_BYTES);
     ps_pub_header(pub, space, ahead, 0);
-    ps_batch_copy(space->at + ahead + PS_HEADER_BYTES, data, length);
+    ps_pub_copy(space->at + ahead + PS_HEADER_BYTES, data, length);
 }
 
-/* Writes the frames of a run; all but the first appear at once. */
+static inline void ps_batch_word(const ps_space_t *space, int32_t ahead, size_t length)
+{
+    atomic_store_explicit(
+        ps_frame_word((ps_frame_t *)(void *)(space->at + ahead)),
+        ps_frame_word_of((int32_t)length + PS_HEADER_BYTES, PS_FLAG_UNFRAGMENTED, PS_TYPE_DATA),
+        memory_order_release);
+}
+
+/* Writes frames from `ahead` on, up to count of them or until `most` bytes are passed, all but the
+ * first one's word.  *ahead goes on.  Returns how many. */
+static int32_t ps_batch_group(const ps_pub_t *pub, const ps_batch_t *batch, int32_t from,
+                              int32_t count, int32_t most, const ps_space_t *space, int32_t *ahead)
+{
+    const int32_t start = *ahead;
+    int32_t at = start;
+    int32_t i = 0;
+    for (; i < count && at - start < most; i++) {
+        const size_t length = (size_t)ps_batch_length(batch, from + i);
+        ps_batch_fields(pub, space, at, batch->base + ps_batch_start(batch, from + i), length);
+        if (i > 0) {
+            ps_batch_word(space, at, length);
+        }
+        at += ps_align32((int32_t)length + PS_HEADER_BYTES);
+    }
+    *ahead = at;
+    return i;
+}
+
+/* Writes the frames of a run.  An exclusive publisher's appear in groups: a reader at the tail
+ * would take each line away while the next is written.  The first of a shared one's is left. */
 static void ps_batch_write(const ps_pub_t *pub, const ps_batch_t *batch, int32_t from, int32_t run,
                            const ps_space_t *space)
 {
     int32_t ahead = 0;
-    for (int32_t i = 0; i < run; i++) {
-        const size_t length = (size_t)ps_batch_length(batch, from + i);
-        const int32_t frame_length = (int32_t)length + PS_HEADER_BYTES;
-        ps_batch_fields(pub, space, ahead, batch->base + ps_batch_start(batch, from + i), length);
-        if (i > 0 || pub->exclusive) {
-            atomic_store_explicit(
-                ps_frame_word((ps_frame_t *)(void *)(space->at + ahead)),
-                ps_frame_word_of(frame_length, PS_FLAG_UNFRAGMENTED, PS_TYPE_DATA),
-                memory_order_release);
+    for (int32_t done = 0; done < run;) {
+        const int32_t first = ahead;
+        const int32_t head = from + done;
+        done += ps_batch_group(pub, batch, head, run - done,
+                               pub->exclusive ? PS_GROUP_BYTES : INT32_MAX, space, &ahead);
+        if (pub->exclusive) {
+            if (done < run) { /* else it is sealed already */
+                ps_pub_seal(pub, space->offset + ahead);
+            }
+            ps_batch_word(space, first, (size_t)ps_batch_length(batch, head));
         }
-        ahead += ps_align32(frame_length);
     }
 }
 

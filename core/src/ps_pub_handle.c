@@ -17,7 +17,7 @@ static int ps_pub_check(ps_pub_t *pub, const ps_pub_params_t *params)
                        client->counters - 1);
     }
     const int32_t type = params->exclusive ? PS_LOG_EXCLUSIVE : PS_LOG_CONCURRENT;
-    if (pub->log.type != type) {
+    if (pub->log.type != type && !(params->exclusive && pub->log.type == PS_LOG_SEALED)) {
         return ps_fail(PS_E_CORRUPT, "%s: log of type %d, %d expected", params->log_path,
                        pub->log.type, type);
     }

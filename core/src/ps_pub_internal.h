@@ -24,6 +24,7 @@ struct ps_pub {
     int32_t term_count;
     int32_t term_id;
     int32_t term_offset;
+    int32_t zeroed_to;   /* sealed logs: zero from term_offset to here, if that is ahead */
     int64_t ordinal;
 };
 
@@ -40,6 +41,20 @@ typedef struct ps_cursor {
     const ps_iov_t *piece;
     size_t used;         /* bytes of *piece already taken */
 } ps_cursor_t;
+
+enum { PS_COPY_BLOCK = 32, PS_COPY_BLOCKS_MAX = 256 };
+
+/* Small payloads of whole blocks are copied without a call. */
+static inline void ps_pub_copy(uint8_t *to, const uint8_t *from, size_t length)
+{
+    if (length % PS_COPY_BLOCK == 0 && length <= PS_COPY_BLOCKS_MAX) {
+        for (size_t at = 0; at < length; at += PS_COPY_BLOCK) {
+            memcpy(to + at, from + at, PS_COPY_BLOCK);
+        }
+    } else {
+        memcpy(to, from, length);
+    }
+}
 
 /* 0 when offers are possible at all, else the code. */
 static inline int64_t ps_pub_gate(const ps_pub_t *pub)
@@ -98,6 +113,18 @@ int64_t ps_pub_publish(ps_pub_t *pub, const ps_iov_t *pieces, int64_t length,
 int64_t ps_pub_fail_length(const ps_pub_t *pub, int64_t length, int32_t limit);
 /* PS_E_UNBLOCKED: counts it in the client's slot. */
 int64_t ps_pub_fail_unblocked(const ps_pub_t *pub, int64_t position);
+
+/* In a sealed log: what lies at offset of this publisher's term (the term's end: of the next) is no
+ * frame.  To be called before a frame that ends there can be seen. */
+static inline void ps_pub_seal(const ps_pub_t *pub, int32_t offset)
+{
+    if (pub->log.type == PS_LOG_SEALED) {
+        const bool inside = offset < pub->log.term_length;
+        const uint32_t count = (uint32_t)pub->term_count + !inside;
+        uint8_t *at = pub->log.term[count % PS_PARTITIONS] + (inside ? offset : 0);
+        atomic_store_explicit(ps_frame_word((ps_frame_t *)(void *)at), 0, memory_order_relaxed);
+    }
+}
 
 static inline uint64_t ps_pub_claim_word(const ps_pub_t *pub, int32_t frame_length)
 {

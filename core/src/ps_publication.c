@@ -57,7 +57,8 @@ static int64_t count_from_index(const ps_publication_t *pub, int64_t position)
     for (uint64_t i = count; i > 0 && count - i < PS_INDEX_ENTRIES; i--) {
         ps_index_entry_t *entry = &pub->ring->entries[(i - 1) % PS_INDEX_ENTRIES];
         int64_t at = atomic_load_explicit(&entry->position, memory_order_relaxed);
-        int64_t ordinal = atomic_load_explicit(&entry->ordinal, memory_order_relaxed);
+        int64_t ordinal =
+            ps_believed_ordinal(atomic_load_explicit(&entry->ordinal, memory_order_relaxed));
         if (at > position) {
             continue;
         }
@@ -111,10 +112,9 @@ static int take_over(ps_publication_t *pub, int64_t producer)
     }
     const int64_t counted =
         pub->endpoint != NULL ? count_from_index(pub, pub->sender_position) : -1;
-    pub->sent_ordinal = counted >= 0
-        ? counted : atomic_load_explicit(&pub->slot->sent_ordinal, memory_order_relaxed);
-    /* A flag whose bit the dead sender took would keep publishers from ever setting it again. */
-    atomic_store_explicit(&pub->slot->dirty, 0, memory_order_seq_cst);
+    pub->sent_ordinal = counted >= 0 ? counted
+        : ps_believed_ordinal(atomic_load_explicit(&pub->slot->sent_ordinal,
+                                                   memory_order_relaxed));
     return PS_OK;
 }
 

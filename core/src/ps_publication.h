@@ -216,7 +216,8 @@ bool ps_publication_is_forgotten(const ps_publication_t *pub);
 void ps_publication_look_again(ps_publication_t *pub);
 /* Reads the local readers' positions into slowest/fastest.  True when any moved. */
 bool ps_publication_read_subscribers(ps_publication_t *pub);
-void ps_publication_step_tethers(ps_publication_t *pub, int64_t now_ns);
+/* Returns after how long to look again. */
+int64_t ps_publication_step_tethers(ps_publication_t *pub, int64_t now_ns);
 bool ps_publication_add_reader(ps_publication_t *pub, const ps_subscriber_params_t *params,
                                int64_t now_ns);
 void ps_publication_remove_reader(ps_publication_t *pub, int32_t counter_id);

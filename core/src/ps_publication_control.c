@@ -110,10 +110,9 @@ int64_t ps_publication_step_flow_control(ps_publication_t *pub, int64_t now_ns)
     const int64_t before = pub->sender_limit;
     const int32_t tracked = pub->fc.tracked;
     set_limit(pub, pub->fc.ops->on_idle(&pub->fc, before, pub->sender_position, now_ns));
-    if (pub->fc.tracked != tracked) {
-        ps_publication_update_connected(pub, now_ns);
-    }
-    if (pub->sender_limit > before) { /* a receiver that held it is gone */
+    const bool more = pub->fc.tracked != tracked /* of those required one may have gone */
+        && ps_publication_update(pub, pub->in_ready, now_ns);
+    if (more || pub->sender_limit > before) { /* a receiver that held it is gone */
         ps_sender_ready(ps_pub_sender(pub), pub);
     }
     return pub->fc.due_ns;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * ps_publication_limit.c: how far producers may go (aeron-interop.md sections 2.7, 2.9, 4.4): the
- * slowest of sender and local readers plus a window, never into memory that is not zeroed, not
+ * slowest of sender and local readers plus a window, never into memory that is not given up, not
  * backed by storage, or that a stopped claimer may still write.  And, when producers are at the
  * limit, why.
  */
@@ -60,9 +60,14 @@ void ps_publication_update_connected(ps_publication_t *pub, int64_t now_ns)
 
 /* ---- cleaning and quarantine ----------------------------------------------------------------- */
 
-/* Zeroes behind the consumers.  Bound: CLEAN_BYTES a call.  True when it got to `to`. */
+/* Zeroes behind the consumers, or only gives the memory up where its writer seals it.  Bound:
+ * CLEAN_BYTES a call.  True when it got to `to`. */
 static bool clean(ps_publication_t *pub, int64_t to)
 {
+    if (pub->log.type == PS_LOG_SEALED) {
+        pub->clean_position = to > pub->clean_position ? to : pub->clean_position;
+        return true;
+    }
     int64_t left = CLEAN_BYTES;
     while (pub->clean_position < to && left > 0) {
         const int64_t term_end = (pub->clean_position | pub->log.term_mask) + 1;
@@ -193,7 +198,7 @@ static bool raise_limit(ps_publication_t *pub, int64_t now_ns)
     }
     const bool cleaned = clean(pub, consumer - ps_pub_term(pub));
     const int64_t zeroed = clean_limit(pub);
-    pub->cleaning_behind = want > zeroed;
+    pub->cleaning_behind = !cleaned && want > zeroed; /* cleaned: the consumers hold it */
     want = want > zeroed ? zeroed : want;
     if (want > pub->publisher_limit) {
         store_limit(pub, want);
@@ -228,6 +233,27 @@ static int64_t claimer_at(const ps_publication_t *pub, int64_t position)
     return shared_claim ? client_id_at(pub, (int32_t)(uint32_t)(word >> 32)) : 0;
 }
 
+/* Whose edge the limit is.  One that granted more and went can free nothing: then it is the one
+ * furthest on of those that are there.  Bound: the receivers. */
+static int64_t holder(const ps_publication_t *pub)
+{
+    int64_t furthest = INT64_MIN;
+    int64_t id = 0;
+    if (pub->fc.counts_receivers) { /* it follows who is there, one by one */
+        return pub->fc.limiting_receiver;
+    }
+    for (int32_t i = 0; i < pub->receiver_count; i++) {
+        if (pub->receivers[i].id == pub->fc.limiting_receiver) {
+            return pub->fc.limiting_receiver;
+        }
+        if (pub->receivers[i].edge > furthest) {
+            furthest = pub->receivers[i].edge;
+            id = pub->receivers[i].id;
+        }
+    }
+    return id;
+}
+
 /* Producers are at the limit: what holds it? */
 static int32_t find_cause(const ps_publication_t *pub, int64_t *culprit)
 {
@@ -247,7 +273,7 @@ static int32_t find_cause(const ps_publication_t *pub, int64_t *culprit)
         return PS_CAUSE_CONGESTION_WINDOW;
     }
     if (pub->endpoint != NULL && pub->window_shut) {
-        *culprit = pub->fc.limiting_receiver;
+        *culprit = holder(pub);
         if (ps_publication_is_congested(pub, *culprit)) {
             return PS_CAUSE_CONGESTION_WINDOW;
         }

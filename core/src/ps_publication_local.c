@@ -81,7 +81,7 @@ bool ps_publication_read_subscribers(ps_publication_t *pub)
     return moved;
 }
 
-void ps_publication_step_tethers(ps_publication_t *pub, int64_t now_ns)
+int64_t ps_publication_step_tethers(ps_publication_t *pub, int64_t now_ns)
 {
     const ps_tether_timeouts_t timeouts = {
         .window_limit_ns = pub->params.untethered_window_limit_timeout_ns,
@@ -103,6 +103,7 @@ void ps_publication_step_tethers(ps_publication_t *pub, int64_t now_ns)
         subscriber->tether_pending = true;
         pub->pending |= PS_PEND_TETHER;
     }
+    return ps_tether_look_ns(&timeouts);
 }
 
 bool ps_publication_add_reader(ps_publication_t *pub, const ps_subscriber_params_t *params,

@@ -11,7 +11,7 @@
 #include "ps_sender.h"
 
 enum { SKIP_FRAMES = 4096, INDEX_PARTS = 256, RETRY_NS = 100 * 1000,
-       PREFETCH_BYTES = 768 };
+       PREFETCH_BYTES = 768, PREFETCH_FRAMES = 4 };
 
 /* One datagram found in the log. */
 typedef struct scan {
@@ -34,6 +34,14 @@ static int32_t checked_span(const ps_publication_t *pub, const ps_frame_t *frame
     const bool fits = frame->type == PS_TYPE_PAD ||
                       (frame->type == PS_TYPE_DATA && span <= pub->log.mtu);
     return span <= rest && fits ? span : -1;
+}
+
+/* Fetches a header ahead of `at`: a few frames of the latest length, of short ones more.  It may
+ * lie beyond the term; then this does nothing. */
+static inline void prefetch_header(const uint8_t *at, int32_t step)
+{
+    const int32_t frames = step * PREFETCH_FRAMES;
+    __builtin_prefetch(at + (frames > PREFETCH_BYTES ? frames : PREFETCH_BYTES));
 }
 
 /* Whole frames from position on, at most max_bytes, within one term.  Bound: max_bytes / 32. */
@@ -69,7 +77,7 @@ static void scan_datagram(const ps_publication_t *pub, int64_t position, int32_t
             return;
         }
         at += ps_frame_guess(&step, span);
-        __builtin_prefetch(at + PREFETCH_BYTES);
+        prefetch_header(at, step);
     }
 }
 
@@ -103,15 +111,8 @@ void ps_publication_add_index(ps_publication_t *pub, int64_t position, int64_t o
     if (advanced <= 0 || (advanced < step && now_ns - pub->index_ns < PS_TICK_NS)) {
         return;
     }
-    /* relaxed: we are the only writer */
-    const uint64_t count = atomic_load_explicit(&pub->ring->count, memory_order_relaxed);
-    ps_index_entry_t *entry = &pub->ring->entries[count % PS_INDEX_ENTRIES];
-    atomic_store_explicit(&entry->position, position, memory_order_relaxed);
-    atomic_store_explicit(&entry->ordinal, ordinal, memory_order_relaxed);
-    atomic_store_explicit(&entry->time_ns, now_ns + ps_driver_epoch_offset_ns(pub->driver),
-                          memory_order_relaxed);
-    /* release: pairs with the reader's acquire of count */
-    atomic_store_explicit(&pub->ring->count, count + 1, memory_order_release);
+    ps_index_append(pub->ring, position, ordinal,
+                    now_ns + ps_driver_epoch_offset_ns(pub->driver));
     pub->index_position = position;
     pub->index_ns = now_ns;
 }
@@ -168,9 +169,9 @@ static int32_t datagram_limit(const ps_publication_t *pub, int64_t position, int
     return (int32_t)max_bytes;
 }
 
-static bool frame_is_there(const ps_publication_t *pub)
+static bool frame_is_there(const ps_publication_t *pub, int64_t position)
 {
-    return ps_frame_length_acquire(ps_frame_at(&pub->log, pub->sender_position)) > 0;
+    return ps_frame_length_acquire(ps_frame_at(&pub->log, position)) > 0;
 }
 
 /* Collects datagrams of new data.  Returns how many; *more: the turn's bound ended it. */
@@ -189,7 +190,7 @@ static int32_t collect(ps_publication_t *pub, ps_dgram_t *dgrams, scan_t *scans,
     while (count < PS_TURN_DATAGRAMS && bytes < most && messages > 0) {
         const int64_t window = pub->sender_limit - position;
         if (window <= 0) {
-            pub->window_shut = count > 0 || frame_is_there(pub);
+            pub->window_shut = frame_is_there(pub, position);
             return count;
         }
         scan_t *scan = &scans[count];
@@ -247,8 +248,9 @@ static int32_t send_data(ps_publication_t *pub, int64_t now_ns, bool *more)
     if (pub->revoked || pub->corrupt || !ps_send_endpoint_reachable(pub->endpoint)) {
         return 0;
     }
-    pub->paced = frame_is_there(pub) && ps_publication_pace_shut(pub, now_ns);
-    if (pub->paced || (frame_is_there(pub) && ps_publication_rate_shut(pub, now_ns))) {
+    const bool waits = frame_is_there(pub, pub->sender_position);
+    pub->paced = waits && ps_publication_pace_shut(pub, now_ns);
+    if (pub->paced || (waits && ps_publication_rate_shut(pub, now_ns))) {
         pub->window_shut = false;
         return 0;
     }
@@ -276,6 +278,7 @@ static int32_t send_data(ps_publication_t *pub, int64_t now_ns, bool *more)
         ps_publication_rate_sent(pub, bytes, messages, now_ns);
     }
     pub->short_send = taken < count;
+    pub->window_shut = pub->window_shut && !pub->short_send; /* what is left would still fit */
     if (taken == 0) {
         retry_later(pub, now_ns);
         return 0;
@@ -408,6 +411,9 @@ static bool send_one(ps_publication_t *pub, const uint8_t *data, uint32_t length
            ps_send_endpoint_send(pub->endpoint, &dgram, 1, now_ns) == 1;
 }
 
+_Static_assert((int)PS_FC_TAGGED == PS_WIRE_FC_TAGGED && PS_FC_CUSTOM + 1 == PS_WIRE_FC_COUNT,
+               "flow control is stated by its number");
+
 bool ps_publication_send_setup(ps_publication_t *pub, int64_t now_ns)
 {
     const ps_driver_params_t *params = ps_driver_params(pub->driver);
@@ -430,6 +436,8 @@ bool ps_publication_send_setup(ps_publication_t *pub, int64_t now_ns)
         .daemon_id = params->daemon_id,
         .daemon_epoch = params->daemon_epoch,
         .ordinal = pub->sent_ordinal,
+        .flow_control = pub->params.flow_control,
+        .group_tag = pub->params.fc_group_tag,
         .credit_limit = -1,
         .released_ordinal = -1,
     };

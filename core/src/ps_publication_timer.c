@@ -5,8 +5,7 @@
  */
 #include "ps_sender.h"
 
-enum { TETHER_PARTS = 16, BEATS = 4 };
-#define TETHER_LOOK_MAX_NS INT64_C(100000000)
+enum { BEATS = 4 };
 
 /* ---- events ---------------------------------------------------------------------------------- */
 
@@ -181,9 +180,7 @@ static int64_t tether_timer(ps_publication_t *pub, int64_t now_ns)
     if (!loose) {
         return INT64_MAX;
     }
-    ps_publication_step_tethers(pub, now_ns);
-    const int64_t look_ns = pub->params.untethered_window_limit_timeout_ns / TETHER_PARTS;
-    return now_ns + (look_ns < PS_TICK_NS ? PS_TICK_NS : earlier(look_ns, TETHER_LOOK_MAX_NS));
+    return now_ns + ps_publication_step_tethers(pub, now_ns);
 }
 
 static int64_t network_timers(ps_publication_t *pub, int64_t now_ns)
@@ -218,6 +215,9 @@ void ps_publication_on_timer(ps_publication_t *pub, int64_t now_ns)
     }
     if (pub->endpoint != NULL) {
         due_ns = earlier(due_ns, network_timers(pub, now_ns));
+    }
+    if (pub->inherited) {
+        due_ns = earlier(due_ns, pub->inherited_until_ns);
     }
     due_ns = earlier(due_ns, ps_publication_rate_timer(pub, now_ns));
     if (pub->state != PS_PUB_DRAINED) {

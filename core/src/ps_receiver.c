@@ -243,7 +243,7 @@ static int receive(const ps_receiver_t *receiver, ps_recv_destination_t *destina
 
     return ops->recv_runs != NULL
                ? ops->recv_runs(destination->socket, PS_RECEIVER_RECV_LIMIT, ps_receiver_on_run,
-                                destination, receiver->now_ns)
+                                &ps_receiver_lander, destination, receiver->now_ns)
                : ops->recv(destination->socket, PS_RECEIVER_RECV_LIMIT, ps_receiver_on_datagram,
                            destination, receiver->now_ns);
 }
@@ -398,6 +398,11 @@ int64_t ps_receiver_next_deadline_ns(ps_receiver_t *receiver, int64_t now_ns)
         timer_ns = receiver->last_tick_ns + PS_TICK_NS;
     }
     return timer_ns < receiver->nak_due_ns ? timer_ns : receiver->nak_due_ns;
+}
+
+bool ps_receiver_is_busy(const ps_receiver_t *receiver)
+{
+    return receiver->n_hot > 0;
 }
 
 bool ps_receiver_has_work(ps_receiver_t *receiver)

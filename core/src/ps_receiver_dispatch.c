@@ -68,7 +68,9 @@ static void report_setup(ps_receiver_t *receiver, const ps_recv_destination_t *d
         .initial_term_id = setup->initial_term_id, .active_term_id = setup->active_term_id,
         .term_offset = setup->term_offset, .term_length = setup->term_length, .mtu = setup->mtu,
         .ttl = setup->ttl, .setup_flags = setup->flags,
-        .peer_capabilities = setup->trailer.capabilities, .peer_ordinal = -1, .from = *from
+        .peer_capabilities = setup->trailer.capabilities, .peer_ordinal = -1,
+        .peer_flow_control = setup->trailer.flow_control,
+        .peer_group_tag = setup->trailer.group_tag, .from = *from
     };
 
     if ((setup->trailer.capabilities & PS_CAP_ORDINALS) != 0) {
@@ -165,6 +167,40 @@ void ps_receiver_on_datagram(void *context, const uint8_t *data, uint32_t length
     }
 }
 
+enum { STREAK = 4, STREAK_BYTES = PS_LANDING_LEAST };
+
+/* How plain the traffic is: long buffers of one stream, in order, one after the other. */
+static void note_run(ps_recv_endpoint_t *endpoint, uint32_t taken, uint32_t length)
+{
+    bool plain = taken == length && length >= STREAK_BYTES;
+
+    endpoint->streak = plain ? endpoint->streak + (endpoint->streak < STREAK) : 0;
+}
+
+static bool land(void *context, ps_landing_t *out)
+{
+    const ps_recv_endpoint_t *endpoint = as_destination(context)->endpoint;
+    const ps_session_t *session = endpoint->cached;
+
+    return endpoint->streak >= STREAK && session != NULL &&
+           session->state == PS_SESSION_ACTIVE && ps_image_land(session->image, out);
+}
+
+static uint32_t landed(void *context, const ps_landing_t *landing, uint64_t first_word,
+                       uint32_t length, uint32_t segment, const ps_addr_t *from, int64_t rx_ns)
+{
+    const ps_recv_destination_t *destination = as_destination(context);
+    uint32_t taken = ps_image_on_landed(destination->endpoint->cached->image, destination, landing,
+                                        first_word, length, segment, from);
+
+    (void)rx_ns; /* streams with time stamps never land */
+    note_run(destination->endpoint, taken, length);
+    ps_driver_receiver(destination->endpoint->driver)->bytes_received += taken;
+    return taken;
+}
+
+const ps_lander_t ps_receiver_lander = { land, landed };
+
 /* Bytes of a run that its image took in one piece. */
 static uint32_t take_run(const ps_recv_destination_t *destination, const uint8_t *data,
                          uint32_t length, uint32_t segment, const ps_addr_t *from, int64_t rx_ns)
@@ -194,6 +230,7 @@ void ps_receiver_on_run(void *context, const uint8_t *data, uint32_t length, uin
         uint32_t size = length - at < segment ? length - at : segment;
         uint32_t taken = take_run(destination, data + at, length - at, segment, from, rx_ns);
 
+        note_run(destination->endpoint, taken, length);
         if (taken > 0) {
             receiver->bytes_received += taken;
         } else {

@@ -64,6 +64,7 @@ struct ps_recv_endpoint {
     int64_t pending_due_ns;        /* earliest deadline of these */
     uint64_t cached_key;           /* last session looked up, for runs of one stream */
     ps_session_t *cached;          /* NULL: no cache */
+    int32_t streak;                /* buffers in a row that one image took whole */
     int32_t slot;                  /* index in the receiver's list */
     int32_t interests;             /* conductor: subscriptions counted */
 };

@@ -7,6 +7,8 @@
 
 #include <assert.h>
 
+#include "ps_barrier.h"
+
 static void watch_sockets(const ps_sender_t *sender, const ps_send_endpoint_t *endpoint, bool on)
 {
     const int fds[2] = {
@@ -59,8 +61,13 @@ static void add_publication(ps_sender_t *sender, ps_publication_t *pub)
     pub->due_ns = &sender->due_ns[pub->index];
     sender->publications[sender->publication_count++] = pub;
     sender->by_slot[pub->params.slot] = pub;
-    /* What a predecessor left there; publishers tell us again. */
+    /* What a predecessor left there: a flag whose bit it took would keep publishers from ever
+     * telling us.  One that read HOT just now told nobody: behind the barrier our first look sees
+     * its frame. */
     atomic_store_explicit(&pub->slot->dirty, PS_DIRTY_NOT, memory_order_seq_cst);
+    if (pub->params.adopted && sender->barriers) {
+        ps_barrier_run();
+    }
     if (pub->endpoint != NULL) {
         ps_publication_t **head = ps_sender_bucket(sender, pub);
         pub->next_bucket = *head;
@@ -70,9 +77,6 @@ static void add_publication(ps_sender_t *sender, ps_publication_t *pub)
     ps_sender_due(sender, sender->now_ns);
     sender->urgent = true;
     ps_sender_ready(sender, pub);
-    if (pub->params.adopted) { /* producers were at work before us */
-        ps_sender_watch(sender, pub);
-    }
 }
 
 static void remove_publication(ps_sender_t *sender, ps_publication_t *pub)

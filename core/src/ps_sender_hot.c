@@ -17,6 +17,10 @@
 enum { BUSY_MESSAGES = 4, BUSY_LOOKS = 4 };
 #define BUSY_WITHIN_NS INT64_C(200000)
 #define COOL_NS INT64_C(50000)
+/* Publishers write 4 bytes a nanosecond at most: in a nap no more than a quarter of a window. */
+#define NAP_NS INT64_C(50000)
+#define LEAST_NAP_NS INT64_C(20000)
+enum { NAP_WINDOW_BYTES_PER_NS = 16 };
 /* Local readers do without us until they sleep; between looks the processor is theirs. */
 #define LOCAL_GAP_NS INT64_C(5000)
 
@@ -53,11 +57,19 @@ void ps_sender_note_dirty(ps_sender_t *sender, ps_publication_t *pub)
     sender->hot[sender->hot_count++] = pub;
 }
 
+/* What is there may not leave now.  It waits for a status message, a timer, or for ever; looking at
+ * it is no work, or the sender would never rest. */
+static bool is_held(const ps_publication_t *pub)
+{
+    return pub->window_shut || pub->sender_position >= pub->sender_limit || pub->short_send ||
+           pub->paced || pub->rate_cause != PS_CAUSE_NONE || pub->corrupt || pub->revoked ||
+           !ps_send_endpoint_reachable(pub->endpoint);
+}
+
 /* Something to be done for it that nobody told us about. */
 static bool has_news(ps_publication_t *pub, int64_t now_ns)
 {
-    if (pub->endpoint != NULL && !pub->window_shut && !pub->short_send &&
-        pub->sender_position < pub->sender_limit &&
+    if (pub->endpoint != NULL && !is_held(pub) &&
         ps_frame_length_acquire(ps_frame_at(&pub->log, pub->sender_position)) > 0) {
         return true;
     }
@@ -132,6 +144,24 @@ bool ps_sender_cool(ps_sender_t *sender)
     const bool any = sender->hot_count > 0;
     cool_from(sender, 0);
     return any;
+}
+
+int64_t ps_sender_nap_ns(const ps_sender_t *sender)
+{
+    int64_t nap_ns = NAP_NS;
+    if (sender->hot_count == 0 || sender->ready_head != NULL) {
+        return 0;
+    }
+    for (int32_t i = 0; i < sender->hot_count; i++) {
+        const ps_publication_t *pub = sender->hot[i];
+        const int64_t window_ns = pub->window_bytes / NAP_WINDOW_BYTES_PER_NS;
+        if (pub->endpoint != NULL ||
+            atomic_load_explicit(&pub->slot->want_room, memory_order_relaxed) != 0) {
+            return 0;
+        }
+        nap_ns = window_ns < nap_ns ? window_ns : nap_ns;
+    }
+    return nap_ns >= LEAST_NAP_NS ? nap_ns : 0;
 }
 
 bool ps_sender_is_busy(const ps_sender_t *sender)

@@ -175,7 +175,8 @@ typedef struct ps_group_slot {
 } ps_group_slot_t;
 
 /* Index ring: written by the sender (publication) or receiver (image), newest at count - 1.
- * A reader copies an entry and re-checks count to see that it was not overwritten. */
+ * A reader copies entries, fences (acquire) and looks at count again: those that are not among the
+ * latest PS_INDEX_ENTRIES - 1 then may have been written over. */
 typedef struct ps_index_entry {
     _Atomic int64_t position;
     _Atomic int64_t ordinal;
@@ -185,6 +186,21 @@ typedef struct ps_index_ring {
     alignas(PS_LINE) _Atomic uint64_t count;
     alignas(PS_LINE) ps_index_entry_t entries[PS_INDEX_ENTRIES];
 } ps_index_ring_t;
+
+/* One more entry.  Its one writer; constant time. */
+static inline void ps_index_append(ps_index_ring_t *ring, int64_t position, int64_t ordinal,
+                                   int64_t time_ns)
+{
+    const uint64_t count = atomic_load_explicit(&ring->count, memory_order_relaxed);
+    ps_index_entry_t *entry = &ring->entries[count % PS_INDEX_ENTRIES];
+    /* Release: a reader that meets these stores finds the latest count at least. */
+    atomic_thread_fence(memory_order_release);
+    atomic_store_explicit(&entry->position, position, memory_order_relaxed);
+    atomic_store_explicit(&entry->ordinal, ordinal, memory_order_relaxed);
+    atomic_store_explicit(&entry->time_ns, time_ns, memory_order_relaxed);
+    /* Release: a reader that sees the count sees the entry. */
+    atomic_store_explicit(&ring->count, count + 1, memory_order_release);
+}
 
 struct ps_shared {
     uint8_t *base;

@@ -49,6 +49,7 @@ typedef struct ps_simnet_stats {
     uint64_t duplicated;
     uint64_t reordered;
     uint64_t corrupted;
+    uint64_t refused;       /* given to send, and not taken by the socket: not in sent */
 } ps_simnet_stats_t;
 
 /* PS_E_NO_MEMORY. */
@@ -66,6 +67,12 @@ int ps_simnet_set_link(ps_simnet_t *simnet, int32_t from, int32_t to,
 /* Loses the number-th datagram (0, 1, ...) put on the link from host to host.  PS_E_INVALID,
  * PS_E_NO_MEMORY. */
 int ps_simnet_drop(ps_simnet_t *simnet, int32_t from, int32_t to, uint64_t number);
+/* The host's sockets are full until then: they take nothing.  And of each short_ppm-th call, by
+ * chance, they take only the first few datagrams, or none.  PS_E_INVALID. */
+int ps_simnet_stuff(ps_simnet_t *simnet, int32_t host, int64_t until_ns, uint32_t short_ppm);
+/* Datagrams to or from this port pass every link in delay_ns, whatever befalls others; 0: none.
+ * PS_E_INVALID. */
+int ps_simnet_calm(ps_simnet_t *simnet, int32_t port, int64_t delay_ns);
 /* A network for a driver on that host, which takes it over; the simnet must outlive it.
  * NULL: no memory or no such host. */
 ps_net_t *ps_simnet_host_net(ps_simnet_t *simnet, int32_t host);
@@ -125,6 +132,7 @@ typedef struct ps_sim_publisher_params {
 typedef struct ps_sim_subscriber_params {
     ps_sub_t *sub;              /* borrowed until detached */
     int32_t host;
+    int32_t stream_id;
     int32_t poll_limit;         /* messages a turn */
     int64_t poll_interval_ns;   /* from a turn with messages to the next */
 } ps_sim_subscriber_params_t;
@@ -147,6 +155,8 @@ typedef struct ps_sim_reader_stats {
     int64_t next;               /* number of the message after the last */
     int64_t position;           /* delivered */
     int64_t last_ns;
+    int64_t latency_ns;         /* longest from acceptance to delivery */
+    int64_t untold;             /* messages behind the last that no gap told explains */
 } ps_sim_reader_stats_t;
 
 /* PS_E_NO_MEMORY.  The simnet must outlive it. */
@@ -170,12 +180,8 @@ void ps_simworld_touch(ps_simworld_t *world, int32_t host);
  * check them.  Returns its index.  PS_E_NO_MEMORY. */
 int32_t ps_simworld_add_ledger(ps_simworld_t *world, int32_t session_id, int32_t stream_id,
                                uint64_t seed);
-/* Publisher and slowest subscriber are at most so far apart; 0: not checked. */
-void ps_simworld_set_bound(ps_simworld_t *world, int32_t ledger, int64_t bound_bytes);
 int64_t ps_simworld_ledger_messages(const ps_simworld_t *world, int32_t ledger);
 int64_t ps_simworld_ledger_position(const ps_simworld_t *world, int32_t ledger);
-/* Largest distance seen between publisher and slowest subscriber. */
-int64_t ps_simworld_ledger_distance(const ps_simworld_t *world, int32_t ledger);
 
 /* Returns an index.  PS_E_NO_MEMORY, PS_E_NO_SPACE. */
 int32_t ps_simworld_add_publisher(ps_simworld_t *world, const ps_sim_publisher_params_t *params);
@@ -189,7 +195,7 @@ void ps_simworld_pause_subscriber(ps_simworld_t *world, int32_t subscriber, int3
 /* The subscriber was told of an image: what is missing before its first message is explicit. */
 void ps_simworld_expect_gap(ps_simworld_t *world, int32_t subscriber, int32_t session_id,
                             int32_t stream_id);
-/* Gaps in this subscriber's streams are explicit by agreement (reliable=false). */
+/* The subscriber takes gaps (reliable=false): what it misses it must have been told. */
 void ps_simworld_allow_gaps(ps_simworld_t *world, int32_t subscriber);
 void ps_simworld_publisher(const ps_simworld_t *world, int32_t publisher,
                            ps_sim_publisher_stats_t *out);
@@ -201,6 +207,8 @@ uint64_t ps_simworld_digest(const ps_simworld_t *world, int32_t subscriber);
 /* Runs until until_ns or until Python is needed.  *now_ns: from where, to where.  Returns
  * ps_simworld_stop.  Bound: one step of a host per cycle of it. */
 int32_t ps_simworld_run(ps_simworld_t *world, int64_t until_ns, int64_t *now_ns);
+/* The host's conductor is busy until then: it hears of nothing. */
+void ps_simworld_hold_control(ps_simworld_t *world, int32_t host, int64_t until_ns);
 /* Does a conductor of this host have to act now? */
 int32_t ps_simworld_wants_control(const ps_simworld_t *world, int32_t host, int64_t now_ns);
 uint64_t ps_simworld_steps(const ps_simworld_t *world);

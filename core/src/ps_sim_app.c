@@ -6,6 +6,7 @@
  */
 #include <stdlib.h>
 
+#include "ps_sim_stamp.h"
 #include "ps_sim_world.h"
 
 enum { FIRST_LEDGER_CAPACITY = 1024, ROTATIONS = 4, MAX_POLL = 256, MAX_MESSAGE_BYTES = 1 << 20,
@@ -71,11 +72,6 @@ int32_t ps_simworld_add_ledger(ps_simworld_t *world, int32_t session_id, int32_t
     return world->ledger_count++;
 }
 
-void ps_simworld_set_bound(ps_simworld_t *world, int32_t ledger, int64_t bound_bytes)
-{
-    world->ledgers[ledger].bound_bytes = bound_bytes;
-}
-
 int64_t ps_simworld_ledger_messages(const ps_simworld_t *world, int32_t ledger)
 {
     return world->ledgers[ledger].count;
@@ -85,11 +81,6 @@ int64_t ps_simworld_ledger_position(const ps_simworld_t *world, int32_t ledger)
 {
     const ps_sim_ledger_t *of = &world->ledgers[ledger];
     return of->count > 0 ? of->ends[of->count - 1] : 0;
-}
-
-int64_t ps_simworld_ledger_distance(const ps_simworld_t *world, int32_t ledger)
-{
-    return world->ledgers[ledger].distance;
 }
 
 static bool grow(ps_sim_ledger_t *ledger)
@@ -108,6 +99,11 @@ static bool grow(ps_sim_ledger_t *ledger)
         return false;
     }
     ledger->sizes = sizes;
+    int64_t *times_ns = realloc(ledger->times_ns, (size_t)capacity * sizeof *times_ns);
+    if (times_ns == NULL) {
+        return false;
+    }
+    ledger->times_ns = times_ns;
     ledger->capacity = capacity;
     return true;
 }
@@ -176,32 +172,6 @@ int64_t ps_sim_publisher_due_ns(const ps_simworld_t *world, const ps_sim_publish
     return is_idle(world, publisher) || publisher->refused ? INT64_MAX : publisher->due_ns;
 }
 
-/* The slowest subscriber of the ledger against its publisher. */
-static void check_distance(ps_simworld_t *world, ps_sim_ledger_t *ledger, int32_t index,
-                           int64_t position)
-{
-    if (ledger->bound_bytes == 0) {
-        return;
-    }
-    for (int32_t i = 0; i < world->subscriber_count; i++) {
-        const ps_sim_subscriber_t *subscriber = &world->subscribers[i];
-        for (int32_t r = 0; subscriber->attached && r < subscriber->reader_count; r++) {
-            const ps_sim_reader_t *reader = &subscriber->readers[r];
-            if (reader->ledger != index || reader->stats.first < 0) {
-                continue;
-            }
-            const int64_t distance = position - reader->stats.position;
-            ledger->distance = distance > ledger->distance ? distance : ledger->distance;
-            if (distance > ledger->bound_bytes) {
-                ps_sim_violate(world, "stream %d: publisher %lld bytes ahead of subscriber %d, "
-                               "windows are %lld", ledger->stream_id, (long long)distance, i,
-                               (long long)ledger->bound_bytes);
-                ledger->bound_bytes = 0;
-            }
-        }
-    }
-}
-
 /* Offers the next message.  What refused an offer must change before the next one: a refusal stirs
  * the sender, and so would keep it from coming to rest. */
 static bool offer(ps_simworld_t *world, ps_sim_publisher_t *publisher, int64_t now_ns)
@@ -241,12 +211,15 @@ static bool offer(ps_simworld_t *world, ps_sim_publisher_t *publisher, int64_t n
     publisher->refused = false;
     ledger->ends[number] = position;
     ledger->sizes[number] = size;
+    ledger->times_ns[number] = now_ns;
     ledger->count++;
     publisher->stats.messages++;
     publisher->stats.bytes += size;
     publisher->stats.position = position;
     publisher->stats.last_ns = now_ns;
-    check_distance(world, ledger, publisher->params.ledger, position);
+    if (world->simnet->probe != NULL) {
+        ps_sim_bound_check(world, publisher, position, size);
+    }
     return true;
 }
 
@@ -298,11 +271,15 @@ void ps_simworld_allow_gaps(ps_simworld_t *world, int32_t subscriber)
 void ps_sim_apps_free(ps_simworld_t *world)
 {
     for (int32_t i = 0; i < world->subscriber_count; i++) {
+        for (int32_t r = 0; r < world->subscribers[i].reader_count; r++) {
+            free(world->subscribers[i].readers[r].gaps);
+        }
         free(world->subscribers[i].readers);
     }
     for (int32_t i = 0; i < world->ledger_count; i++) {
         free(world->ledgers[i].ends);
         free(world->ledgers[i].sizes);
+        free(world->ledgers[i].times_ns);
     }
 }
 
@@ -332,12 +309,17 @@ static int32_t ledger_of(const ps_simworld_t *world, int32_t session_id, int32_t
     return -1;
 }
 
+ps_sim_reader_t *ps_sim_reader_of(ps_simworld_t *world, int32_t subscriber, int32_t session_id,
+                                  int32_t stream_id)
+{
+    const int32_t ledger = ledger_of(world, session_id, stream_id);
+    return ledger < 0 ? NULL : reader_of(&world->subscribers[subscriber], ledger);
+}
+
 void ps_simworld_expect_gap(ps_simworld_t *world, int32_t subscriber, int32_t session_id,
                             int32_t stream_id)
 {
-    const int32_t ledger = ledger_of(world, session_id, stream_id);
-    ps_sim_reader_t *reader = ledger < 0 ? NULL
-        : reader_of(&world->subscribers[subscriber], ledger);
+    ps_sim_reader_t *reader = ps_sim_reader_of(world, subscriber, session_id, stream_id);
     if (reader != NULL) {
         reader->may_jump = true;
     }
@@ -349,8 +331,12 @@ void ps_simworld_reader(const ps_simworld_t *world, int32_t subscriber, int32_t 
     const ps_sim_subscriber_t *of = &world->subscribers[subscriber];
     *out = (ps_sim_reader_stats_t){.first = -1};
     for (int32_t i = 0; i < of->reader_count; i++) {
-        if (of->readers[i].ledger == ledger) {
-            *out = of->readers[i].stats;
+        const ps_sim_reader_t *reader = &of->readers[i];
+        if (reader->ledger == ledger) {
+            *out = reader->stats;
+            out->untold = reader->may_jump ? 0
+                : ps_sim_untold(&world->ledgers[ledger], reader, reader->stats.next,
+                                world->ledgers[ledger].count);
         }
     }
 }
@@ -370,16 +356,35 @@ static bool in_order(ps_simworld_t *world, int32_t index, ps_sim_reader_t *reade
         return false;
     }
     if (number > stats->next && stats->first >= 0) {
-        if (!reader->may_jump && !world->subscribers[index].gaps_allowed) {
+        const ps_sim_ledger_t *ledger = &world->ledgers[reader->ledger];
+        if (!reader->may_jump && ps_sim_untold(ledger, reader, stats->next, number) > 0) {
             ps_sim_violate(world, "subscriber %d missed messages %lld to %lld of session %d "
                            "without a word", index, (long long)stats->next, (long long)number - 1,
-                           world->ledgers[reader->ledger].session_id);
+                           ledger->session_id);
             return false;
         }
         stats->gaps++;
         stats->missed += number - stats->next;
     }
     return true;
+}
+
+/* Not one byte is other than it was published, but for the timestamps that its channel asks for. */
+static bool as_published(ps_simworld_t *world, int32_t index, const ps_message_t *message,
+                         const ps_sim_ledger_t *ledger, int64_t number)
+{
+    static _Thread_local uint8_t published[MAX_MESSAGE_BYTES];
+    if (world->simnet->stamps == NULL && message->reserved_value == 0) {
+        return is_content(message->data, (int32_t)message->length, ledger->seed, number);
+    }
+    write_content(published, (int32_t)message->length, ledger->seed, number);
+    const char *wrong = ps_sim_stamp_expected(world, world->subscribers[index].params.host,
+                                              message, published);
+    if (wrong != NULL) {
+        ps_sim_violate(world, "subscriber %d: message %lld of session %d %s", index,
+                       (long long)number, ledger->session_id, wrong);
+    }
+    return memcmp(published, message->data, (size_t)message->length) == 0;
 }
 
 static void check(ps_simworld_t *world, int32_t index, const ps_message_t *message,
@@ -396,7 +401,7 @@ static void check(ps_simworld_t *world, int32_t index, const ps_message_t *messa
     const ps_sim_ledger_t *ledger = &world->ledgers[at];
     const int64_t number = number_at(ledger, message->position, reader->stats.next);
     if (number < 0 || message->length != ledger->sizes[number]
-        || !is_content(message->data, (int32_t)message->length, ledger->seed, number)) {
+        || !as_published(world, index, message, ledger, number)) {
         ps_sim_violate(world, "subscriber %d got %lld bytes at position %lld of session %d that "
                        "were not sent", index, (long long)message->length,
                        (long long)message->position, message->session_id);
@@ -413,6 +418,10 @@ static void check(ps_simworld_t *world, int32_t index, const ps_message_t *messa
     reader->stats.bytes += message->length;
     reader->stats.position = message->position;
     reader->stats.last_ns = now_ns;
+    if (now_ns - ledger->times_ns[number] > reader->stats.latency_ns) {
+        reader->stats.latency_ns = now_ns - ledger->times_ns[number];
+    }
+    ps_sim_forget_gaps(reader);
 }
 
 int64_t ps_sim_subscriber_due_ns(const ps_sim_subscriber_t *subscriber)
@@ -433,8 +442,12 @@ bool ps_sim_subscriber_act(ps_simworld_t *world, int32_t index, int64_t now_ns)
     if (!subscriber->attached || subscriber->paused || now_ns < subscriber->ready_ns) {
         return false;
     }
-    const int32_t count = ps_sub_poll(subscriber->params.sub, messages,
-                                      subscriber->params.poll_limit, PS_POLL_ASSEMBLE);
+    /* A gap is behind what was handed out before it, and before what the next poll gives. */
+    const bool told = subscriber->gaps_allowed && ps_sim_take_gaps(world, index);
+    int32_t count = ps_sub_poll(subscriber->params.sub, messages, subscriber->params.poll_limit,
+                                PS_POLL_ASSEMBLE);
+    const bool gap = count == PS_E_GAP && subscriber->gaps_allowed;
+    count = gap ? 0 : count;
     if (count < 0) {
         ps_sim_violate(world, "subscriber %d: poll answered %d: %s", index, count,
                        ps_last_error());
@@ -448,8 +461,8 @@ bool ps_sim_subscriber_act(ps_simworld_t *world, int32_t index, int64_t now_ns)
     }
     /* The next poll releases what this one delivered, which is news for the driver too. */
     const bool released = subscriber->holds;
-    subscriber->holds = count > 0;
-    if (count > 0) {
+    subscriber->holds = count > 0 || gap || told;
+    if (count > 0 || gap) {
         subscriber->ready_ns = now_ns + subscriber->params.poll_interval_ns;
     }
     return count > 0 || released;

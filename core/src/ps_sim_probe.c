@@ -12,12 +12,17 @@
 #include "ps_wire_fields.h"
 
 #define TICKS_NS INT64_C(2500000)
+#define MS INT64_C(1000000)
 
 ps_probe_t *ps_probe_create(ps_simworld_t *world)
 {
     ps_probe_t *probe = calloc(1, sizeof *probe);
     if (probe != NULL) {
         probe->world = world;
+        for (int32_t i = 0; i < PS_SIM_MAX_HOSTS; i++) {
+            probe->refused_ns[i] = INT64_MIN / 2;
+            probe->crowded_ns[i] = INT64_MIN / 2;
+        }
     }
     return probe;
 }
@@ -35,6 +40,7 @@ void ps_probe_destroy(ps_probe_t *probe)
 
 void ps_probe_forget_host(ps_probe_t *probe, int32_t host)
 {
+    probe->counts[host].known = false;
     for (int32_t i = 0; i < probe->pub_count;) {
         if (probe->pubs[i]->host == host) {
             free(probe->pubs[i]);
@@ -116,6 +122,7 @@ static ps_probe_pub_t *pub_model(ps_probe_t *probe, int32_t host, const ps_publi
         ps_probe_fc_init(model, now_ns);
         ps_probe_pub_init(model, now_ns);
         ps_probe_rate_init(model, now_ns);
+        ps_probe_strength_init(model);
         probe->pubs[probe->pub_count++] = model;
     }
     return model;
@@ -189,20 +196,30 @@ const ps_sim_ledger_t *ps_probe_ledger(const ps_probe_t *probe, int32_t session_
 
 int64_t ps_probe_ordinal(const ps_sim_ledger_t *ledger, int64_t position)
 {
-    int64_t low = 0;
-    int64_t high = ledger != NULL ? ledger->count : 0;
-    if (ledger == NULL) {
-        return -1;
+    return ledger != NULL ? ps_sim_first_beyond(ledger, position) : -1;
+}
+
+const char *ps_probe_index_look(ps_probe_index_t *model, const ps_index_ring_t *ring, int64_t end,
+                                int32_t term_length, int64_t epoch_offset_ns, int64_t now_ns)
+{
+    const uint64_t count = atomic_load_explicit(&ring->count, memory_order_relaxed);
+    const ps_index_entry_t *entry = &ring->entries[(count - 1) % PS_INDEX_ENTRIES];
+    const int64_t position = atomic_load_explicit(&entry->position, memory_order_relaxed);
+    const int64_t at_ns =
+        atomic_load_explicit(&entry->time_ns, memory_order_relaxed) - epoch_offset_ns;
+    const int64_t step = term_length / 256;
+    const ps_probe_index_t before = *model;
+    const bool known = before.count > 0;
+    const bool moved = known && end != before.end;
+    *model = (ps_probe_index_t){.count = count, .position = position, .at_ns = at_ns, .end = end};
+    if (known && count != before.count) {
+        return at_ns != now_ns ? "the index has another time"
+            : count != before.count + 1 ? "the index has two entries of one time"
+            : position - before.position < step && now_ns - before.at_ns < MS
+            ? "the index has an entry too soon" : NULL;
     }
-    while (low < high) {
-        const int64_t middle = low + (high - low) / 2;
-        if (ledger->ends[middle] <= position) {
-            low = middle + 1;
-        } else {
-            high = middle;
-        }
-    }
-    return low;
+    return moved && end > position && (end - position >= step || now_ns - at_ns >= MS)
+        ? "the index stands still" : NULL;
 }
 
 /* ---- datagrams ------------------------------------------------------------------------------- */
@@ -218,6 +235,7 @@ static void read_ext(ps_probe_t *probe, int32_t host, const ps_sim_packet_t *pac
             ps_probe_pub(probe, host, pressure.session_id, pressure.stream_id);
         if (eased != NULL) { /* a cycle sends before it reads: that was at the old rate */
             eased->signal_bytes = eased->fresh_bytes;
+            ps_probe_strength_signal(eased, &pressure, now_ns);
         }
         return;
     }
@@ -298,17 +316,22 @@ static void read_rttm(ps_probe_t *probe, int32_t host, const ps_sim_packet_t *pa
                     && rttm.receiver_id == image->image->endpoint->params.receiver_id))) {
             image->asked_rtt[i] = 0;
             take_sample(image, sample > 0 ? sample : 1);
+            ps_probe_round_sample(image, sample > 0 ? sample : 1);
             return;
         }
     }
 }
 
-void ps_probe_read(ps_probe_t *probe, int32_t host, const ps_sim_packet_t *packet, int64_t now_ns)
+void ps_probe_read(ps_probe_t *probe, int32_t host, const ps_sim_packet_t *packet, bool by_sender,
+                   int64_t now_ns)
 {
     uint16_t type = 0;
     ps_data_t data;
     ps_setup_t setup;
     ps_probe_image_t *image;
+    probe->cycles[host].read++;
+    probe->read_ns[host] = now_ns;
+    ps_probe_count_read(probe, host, packet, by_sender);
     if (ps_wire_check(packet->data, packet->length, &type) != PS_WIRE_OK) {
         return;
     }
@@ -324,6 +347,8 @@ void ps_probe_read(ps_probe_t *probe, int32_t host, const ps_sim_packet_t *packe
                    != NULL) {
             image->sm_forced_ns = now_ns;
             image->moved_ns = now_ns;
+            image->sm_may_idle = false;     /* who asks does not hear: no back-off now */
+            image->way_ns = now_ns;
         }
     } else if (type == PS_TYPE_RTTM) {
         read_rttm(probe, host, packet, now_ns);
@@ -332,7 +357,7 @@ void ps_probe_read(ps_probe_t *probe, int32_t host, const ps_sim_packet_t *packe
     }
 }
 
-static void sent_by_receiver(ps_probe_t *probe, int32_t host, const ps_sim_packet_t *packet,
+static void sent_by_receiver(ps_probe_t *probe, int32_t host, const uint8_t *at, uint32_t length,
                              uint16_t type, int64_t now_ns)
 {
     ps_sm_t sm;
@@ -341,8 +366,11 @@ static void sent_by_receiver(ps_probe_t *probe, int32_t host, const ps_sim_packe
     ps_nak_list_t list;
     ps_pressure_t pressure;
     ps_probe_image_t *image;
-    const uint8_t *at = packet->data;
-    const uint32_t length = packet->length;
+    ps_probe_count_begin(probe, host);
+    ps_probe_count(probe, host, PS_SYS_SM_SENT, type == PS_TYPE_SM);
+    ps_probe_count(probe, host, PS_SYS_ERROR_FRAMES_SENT, type == PS_TYPE_ERR);
+    probe->cycles[host].answers += type == PS_TYPE_SM || type == PS_TYPE_NAK
+        || type == PS_TYPE_EXT;
     if (type == PS_TYPE_SM && ps_wire_sm(at, length, &sm) == PS_WIRE_OK
         && (image = ps_probe_image(probe, host, sm.session_id, sm.stream_id, now_ns)) != NULL) {
         ps_probe_sm_sent(probe, image, &sm, now_ns);
@@ -376,13 +404,31 @@ static void sent_by_receiver(ps_probe_t *probe, int32_t host, const ps_sim_packe
     }
 }
 
+/* It was sent in a cycle before. */
+static bool is_again(const ps_probe_pub_t *model, const ps_data_t *data,
+                     const ps_sim_packet_t *packet)
+{
+    const ps_log_t *log = &model->pub->log;
+    int32_t span = 0;
+    int32_t messages = 0;
+    const int64_t from =
+        (int64_t)ps_wrap_sub(data->term_id, log->initial_term_id) * log->term_length
+        + data->term_offset;
+    return !data->is_heartbeat
+        && ps_wire_chain(packet->data, packet->length, log->term_length, &span, &messages)
+               == PS_WIRE_OK
+        && from + span <= model->last_high;
+}
+
 void ps_probe_sent(ps_probe_t *probe, int32_t host, const ps_sim_packet_t *packet,
                    enum ps_sim_kind kind, int64_t now_ns)
 {
     uint16_t type = 0;
     ps_setup_t setup;
     ps_data_t data;
+    ps_rttm_t rttm;
     ps_probe_pub_t *pub;
+    probe->cycles[host].sent++;
     if (ps_wire_check(packet->data, packet->length, &type) != PS_WIRE_OK) {
         return;
     }
@@ -391,19 +437,49 @@ void ps_probe_sent(ps_probe_t *probe, int32_t host, const ps_sim_packet_t *packe
             || (pub = ps_probe_pub(probe, host, data.session_id, data.stream_id)) == NULL) {
             return;
         }
+        ps_probe_spies_passed(probe, pub, now_ns);
+        ps_probe_count_sent(probe, host, pub, packet, data.is_heartbeat != 0,
+                            is_again(pub, &data, packet));
         if (data.is_heartbeat) {
             ps_probe_heartbeat_sent(probe, pub, &data, now_ns);
         } else {
+            probe->cycles[host].data++;
             ps_probe_data_sent(probe, pub, &data, packet, kind, now_ns);
         }
     } else if (type == PS_TYPE_SETUP) {
         if (ps_wire_setup(packet->data, packet->length, &setup) == PS_WIRE_OK
             && (pub = ps_probe_pub(probe, host, setup.session_id, setup.stream_id)) != NULL) {
+            ps_probe_spies_passed(probe, pub, now_ns);
+            ps_probe_count_sent(probe, host, pub, packet, false, false);
             ps_probe_setup_sent(probe, pub, &setup, now_ns);
         }
     } else {
-        sent_by_receiver(probe, host, packet, type, now_ns);
+        const bool replies = type == PS_TYPE_RTTM
+            && ps_wire_rttm(packet->data, packet->length, &rttm) == PS_WIRE_OK
+            && (rttm.flags & PS_RTTM_REPLY) == 0;
+        ps_probe_count_sent(probe, host,
+                            replies ? ps_probe_pub(probe, host, rttm.session_id, rttm.stream_id)
+                                    : NULL,
+                            packet, false, false);
+        sent_by_receiver(probe, host, packet->data, packet->length, type, now_ns);
     }
+}
+
+void ps_probe_refused(ps_probe_t *probe, int32_t host, const uint8_t *data, uint32_t length,
+                      int64_t now_ns)
+{
+    uint16_t type = 0;
+    probe->refused_ns[host] = now_ns;
+    probe->cycles[host].sent++;
+    if (ps_wire_check(data, length, &type) == PS_WIRE_OK && type != PS_TYPE_DATA
+        && type != PS_TYPE_PAD && type != PS_TYPE_SETUP) {
+        sent_by_receiver(probe, host, data, length, type, now_ns);
+    }
+}
+
+bool ps_probe_is_full(const ps_probe_t *probe, int32_t host, int64_t now_ns)
+{
+    return now_ns - probe->refused_ns[host] <= ps_probe_slack_ns(probe, host);
 }
 
 /* ---- after a duty cycle ---------------------------------------------------------------------- */
@@ -428,7 +504,7 @@ static void sweep(ps_probe_t *probe, int32_t host)
     }
 }
 
-void ps_probe_step(ps_probe_t *probe, int32_t host, int64_t now_ns)
+void ps_probe_step(ps_probe_t *probe, int32_t host, int32_t work, int64_t now_ns)
 {
     const ps_driver_t *driver = ps_probe_driver(probe, host);
     probe->looks++;
@@ -439,11 +515,16 @@ void ps_probe_step(ps_probe_t *probe, int32_t host, int64_t now_ns)
         }
         model->seen = true;
         if (model->pub->endpoint != NULL) {
+            ps_probe_spies_look(probe, model, now_ns);
             ps_probe_fc_look(probe, model, now_ns);
             ps_probe_send_look(probe, model, now_ns);
         }
         ps_probe_pub_look(probe, model, now_ns);
+        ps_probe_pub_tethers(probe, model, now_ns);
+        ps_probe_strength_look(probe, model, now_ns);
         ps_probe_rate_look(probe, model, now_ns);
+        ps_probe_pub_shown(probe, model, now_ns);
+        ps_probe_batch_look(probe, model, now_ns);
         model->settled = true;
     }
     for (int32_t i = 0; i < driver->receiver->n_images; i++) {
@@ -451,9 +532,15 @@ void ps_probe_step(ps_probe_t *probe, int32_t host, int64_t now_ns)
         if (model != NULL) {
             model->seen = true;
             ps_probe_image_look(probe, model, now_ns);
+            ps_probe_path_look(probe, model, now_ns);
             ps_probe_recv_look(probe, model, now_ns);
             ps_probe_cubic_look(probe, model, now_ns);
+            ps_probe_queue_look(probe, model, now_ns);
+            ps_probe_image_shown(probe, model, now_ns);
         }
     }
+    ps_probe_work_look(probe, host, work, now_ns);
+    ps_probe_event_look(probe, host, now_ns);
+    ps_probe_count_look(probe, host);
     sweep(probe, host);
 }

@@ -13,6 +13,14 @@
  *   ps_sim_probe_img.c    what is here and missing, consumption, counters
  *   ps_sim_probe_recv.c   status messages, NAKs, round trips, PRESSURE, liveness
  *   ps_sim_probe_rate.c   token buckets, cubic
+ *   ps_sim_probe_nak.c    NAK-strength control: the sender's limit, the receiver's thresholds
+ *   ps_sim_probe_spy.c    spies that stand for receivers
+ *   ps_sim_probe_path.c   learned reordering, ways to the sender, readers that may be left behind
+ *   ps_sim_probe_batch.c  full datagrams and turns, the distribution of delays
+ *   ps_sim_probe_count.c  the driver's counters
+ *   ps_sim_probe_event.c  what the conductor is told
+ *   ps_sim_probe_shown.c  what slots, logs and snapshots show
+ *   ps_sim_probe_work.c   what a cycle says it did, what is seen before parking, who is woken
  */
 #ifndef PS_SIM_PROBE_H
 #define PS_SIM_PROBE_H
@@ -25,7 +33,9 @@
 #include "ps_sim_world.h"
 
 enum { PS_PROBE_PUBS = 128, PS_PROBE_IMAGES = 256, PS_PROBE_RECEIVERS = 128, PS_PROBE_ASKS = 2048,
-       PS_PROBE_GAPS = 2048, PS_PROBE_PROMISES = 32 };
+       PS_PROBE_GAPS = 2048, PS_PROBE_PROMISES = 40, PS_PROBE_SUSPECTS = 16,
+       PS_PROBE_TETHERS = 8, P_PROBE_WAYS = 20, PS_PROBE_CLIENTS = 64, PS_PROBE_TALLIES = 64,
+       PS_PROBE_COUNTERS = 64, PS_PROBE_BINS = 16, P_PROBE_WAKE = 34 };
 
 /* Something that must hold; since: when it was first seen not to, -1 it holds. */
 typedef struct ps_probe_promise {
@@ -39,13 +49,75 @@ typedef struct ps_probe_bucket {
     int64_t at_ns;
 } ps_probe_bucket_t;
 
+typedef struct ps_probe_tether {
+    bool known;
+    int32_t id, state;
+    int64_t since_ns, near_ns;     /* in this state; last seen near the others */
+    int64_t surely_ns, far_ns;     /* near for so long that a look saw it; last seen behind */
+} ps_probe_tether_t;
+
+/* What came after it was asked for once: late, if it comes again. */
+typedef struct ps_probe_suspect {
+    int64_t from, to, late_ns;
+} ps_probe_suspect_t;
+
+/* The index of positions and ordinals: an entry each 256th of a term, or each millisecond. */
+typedef struct ps_probe_index {
+    uint64_t count;
+    int64_t position, at_ns, end;  /* of the newest entry; what was counted up to */
+} ps_probe_index_t;
+
+/* Rounds of cubic, and HyStart++ (RFC 9406). */
+typedef struct ps_probe_round {
+    int64_t least_ns, last_ns, base_ns;    /* round trips: of this round, the last, conservative */
+    int64_t received, window;              /* in this round; as it began */
+    int32_t samples, conservative, phase;
+} ps_probe_round_t;
+
+/* NAK strength, the sender's half: rates in bytes a second. */
+typedef struct ps_probe_strength {
+    double limit, floor, base, wall, wall_dev;
+    double unsure;                 /* so much of them integers may have lost since the last look */
+    int64_t window_ns, end_ns;     /* end 0: no limit, no window */
+    int64_t fill, last_fill, culprit;
+    int32_t level, quiet, beyond;
+    uint64_t signals;
+    int64_t eighths[9], bytes[9];  /* sent, by eighths of 50 ms */
+} ps_probe_strength_t;
+
+/* The receiver's half. */
+typedef struct ps_probe_queue {
+    double growth, varies;
+    int64_t sampled_ns, sampled_unread, next_ns;
+    uint32_t random;
+    bool started, episode;
+} ps_probe_queue_t;
+
 typedef struct ps_probe_receiver {
     int64_t id, edge, position, heard_ns;
     int64_t fc_heard_ns;           /* as the strategy counts */
     uint32_t reason;
     bool live;                     /* counts for the connection */
     bool followed, leaving;        /* by min, tagged */
+    bool within;                   /* the sender was within its window once */
 } ps_probe_receiver_t;
+
+/* What somebody may sleep for, before a cycle.  limit: of an image its position. */
+typedef struct ps_probe_news {
+    bool marked, connected;
+    int32_t state;
+    int64_t limit;
+} ps_probe_news_t;
+
+/* What the conductor was told.  tether_ids: counter ids + 1, 0 free. */
+typedef struct ps_probe_told {
+    int32_t connected;             /* -1: nothing yet */
+    bool drained, ended;
+    int64_t term, term_ns;         /* storage asked for, and when; term_ns 0: never */
+    int64_t lost, lost_before, loss_ns;
+    int64_t tether_ids[PS_PROBE_TETHERS];
+    int32_t tether_states[PS_PROBE_TETHERS];
+} ps_probe_told_t;
 
 /* A range that was asked for: to may be sent again, need must be. */
 typedef struct ps_probe_ask {
@@ -65,7 +137,7 @@ typedef struct ps_probe_pub {
     int64_t messages;              /* sent, counted by their END flags */
     int64_t setup_ns, beat_ns, data_ns;
     int64_t idle_ns;               /* last seen with nobody to send heartbeats to */
-    bool asked_setup, ever_heard;
+    bool asked_setup, ever_heard, ever_connected;
     uint64_t naks;
     int32_t ask_count, asked_now;
     ps_probe_ask_t asks[PS_PROBE_ASKS];
@@ -75,6 +147,7 @@ typedef struct ps_probe_pub {
     int64_t limit;                 /* by the strategy */
     int64_t hold, hold_until_ns;
     bool hold_asked;
+    int32_t answers;               /* as many ranges may be asked for at once, 0 not known */
     int64_t plain_ns;
     /* memory and account */
     int64_t zero_to;               /* known to be zero below */
@@ -84,14 +157,28 @@ typedef struct ps_probe_pub {
     ps_probe_bucket_t repair, pace, bytes, message_rate, nak;
     int64_t stated_rate;           /* by a congestion-controlled receiver, 0 none */
     int64_t fresh_bytes, repair_bytes, fresh_messages;     /* since the last look */
+    int64_t paced_bytes;           /* of these, before another pace was read */
     int64_t signal_bytes;          /* fresh before PRESSURE was read: sent at the old rate */
-    uint64_t index_count;
+    ps_probe_index_t index;
+    ps_probe_strength_t strength;
+    ps_probe_tether_t tethers[PS_PROBE_TETHERS];
+    int64_t last_leader;
+    int64_t spied;                 /* furthest that a spy ever was */
+    bool spies_heard;              /* at the last look: somebody was, or inherited */
+    ps_probe_news_t news;
+    ps_probe_told_t told;
+    bool counted, was_revoked;     /* as of the last look at the counters */
+    int64_t held_count;
+    int64_t turn_datagrams, turn_bytes, turn_limit;        /* new data; the limit before */
+    int64_t consumed_sum, consumed_ns;     /* as last shown */
+    int32_t consumed_readers;
 } ps_probe_pub_t;
 
 typedef struct ps_probe_gap {
-    int64_t from, to, born_ns, asked_ns;
+    int64_t from, to, opened_ns, asked_ns, first_ns;
     int32_t asked;
     bool placed;                   /* its first due time was looked at */
+    bool lost, fresh_loss;         /* counts as a loss; since the last cycle */
 } ps_probe_gap_t;
 
 typedef struct ps_probe_image {
@@ -110,28 +197,79 @@ typedef struct ps_probe_image {
     int64_t rtt_ns, rtt_due_ns, rtt_late_ns;   /* last request; the next neither before nor after */
     int64_t last_position;
     int64_t quiet_ns;              /* last seen without a word from its sender */
-    int64_t seen_consumption, consumed_ns, wanted_ns, drain_ns;
+    int64_t seen_consumption, consumed_ns, drain_ns;
     int64_t moved_ns, surely_moved_ns, moved_sum;
     int64_t pressure_ns;
+    bool was_empty;                /* nothing to read, at the last look */
     int64_t least_rtt, most_rtt, smoothed_rtt, rtt_variation;
+    int32_t last_phase;            /* of cubic */
     bool counted;                  /* it knows the ordinals of its messages */
-    uint64_t index_count;
+    ps_probe_index_t index;
     int64_t cubic_received;
     int64_t asked_rtt[16];
     uint32_t asked_rtt_next;
     int64_t consumption;
-    uint64_t naks, refused;
+    uint64_t naks;
+    int64_t naks_shown;
+    bool was_revoked, was_rejected;
     int64_t lost_bytes;
     int32_t gap_count;
     ps_probe_gap_t gaps[PS_PROBE_GAPS];
+    ps_probe_queue_t queue;
+    int64_t joined_bytes;          /* missing, of gaps that counted as lost already */
+    int64_t late_ns;               /* learned reordering */
+    int64_t late_start_ns, late_top_ns;            /* as the cycle began, the most in it */
+    int64_t late_least_ns, late_most_ns;           /* the same of the last cycle */
+    ps_probe_suspect_t suspects[PS_PROBE_SUSPECTS];
+    uint32_t suspect_next;
+    int64_t way_ns;                /* its sender was last heard, -1: not known */
+    ps_probe_tether_t tethers[PS_PROBE_TETHERS];
     ps_cubic_t cubic;
+    ps_probe_round_t round;
     bool cubic_known;
     bool sm_idle, sm_may_idle;     /* the stream was (may have been) quiet when the last one left */
     bool ended;
     /* read in this cycle: must be in the log after it */
     int32_t took;
     int64_t took_from[64], took_to[64];
+    ps_probe_news_t news;
+    ps_probe_told_t told;
 } ps_probe_image_t;
+
+/* A duty cycle of a driver: as it began, and what it read and sent. */
+typedef struct ps_probe_cycle {
+    bool commanded, told;          /* commands waited; a client marked a stream */
+    bool turns;                    /* the sender had streams to look at anyway */
+    bool timed;                    /* a timer was due */
+    int64_t tick_ns, readers;
+    uint64_t positions, news;
+    uint64_t events[2];            /* so many were told by each agent */
+    uint32_t woken[PS_PROBE_CLIENTS];
+    int64_t sent;                  /* or refused, of any kind */
+    int64_t read, data, answers;   /* datagrams: read; sent, with data; sent, by the receiver */
+} ps_probe_cycle_t;
+
+/* What an endpoint's destination got in a cycle. */
+typedef struct ps_probe_tally {
+    const ps_send_endpoint_t *endpoint;
+    ps_addr_t to;
+    int64_t bytes, beats, again;   /* again: bytes */
+} ps_probe_tally_t;
+
+/* The driver's counters, by their id, as they must be. */
+typedef struct ps_probe_counts {
+    bool known;
+    bool unsure;                   /* this cycle's are not known */
+    int64_t of[PS_PROBE_COUNTERS];
+    int32_t tally_count;
+    ps_probe_tally_t tallies[PS_PROBE_TALLIES];
+} ps_probe_counts_t;
+
+/* Delays drawn, by where they lie in their distribution. */
+typedef struct ps_probe_backoff {
+    int64_t bins[PS_PROBE_BINS], count;
+    bool broken;
+} ps_probe_backoff_t;
 
 typedef struct ps_probe {
     ps_simworld_t *world;
@@ -140,6 +278,15 @@ typedef struct ps_probe {
     ps_probe_image_t *images[PS_PROBE_IMAGES];
     int32_t image_count;
     uint64_t looks;
+    ps_probe_backoff_t backoff;
+    int64_t refused_ns[PS_SIM_MAX_HOSTS];   /* a socket of the host last took less than all then */
+    int64_t vain_ns[PS_SIM_MAX_HOSTS];      /* when vain was last 0 */
+    int32_t busy[PS_SIM_MAX_HOSTS];         /* datagrams and commands since */
+    int32_t vain[PS_SIM_MAX_HOSTS];         /* cycles that came to nothing since */
+    int64_t crowded_ns[PS_SIM_MAX_HOSTS];   /* a ring of events was last full then */
+    int64_t read_ns[PS_SIM_MAX_HOSTS];      /* the host last read a datagram then */
+    ps_probe_cycle_t cycles[PS_SIM_MAX_HOSTS];
+    ps_probe_counts_t counts[PS_SIM_MAX_HOSTS];
 } ps_probe_t;
 
 /* ---- for the world and the network ----------------------------------------------------------- */
@@ -148,13 +295,21 @@ ps_probe_t *ps_probe_create(ps_simworld_t *world);
 void ps_probe_destroy(ps_probe_t *probe);
 /* The host has another driver, or none: models of its objects go. */
 void ps_probe_forget_host(ps_probe_t *probe, int32_t host);
-/* The host's driver is about to take a datagram / has just handed one to its socket.  kind:
- * ps_sim_kind, what the watch makes of it. */
-void ps_probe_read(ps_probe_t *probe, int32_t host, const ps_sim_packet_t *packet, int64_t now_ns);
+/* The host's driver is about to take a datagram / has just handed one to its socket.  by_sender:
+ * from a socket of its sender; kind: ps_sim_kind, what the watch makes of it. */
+void ps_probe_read(ps_probe_t *probe, int32_t host, const ps_sim_packet_t *packet, bool by_sender,
+                   int64_t now_ns);
 void ps_probe_sent(ps_probe_t *probe, int32_t host, const ps_sim_packet_t *packet,
                    enum ps_sim_kind kind, int64_t now_ns);
-/* A duty cycle of the host's driver ended. */
-void ps_probe_step(ps_probe_t *probe, int32_t host, int64_t now_ns);
+/* The host's socket did not take a datagram.  Receivers count it as sent, and let their timers
+ * repeat it; senders do not. */
+void ps_probe_refused(ps_probe_t *probe, int32_t host, const uint8_t *data, uint32_t length,
+                      int64_t now_ns);
+/* Whether it was lately that a socket of the host took nothing: what is to leave waits. */
+bool ps_probe_is_full(const ps_probe_t *probe, int32_t host, int64_t now_ns);
+/* A duty cycle of the host's driver begins; it ended, and reported so much work. */
+void ps_probe_before(ps_probe_t *probe, int32_t host, int64_t now_ns);
+void ps_probe_step(ps_probe_t *probe, int32_t host, int32_t work, int64_t now_ns);
 
 /* ---- shared by the files --------------------------------------------------------------------- */
 
@@ -174,6 +329,9 @@ const ps_sim_ledger_t *ps_probe_ledger(const ps_probe_t *probe, int32_t session_
                                        int32_t stream_id);
 /* Messages of a ledger that end at or below position; -1: unknown. */
 int64_t ps_probe_ordinal(const ps_sim_ledger_t *ledger, int64_t position);
+/* What is wrong with an index that has counted up to end, NULL nothing. */
+const char *ps_probe_index_look(ps_probe_index_t *model, const ps_index_ring_t *ring, int64_t end,
+                                int32_t term_length, int64_t epoch_offset_ns, int64_t now_ns);
 
 /* ps_sim_probe_fc.c */
 void ps_probe_fc_init(ps_probe_pub_t *model, int64_t now_ns);
@@ -218,6 +376,64 @@ void ps_probe_recv_look(ps_probe_t *probe, ps_probe_image_t *model, int64_t now_
 /* ps_sim_probe_rate.c */
 void ps_probe_rate_init(ps_probe_pub_t *model, int64_t now_ns);
 void ps_probe_rate_look(ps_probe_t *probe, ps_probe_pub_t *model, int64_t now_ns);
+void ps_probe_round_sample(ps_probe_image_t *model, int64_t sample_ns);
 void ps_probe_cubic_look(ps_probe_t *probe, ps_probe_image_t *model, int64_t now_ns);
+
+/* ps_sim_probe_path.c */
+/* Whether the mark may rise to position: what is missing then needs room in the list of gaps. */
+bool ps_probe_path_has_room(const ps_image_t *image, int64_t position);
+/* [from, to) was read, a chain of frames, and there is room; false: some had no place in the list
+ * of gaps.  The other: it begins below what was consumed. */
+bool ps_probe_path_data(ps_probe_image_t *model, const ps_sim_packet_t *packet, int64_t from,
+                        int64_t to, int64_t now_ns);
+void ps_probe_path_stale(ps_probe_image_t *model, int64_t from, int64_t to, int64_t now_ns);
+void ps_probe_path_raised(ps_probe_image_t *model, int64_t position);
+void ps_probe_path_look(ps_probe_t *probe, ps_probe_image_t *model, int64_t now_ns);
+void ps_probe_pub_tethers(ps_probe_t *probe, ps_probe_pub_t *model, int64_t now_ns);
+
+/* ps_sim_probe_spy.c */
+/* What the sender passed over without sending is known to the model from now on. */
+void ps_probe_spies_passed(ps_probe_t *probe, ps_probe_pub_t *model, int64_t now_ns);
+void ps_probe_spies_look(ps_probe_t *probe, ps_probe_pub_t *model, int64_t now_ns);
+
+/* ps_sim_probe_batch.c */
+void ps_probe_batch_sent(ps_probe_t *probe, ps_probe_pub_t *model, int64_t from, int64_t span,
+                         int64_t wire);
+void ps_probe_batch_look(ps_probe_t *probe, ps_probe_pub_t *model, int64_t now_ns);
+void ps_probe_backoff(ps_probe_t *probe, const ps_probe_image_t *model, int64_t wait_ns);
+
+/* ps_sim_probe_count.c */
+void ps_probe_count_begin(ps_probe_t *probe, int32_t host);
+/* The counter id must go up by delta. */
+void ps_probe_count(ps_probe_t *probe, int32_t host, int32_t id, int64_t delta);
+void ps_probe_count_read(ps_probe_t *probe, int32_t host, const ps_sim_packet_t *packet,
+                         bool by_sender);
+/* model: of the publication that sent it, NULL the receiver did. */
+void ps_probe_count_sent(ps_probe_t *probe, int32_t host, const ps_probe_pub_t *model,
+                         const ps_sim_packet_t *packet, bool beat, bool again);
+/* A call sent less than all; data: the first datagram that was left. */
+void ps_probe_count_short(ps_probe_t *probe, int32_t host, const uint8_t *data, uint32_t length);
+void ps_probe_count_look(ps_probe_t *probe, int32_t host);
+
+/* ps_sim_probe_event.c */
+void ps_probe_event_look(ps_probe_t *probe, int32_t host, int64_t now_ns);
+/* Whether the ring of events to the conductor was full lately. */
+bool ps_probe_is_crowded(const ps_probe_t *probe, int32_t host, int64_t now_ns);
+
+/* ps_sim_probe_shown.c */
+void ps_probe_pub_shown(ps_probe_t *probe, ps_probe_pub_t *model, int64_t now_ns);
+void ps_probe_image_shown(ps_probe_t *probe, ps_probe_image_t *model, int64_t now_ns);
+
+/* ps_sim_probe_work.c */
+void ps_probe_work_look(ps_probe_t *probe, int32_t host, int32_t work, int64_t now_ns);
+
+/* ps_sim_probe_nak.c */
+void ps_probe_strength_init(ps_probe_pub_t *model);
+void ps_probe_strength_sent(ps_probe_pub_t *model, int64_t bytes, int64_t now_ns);
+void ps_probe_strength_signal(ps_probe_pub_t *model, const ps_pressure_t *pressure,
+                              int64_t now_ns);
+void ps_probe_strength_look(ps_probe_t *probe, ps_probe_pub_t *model, int64_t now_ns);
+void ps_probe_queue_look(ps_probe_t *probe, ps_probe_image_t *model, int64_t now_ns);
+int32_t ps_probe_queue_level(const ps_image_t *image, int64_t fill_ppm);
 
 #endif

@@ -10,6 +10,8 @@
  */
 #include "ps_sim_probe.h"
 
+#define MOMENT_NS INT64_C(20000000)
+
 enum { P_LIMIT = 0, P_RECEIVERS = 1, P_CONNECTED = 2, P_BOARD = 3, BOARD_EVERY = 64 };
 
 static int32_t driver_side(const ps_probe_pub_t *model)
@@ -82,12 +84,33 @@ static bool is_meant(const ps_publication_t *pub, const ps_sm_t *sm)
         || (sm->has_group_tag != 0 && sm->group_tag == pub->params.fc_group_tag);
 }
 
+/* Whether its time was over a moment ago: timers run once a tick, before or after it was heard. */
+static bool is_doubtful(const ps_publication_t *pub, const ps_probe_receiver_t *receiver,
+                        int64_t now_ns)
+{
+    const int64_t over_ns = now_ns - receiver->fc_heard_ns - pub->fc.timeout_ns;
+    return receiver->fc_heard_ns > 0 && over_ns >= 0 && over_ns <= MOMENT_NS;
+}
+
+static bool is_tracked(const ps_publication_t *pub, int64_t receiver_id)
+{
+    for (int32_t i = 0; i < pub->fc.tracked; i++) {
+        if (pub->fc.receivers[i].id == receiver_id) {
+            return true;
+        }
+    }
+    return false;
+}
+
 static void follow(ps_probe_pub_t *model, ps_probe_receiver_t *receiver, const ps_sm_t *sm,
                    int64_t edge, int64_t now_ns)
 {
     const bool leaving = (sm->flags & PS_SM_EOS) != 0;
     if (!is_meant(model->pub, sm)) {
         return;
+    }
+    if (is_doubtful(model->pub, receiver, now_ns)) {
+        receiver->followed = is_tracked(model->pub, receiver->id);
     }
     if (receiver->followed) {
         receiver->edge = edge;
@@ -124,7 +147,7 @@ void ps_probe_fc_sm(ps_probe_t *probe, ps_probe_pub_t *model, const ps_sm_t *sm,
 {
     const ps_publication_t *pub = model->pub;
     const int32_t term = pub->log.term_length;
-    (void)probe;
+    ps_probe_spies_passed(probe, model, now_ns);    /* as a cycle sends before it reads */
     if (pub->endpoint == NULL || sm->term_offset < 0 || sm->term_offset >= term
         || sm->term_offset % PS_FRAME_ALIGNMENT != 0 || sm->window < 0 || sm->window > term / 2) {
         return;
@@ -153,7 +176,11 @@ void ps_probe_fc_sm(ps_probe_t *probe, ps_probe_pub_t *model, const ps_sm_t *sm,
         receiver->reason = sm->trailer.capabilities != 0 ? sm->trailer.reason : 0;
         model->idle_ns = model->ever_heard ? model->idle_ns : now_ns;
         model->ever_heard = true;
-        if (!pub->params.group) {
+        if (!pub->params.group) {   /* who asks for all gaps is answered for all */
+            model->answers = (sm->trailer.capabilities & PS_CAP_PENSTOCK) != 0
+                && ps_driver_params(pub->driver)->loss_recovery == PS_LOSS_ALL_GAPS
+                ? PS_RESEND_MAX : 1;
+            model->paced_bytes = model->fresh_bytes + model->repair_bytes;
             model->stated_rate = sm->trailer.capabilities != 0 ? sm->trailer.pacing_rate : 0;
         }
     }
@@ -213,7 +240,7 @@ static void look_at_limit(ps_probe_t *probe, ps_probe_pub_t *model, int64_t now_
     const ps_publication_t *pub = model->pub;
     const int64_t slack_ns = ps_probe_slack_ns(probe, model->host);
     int64_t expected = model->limit;
-    if (pub->params.flow_control == PS_FC_CUSTOM || pub->params.spies_simulate_connection) {
+    if (pub->params.flow_control == PS_FC_CUSTOM) {
         return;
     }
     if (follows(pub)) {
@@ -257,11 +284,21 @@ void ps_probe_fc_look(ps_probe_t *probe, ps_probe_pub_t *model, int64_t now_ns)
         !pub->revoked
         && ((live > 0 && (!follows(pub) || followed_count(model) >= pub->params.fc_group_min_size))
             || spied);
+    /* What a predecessor had connected stays so as long as a receiver may be silent. */
+    const int64_t until_ns = pub->inherited_until_ns;
+    model->ever_connected = model->ever_connected || connected;
+    const bool inherits = until_ns != 0 && now_ns < until_ns && !model->ever_connected
+        && !pub->revoked;
+    const int64_t timeout_ns = ps_driver_params(pub->driver)->connection_timeout_ns;
+    if (!model->settled && until_ns != 0 && until_ns != now_ns + timeout_ns) {
+        ps_probe_fail(probe, model->host, driver_side(model), "a connection is inherited for %lld",
+                      (long long)(until_ns - now_ns));
+    }
     look_at_limit(probe, model, now_ns);
     ps_probe_promise(probe, &model->promises[P_RECEIVERS], pub->receiver_count == live, now_ns,
                      slack_ns, "receivers are those heard", model->host, driver_side(model));
     ps_probe_promise(probe, &model->promises[P_CONNECTED],
-                     pub->inherited || pub->connected == connected, now_ns, slack_ns,
+                     pub->connected == (connected || inherits), now_ns, slack_ns,
                      "it is connected while receivers are heard", model->host, driver_side(model));
     if (atomic_load_explicit(&pub->log.meta->is_connected, memory_order_relaxed)
         != pub->connected) {
@@ -272,6 +309,10 @@ void ps_probe_fc_look(ps_probe_t *probe, ps_probe_pub_t *model, int64_t now_ns)
         ps_probe_fail(probe, model->host, driver_side(model), "%lld NAKs counted, %llu read",
                       (long long)atomic_load_explicit(pub->naks_cell, memory_order_relaxed),
                       (unsigned long long)model->naks);
+    }
+    if (model->answers > 0 && pub->retransmit.capacity != model->answers) {
+        ps_probe_fail(probe, model->host, driver_side(model), "%d answers at once, not %d",
+                      pub->retransmit.capacity, model->answers);
     }
     if (probe->looks % BOARD_EVERY == 0) {
         look_at_board(probe, model);

@@ -39,6 +39,8 @@ void ps_probe_image_init(ps_probe_image_t *model, int64_t now_ns)
     model->sm_forced_ns = now_ns;
     model->rtt_ns = INT64_MIN / 2;
     model->moved_ns = now_ns;
+    model->consumed_ns = now_ns;
+    model->was_empty = true;
     model->surely_moved_ns = now_ns;
     model->moved_sum = image->position + image->consumption;
     model->pressure_ns = INT64_MIN / 2;
@@ -46,14 +48,19 @@ void ps_probe_image_init(ps_probe_image_t *model, int64_t now_ns)
     model->last_position = -1;
     model->consumption = image->consumption;
     model->naks = (uint64_t)load(image->naks_cell);
-    model->refused = image->refused;
+    model->naks_shown = load(image->naks_cell);
     model->lost_bytes = load(&image->slot->lost_bytes);
+    model->told.lost_before = model->lost_bytes - image->lost_bytes;
+    model->late_ns = image->reordering.window_ns;
+    model->late_start_ns = model->late_ns;
+    model->late_top_ns = model->late_ns;
+    model->way_ns = -1;
 }
 
 /* ---- what was read --------------------------------------------------------------------------- */
 
-static void take_heartbeat(ps_probe_image_t *model, const ps_data_t *data, int64_t position,
-                           int64_t now_ns)
+static void take_heartbeat(ps_probe_t *probe, ps_probe_image_t *model, const ps_data_t *data,
+                           int64_t position, int64_t now_ns)
 {
     const ps_image_t *image = model->image;
     const int64_t term = image->log.term_length;
@@ -61,14 +68,21 @@ static void take_heartbeat(ps_probe_image_t *model, const ps_data_t *data, int64
     const int64_t most = image->sm_position + term / 2;
     const bool padded = (position & (term - 1)) == 0 && position - most < term;
     if ((position > most && !padded) || position < oldest) {
+        ps_probe_count(probe, model->host,
+                       position > most ? PS_SYS_OVER_RUNS : PS_SYS_UNDER_RUNS, 1);
         return;
     }
+    ps_probe_count(probe, model->host, PS_SYS_HEARTBEATS_RECEIVED, 1);
+    model->way_ns = now_ns;
     model->heard_ns = now_ns;
+    const int64_t edge = position > most ? most : position;
+    if (ps_probe_path_has_room(image, edge)) {
+        ps_probe_path_raised(model, edge);
+        model->edge = edge > model->edge ? edge : model->edge;
+    }
     if (position > most) {  /* behind padding that began in the window: the rest is missing */
-        model->edge = most > model->edge ? most : model->edge;
         return;
     }
-    model->edge = position > model->edge ? position : model->edge;
     if ((data->flags & PS_FLAG_EOS) != 0) {
         model->eos = position > model->eos ? position : model->eos;
     }
@@ -81,7 +95,6 @@ void ps_probe_image_data(ps_probe_t *probe, ps_probe_image_t *model, const ps_da
     const int64_t term = image->log.term_length;
     int32_t span = 0;
     int32_t messages = 0;
-    (void)probe;
     if (image->rejected || image->state != PS_IMAGE_ACTIVE || image->endpoint == NULL
         || data->term_offset < 0 || data->term_offset % PS_FRAME_ALIGNMENT != 0) {
         return;
@@ -92,7 +105,7 @@ void ps_probe_image_data(ps_probe_t *probe, ps_probe_image_t *model, const ps_da
         model->sm_forced_ns = now_ns;   /* a new way to the sender: it is told at once */
     }
     if (data->is_heartbeat) {
-        take_heartbeat(model, data, position, now_ns);
+        take_heartbeat(probe, model, data, position, now_ns);
         return;
     }
     if (ps_wire_chain(packet->data, packet->length, image->log.term_length, &span, &messages)
@@ -100,15 +113,21 @@ void ps_probe_image_data(ps_probe_t *probe, ps_probe_image_t *model, const ps_da
         return;
     }
     const int64_t end = position + span;
-    if (position < image->sm_position || end > image->sm_position + term / 2) {
-        return;     /* stale, or beyond what is accepted */
+    if (end > image->sm_position + term / 2) {
+        ps_probe_count(probe, model->host, PS_SYS_OVER_RUNS, 1);
+        return;     /* beyond what is accepted */
+    }
+    if (position < image->sm_position) {
+        ps_probe_path_stale(model, position, end, now_ns);
+        ps_probe_count(probe, model->host, PS_SYS_UNDER_RUNS, 1);
+        return;
     }
     model->heard_ns = now_ns;
+    model->way_ns = now_ns;
     if (end > image->reserved_position || end > image->free_to + 3 * term - PS_FRAME_ALIGNMENT) {
         return;
     }
-    model->edge = end > model->edge ? end : model->edge;
-    if (model->took < 64) {
+    if (ps_probe_path_data(model, packet, position, end, now_ns) && model->took < 64) {
         model->took_from[model->took] = position;
         model->took_to[model->took++] = end;
     }
@@ -116,14 +135,14 @@ void ps_probe_image_data(ps_probe_t *probe, ps_probe_image_t *model, const ps_da
 
 /* ---- gaps ------------------------------------------------------------------------------------ */
 
-/* The gap that this one is left of, or, if it was the last, has grown from: when more is missing
- * right behind it, its timer goes on as it was. */
-static const ps_probe_gap_t *gap_before(const ps_probe_image_t *model, int64_t from, int64_t to)
+/* The gap that this one is left of.  When more is missing right behind the last one, it grows, and
+ * its timer goes on as it was: what is left of it may lie beyond where it ended. */
+static const ps_probe_gap_t *gap_before(const ps_probe_image_t *model, const ps_gap_t *gap)
 {
     for (int32_t i = 0; i < model->gap_count; i++) {
         const ps_probe_gap_t *known = &model->gaps[i];
-        if (known->from <= from && known->to > from
-            && (known->to >= to || i == model->gap_count - 1)) {
+        const bool grew = i == model->gap_count - 1 && known->opened_ns == gap->opened_ns;
+        if (known->from <= gap->from && (known->to >= gap->to || grew)) {
             return known;
         }
     }
@@ -155,12 +174,17 @@ static void look_at_gaps(ps_probe_t *probe, ps_probe_image_t *model, int64_t now
     }
     for (int32_t i = 0; i < count; i++) {
         const ps_gap_t *gap = &image->gaps.items[i];
-        const ps_probe_gap_t *before = gap_before(model, gap->from, gap->to);
-        next[i] = (ps_probe_gap_t){.from = gap->from, .to = gap->to, .born_ns = now_ns};
+        const ps_probe_gap_t *before = gap_before(model, gap);
+        next[i] = (ps_probe_gap_t){.from = gap->from, .to = gap->to,
+                                   .opened_ns = gap->opened_ns,
+                                   .lost = gap->lost,
+                                   .fresh_loss = gap->lost && gap->opened_ns == now_ns};
         if (before != NULL) {
-            next[i].born_ns = before->born_ns;
+            next[i].fresh_loss = gap->lost && !before->lost;
+            next[i].first_ns = before->first_ns;
             next[i].asked_ns = before->asked_ns;
-            next[i].asked = before->asked;
+            /* Of two that were one, a cycle may have asked for the first only. */
+            next[i].asked = before->asked < gap->asked ? before->asked : gap->asked;
             next[i].placed = before->placed;
         }
     }
@@ -200,7 +224,6 @@ static void walk(ps_probe_t *probe, const ps_probe_image_t *model)
 static void look_at_log(ps_probe_t *probe, ps_probe_image_t *model)
 {
     const ps_image_t *image = model->image;
-    const bool refused = image->refused != model->refused;
     const bool active = image->state == PS_IMAGE_ACTIVE;
     const int64_t here = ps_image_contiguous(image);
     uint64_t word = 0;
@@ -210,14 +233,14 @@ static void look_at_log(ps_probe_t *probe, ps_probe_image_t *model)
     if (word != 0) {
         complain(probe, model, "there is something behind the end", here, (int64_t)word);
     }
-    for (int32_t i = 0; i < model->took && !refused && active; i++) {
+    for (int32_t i = 0; i < model->took && active; i++) {
         const int64_t from = model->took_from[i];
         if (image->hwm < model->took_to[i]
             || (from >= here && ps_frame_length_acquire(ps_frame_at(&image->log, from)) <= 0)) {
             complain(probe, model, "what was taken is not in the log", from, model->took_to[i]);
         }
     }
-    if (active && !refused && image->hwm != model->edge) {
+    if (active && image->hwm != model->edge) {
         complain(probe, model, "the mark is not the end of what was read", image->hwm,
                  model->edge);
     }
@@ -226,7 +249,6 @@ static void look_at_log(ps_probe_t *probe, ps_probe_image_t *model)
         walk(probe, model);
     }
     model->took = 0;
-    model->refused = image->refused;
 }
 
 /* ---- readers --------------------------------------------------------------------------------- */
@@ -288,6 +310,9 @@ static void look_at_cells(ps_probe_t *probe, ps_probe_image_t *model, int64_t no
         && atomic_load_explicit(&image->slot->gaps, memory_order_relaxed) == image->gaps.count;
     promise(probe, model, P_SHOWN, shown || (!hot && image->state != PS_IMAGE_ACTIVE), now_ns,
             "counters show what has come");
+    ps_probe_count(probe, model->host, PS_SYS_NAKS_SENT,
+                   load(image->naks_cell) - model->naks_shown);
+    model->naks_shown = load(image->naks_cell);
     if (load(image->naks_cell) != (int64_t)model->naks
         && image->params.naks_counter_id >= 0) {
         if (ps_probe_is_heard(image, now_ns)) { /* else they are counted, and go nowhere */
@@ -328,19 +353,15 @@ static void look_at_ordinals(ps_probe_t *probe, ps_probe_image_t *model, int64_t
     const uint64_t count = atomic_load_explicit(&image->ring->count, memory_order_relaxed);
     if (count > 0) {
         const ps_index_entry_t *entry = &image->ring->entries[(count - 1) % PS_INDEX_ENTRIES];
-        const int64_t epoch_ns = now_ns + ps_driver_epoch_offset_ns(image->driver);
-        if (count != model->index_count && model->index_count > 0
-            && load(&entry->time_ns) != epoch_ns) {
-            complain(probe, model, "the index has another time", load(&entry->time_ns), epoch_ns);
+        const char *wrong = ps_probe_index_look(&model->index, image->ring,
+                                                image->ordinal_position, image->log.term_length,
+                                                ps_driver_epoch_offset_ns(image->driver), now_ns);
+        if (wrong != NULL) {
+            complain(probe, model, wrong, load(&entry->position), image->ordinal_position);
         }
-        model->index_count = count;
         if (load(&entry->ordinal) != ps_probe_ordinal(ledger, load(&entry->position))) {
             complain(probe, model, "the index counts messages wrong", load(&entry->ordinal),
                      load(&entry->position));
-        }
-        if (image->ordinal_position - load(&entry->position) > image->log.term_length / 4) {
-            complain(probe, model, "the index stands still", load(&entry->position),
-                     image->ordinal_position);
         }
     }
 }

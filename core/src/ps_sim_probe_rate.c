@@ -98,11 +98,14 @@ void ps_probe_rate_look(ps_probe_t *probe, ps_probe_pub_t *model, int64_t now_ns
     turn_to(&model->nak, now_ns);
     const double debt = larger(model->nak.burst, mtu);
     spend(probe, model, &model->nak, model->signal_bytes, debt, "the NAK rate is");
+    const bool single = pub->endpoint->params.mdc == PS_MDC_NONE;
+    spend(probe, model, &model->pace, single ? model->paced_bytes : 0, 3 * mtu, "the pace is");
     follow_controllers(model, now_ns);
     model->repair.level += (double)fresh * ps_driver_params(pub->driver)->retransmit_percent / 100;
-    if (pub->endpoint->params.mdc == PS_MDC_NONE) {
+    if (single) {
         spend(probe, model, &model->repair, again, 2 * mtu, "the repair budget is");
-        spend(probe, model, &model->pace, fresh + again, 3 * mtu, "the pace is");
+        spend(probe, model, &model->pace, fresh + again - model->paced_bytes, 3 * mtu,
+              "the pace is");
     }
     model->repair.level =
         model->repair.level > model->repair.burst ? model->repair.burst : model->repair.level;
@@ -111,6 +114,7 @@ void ps_probe_rate_look(ps_probe_t *probe, ps_probe_pub_t *model, int64_t now_ns
     spend(probe, model, &model->nak, fresh - model->signal_bytes,
           larger(model->nak.burst, mtu), "the NAK rate is");
     model->signal_bytes = 0;
+    model->paced_bytes = 0;
     model->fresh_bytes = 0;
     model->repair_bytes = 0;
     model->fresh_messages = 0;
@@ -177,7 +181,12 @@ static void look_at_growth(ps_probe_t *probe, const ps_probe_image_t *model, dou
     const double before = (double)old->window_q / 65536;
     const double grown = (double)(cubic->window_q - old->window_q) / 65536;
     const bool open = before + arrived < (double)cubic->most;
-    if ((grown < 0 && cubic->epoch_ns == old->epoch_ns) || grown > arrived + 1) {
+    /* Where Reno would be further on, the window is set to its estimate, which may have run
+     * ahead of one that followed the cubic (RFC 9438, 4.3), and grows by what arrived at most. */
+    const bool reno = cubic->friendly && cubic->window_q == cubic->reno_q
+        && old->reno_q > old->window_q;
+    const double led = reno ? (double)(old->reno_q - old->window_q) / 65536 : 0;
+    if ((grown < 0 && cubic->epoch_ns == old->epoch_ns) || grown > led + arrived + 1) {
         complain(probe, model, "a window changes by more than arrived", grown, arrived);
     }
     if (old->phase != cubic->phase || !old->limited || arrived <= 0 || !open) {
@@ -201,6 +210,79 @@ static void look_at_growth(ps_probe_t *probe, const ps_probe_image_t *model, dou
     }
 }
 
+/* Eight samples that are all an eighth (4 to 16 ms) longer than the last round's least: slow start
+ * turns conservative, until one is shorter again. */
+void ps_probe_round_sample(ps_probe_image_t *model, int64_t sample_ns)
+{
+    ps_probe_round_t *round = &model->round;
+    const int64_t eighth = round->last_ns / 8;
+    const int64_t longer = eighth < 4000000 ? 4000000 : eighth > 16000000 ? 16000000 : eighth;
+    round->least_ns = sample_ns < round->least_ns ? sample_ns : round->least_ns;
+    round->samples++;
+    if (round->samples < 8 || round->last_ns == INT64_MAX) {
+        return;
+    }
+    if (round->phase == PS_CUBIC_SLOW_START && round->least_ns - longer >= round->last_ns) {
+        round->phase = PS_CUBIC_CONSERVATIVE;
+        round->base_ns = round->least_ns;
+        round->conservative = 0;
+    } else if (round->phase == PS_CUBIC_CONSERVATIVE && round->least_ns < round->base_ns) {
+        round->phase = PS_CUBIC_SLOW_START;
+    }
+}
+
+static void end_round(ps_probe_t *probe, ps_probe_image_t *model, bool cut)
+{
+    ps_probe_round_t *round = &model->round;
+    const ps_cubic_t *cubic = &model->image->congestion.cubic;
+    const int64_t unused = round->window / (round->phase == PS_CUBIC_AVOIDANCE ? 4 : 2);
+    const bool limited = round->received >= round->window - unused;
+    if (!cut && limited != cubic->limited) {
+        complain(probe, model, "a round is limited by another", (double)round->received,
+                 (double)round->window);
+    }
+    if (round->phase == PS_CUBIC_CONSERVATIVE && ++round->conservative >= 5) {
+        round->phase = PS_CUBIC_AVOIDANCE;
+    }
+    if (round->samples > 0) {
+        round->last_ns = round->least_ns;
+        round->least_ns = INT64_MAX;
+        round->samples = 0;
+    }
+    round->received = 0;
+    round->window = ps_cubic_window(cubic);
+}
+
+static void look_at_phase(ps_probe_t *probe, ps_probe_image_t *model, double arrived,
+                          int64_t now_ns)
+{
+    ps_probe_round_t *round = &model->round;
+    const ps_cubic_t *cubic = &model->image->congestion.cubic;
+    const ps_cubic_t *old = &model->cubic;
+    if (!model->cubic_known || !old->round_set) {
+        *round = (ps_probe_round_t){
+            .least_ns = cubic->this_least_ns, .last_ns = cubic->last_least_ns,
+            .base_ns = cubic->baseline_ns, .received = cubic->round_received,
+            .window = cubic->round_window, .samples = cubic->samples,
+            .conservative = cubic->conservative_rounds, .phase = cubic->phase};
+        return;
+    }
+    const bool cut = cubic->had_event
+        && (!old->had_event || cubic->recovery != old->recovery
+            || cubic->threshold < old->threshold);
+    round->received += (int64_t)arrived;
+    if (cut || (round->phase != PS_CUBIC_AVOIDANCE && ps_cubic_window(cubic) >= old->threshold)) {
+        round->phase = PS_CUBIC_AVOIDANCE;
+    }
+    if (cubic->round_ns != old->round_ns) {
+        end_round(probe, model, cut || cubic->phase != old->phase || cubic->round_ns != now_ns);
+    }
+    if (round->phase != cubic->phase) {
+        complain(probe, model, "another phase", cubic->phase, round->phase);
+        round->phase = cubic->phase;
+    }
+}
+
 /* Between two looks at most one pass brings bytes: a window grows or is cut by the rules. */
 void ps_probe_cubic_look(ps_probe_t *probe, ps_probe_image_t *model, int64_t now_ns)
 {
@@ -218,8 +300,7 @@ void ps_probe_cubic_look(ps_probe_t *probe, ps_probe_image_t *model, int64_t now
     if (model->cubic_known && old->round_set) {
         const int64_t round_ns = cubic->smoothed_ns > 0 ? cubic->smoothed_ns : 100000000;
         /* A further loss may leave the edge of recovery where it was: then its time tells. */
-        const bool again = cubic->epoch_ns == now_ns && cubic->epoch_ns != old->epoch_ns
-            && cubic->window_q < old->window_q;
+        const bool again = cubic->epoch_ns == now_ns && cubic->window_q < old->window_q;
         if (cubic->recovery != old->recovery || cubic->had_event != old->had_event || again) {
             look_at_cut(probe, model, arrived);
         } else {
@@ -237,6 +318,7 @@ void ps_probe_cubic_look(ps_probe_t *probe, ps_probe_image_t *model, int64_t now
         complain(probe, model, "received bytes are counted wrong",
                  (double)image->congestion.received, (double)image->hwm);
     }
+    look_at_phase(probe, model, arrived > 0 ? arrived : 0, now_ns);
     model->cubic = *cubic;
     model->cubic_known = image->congestion.started;
     model->cubic_received = image->congestion.received;

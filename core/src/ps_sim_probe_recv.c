@@ -75,6 +75,18 @@ complain(probe, model, "more messages are released than were read",
         complain(probe, model, "a congestion window without congestion control",
                  trailer->congestion_window, trailer->pacing_rate);
     }
+    const ps_cubic_t *cubic = &image->congestion.cubic;
+    const int64_t window = ps_cubic_window(cubic);
+    if (image->params.congestion_control == PS_CC_CUBIC && cubic->smoothed_ns > 0) {
+        const double times = cubic->phase == PS_CUBIC_SLOW_START ? 2 : 1.25;
+        const double a_byte = 1e9 / (double)cubic->smoothed_ns;     /* a round trip */
+        const double rate = times * (double)window * a_byte;
+        if (trailer->congestion_window != window
+            || (double)trailer->pacing_rate > rate * 1.0001 + 1
+            || (double)trailer->pacing_rate < rate * 0.9999 - 2 - a_byte) {
+            complain(probe, model, "another pacing rate", trailer->pacing_rate, (int64_t)rate);
+        }
+    }
     if (trailer->rtt_ns != 0
         && (trailer->rtt_ns > model->most_rtt || trailer->rtt_ns < model->least_rtt)) {
         complain(probe, model, "a round trip that was not measured", trailer->rtt_ns,
@@ -191,6 +203,11 @@ static void look_at_status(ps_probe_t *probe, ps_probe_image_t *model, int64_t n
 
 /* ---- NAKs ------------------------------------------------------------------------------------ */
 
+static int64_t larger(int64_t a, int64_t b)
+{
+    return a > b ? a : b;
+}
+
 static bool is_single(const ps_image_t *image)
 {
     return (!image->params.group && image->params.peer_capabilities == 0)
@@ -292,19 +309,26 @@ static void look_at_naks(ps_probe_t *probe, ps_probe_image_t *model, int64_t now
         const ps_gap_t *gap = &image->gaps.items[i];
         ps_probe_gap_t *known = &model->gaps[i];
         late = late || gap->due_ns <= now_ns;
-        if (gap->asked == 0 && known->born_ns == now_ns && !known->placed) {
+        if (gap->asked == 0 && gap->opened_ns == now_ns && !known->placed) {
             const int64_t wait_ns = gap->due_ns - now_ns;
             const int64_t delay_ns = image->params.nak_delay_ns >= 0
                 ? image->params.nak_delay_ns : params->nak_unicast_delay_ns;
-            const int64_t late_ns = model->most_rtt > MS ? model->most_rtt : MS;
             const int64_t most_ns = image->params.group ? params->nak_multicast_max_backoff_ns
-                : delay_ns > late_ns ? delay_ns : late_ns;
-            const int64_t least_ns = image->params.group ? 0 : delay_ns;
+                : larger(delay_ns, model->late_most_ns);
+            const int64_t least_ns =
+                image->params.group ? 0 : larger(delay_ns, model->late_least_ns);
+            known->first_ns = gap->due_ns;
+            if (image->params.group && image->reordering.window_ns == 0) {
+                ps_probe_backoff(probe, model, wait_ns);
+            }
             if ((wait_ns < least_ns || wait_ns > most_ns) && wait_ns != 0) {
                 complain(probe, model, "the first NAK is due at another time", wait_ns, most_ns);
             }
         }
         known->placed = true;
+        if (gap->lost && now_ns < known->first_ns) {
+            complain(probe, model, "a gap counts as lost too soon", gap->from, known->first_ns);
+        }
         if (gap->due_ns > now_ns + 60 * SECOND || gap->due_ns < now_ns - slack_ns) {
             complain(probe, model, "a gap is not asked for in time", gap->from,
                      now_ns - gap->due_ns);
@@ -345,8 +369,11 @@ void ps_probe_rttm_sent(ps_probe_t *probe, ps_probe_image_t *model, const ps_rtt
     }
     model->asked_rtt[model->asked_rtt_next++ % 16] = now_ns;
     model->rtt_ns = now_ns;
-    model->rtt_due_ns = now_ns + rtt_interval(image, 10);
-    model->rtt_late_ns = now_ns + rtt_interval(image, 2);
+    const int32_t phase = image->congestion.cubic.phase;
+    const bool known = phase == model->last_phase;  /* else it changed in this cycle */
+    const bool avoids = phase == PS_CUBIC_AVOIDANCE;
+    model->rtt_due_ns = now_ns + rtt_interval(image, known && avoids ? 2 : 10);
+    model->rtt_late_ns = now_ns + rtt_interval(image, known && !avoids ? 10 : 2);
 }
 
 static void look_at_round_trips(ps_probe_t *probe, ps_probe_image_t *model, int64_t now_ns)
@@ -361,6 +388,7 @@ static void look_at_round_trips(ps_probe_t *probe, ps_probe_image_t *model, int6
         complain(probe, model, "no round trip is measured", now_ns, model->rtt_due_ns);
     }
     model->last_position = ps_image_contiguous(image);
+    model->last_phase = image->congestion.cubic.phase;
     if (smoothed != model->smoothed_rtt || image->rtt.variation_ns != model->rtt_variation
         || (smoothed != 0 && image->rtt.least_ns != model->least_rtt)) {
         complain(probe, model, "a round trip that was not measured", smoothed,
@@ -382,18 +410,26 @@ static int64_t fill_of(const ps_image_t *image)
 void ps_probe_pressure_sent(ps_probe_t *probe, ps_probe_image_t *model,
                             const ps_pressure_t *pressure, int64_t now_ns)
 {
-    static const int64_t least[5] = {0, 250000, 625000, 812500, 1000000};
-    static const int64_t most[5] = {0, 750000, 875000, 1000000, 1000001};
     const ps_image_t *image = model->image;
     const int64_t fill = fill_of(image);
-    if (pressure->fill_ppm != fill || fill < least[pressure->level]
-        || fill >= most[pressure->level]) {
+    if (pressure->fill_ppm != fill || pressure->level != ps_probe_queue_level(image, fill)) {
         complain(probe, model, "PRESSURE states another fill", pressure->fill_ppm, fill);
+    }
+    if (pressure->rtt_ns != image->rtt.smoothed_ns
+        || pressure->receiver_id != image->endpoint->params.receiver_id) {
+        complain(probe, model, "PRESSURE states another path", pressure->rtt_ns,
+                 image->rtt.smoothed_ns);
+    }
+    const bool stands = image->consumption == model->seen_consumption && !model->was_empty
+        && now_ns - model->consumed_ns >= ps_nak_window_ns(image->rtt.smoothed_ns) / 2;
+    if (stands) {
+        complain(probe, model, "PRESSURE of a reader that stands still", now_ns,
+                 model->consumed_ns);
     }
     if (pressure->backlog_bytes != ps_image_contiguous(image) - image->consumption) {
         complain(probe, model, "PRESSURE states another backlog", pressure->backlog_bytes, fill);
     }
-    if (model->pressure_ns != now_ns && now_ns - model->pressure_ns < 50 * MS) {
+    if (model->pressure_ns != now_ns && now_ns < model->queue.next_ns) {
         complain(probe, model, "PRESSURE again too soon", now_ns - model->pressure_ns, 0);
     }
     if ((image->params.peer_capabilities & PS_CAP_PRESSURE) == 0) {
@@ -406,20 +442,21 @@ static void look_at_pressure(ps_probe_t *probe, ps_probe_image_t *model, int64_t
 {
     const ps_image_t *image = model->image;
     const int64_t window_ns = ps_nak_window_ns(image->rtt.smoothed_ns);
-    if (image->consumption != model->seen_consumption || fill_of(image) == 0) {
+    const bool empty = image->consumption == ps_image_contiguous(image);
+    if (image->consumption != model->seen_consumption || empty || model->was_empty) {
         model->seen_consumption = image->consumption;
         model->consumed_ns = now_ns;
     }
+    model->was_empty = empty;
     const bool wanted = (image->params.peer_capabilities & PS_CAP_PRESSURE) != 0
         && image->endpoint != NULL && image->state == PS_IMAGE_ACTIVE && image->gating != 0
-        && fill_of(image) >= 500000 && now_ns - model->consumed_ns < window_ns / 2 - MS;
-    model->wanted_ns = wanted ? model->wanted_ns : now_ns;
-    ps_probe_promise(probe, &model->promises[P_PRESSURE],
-                     !wanted || now_ns - model->pressure_ns < window_ns
-                         || now_ns - model->wanted_ns < window_ns / 2 + 2 * MS
-                         || !ps_probe_is_heard(image, now_ns),
-                     now_ns, ps_probe_slack_ns(probe, model->host), "PRESSURE is told",
-                     model->host, image->params.session_id);
+        && ps_probe_queue_level(image, fill_of(image)) > 0
+        && now_ns - model->consumed_ns < window_ns / 2 - MS;
+    const bool put_off = image->pressure.episode && now_ns < image->pressure.next_ns;
+    promise(probe, model, P_PRESSURE,
+            !wanted || put_off || model->pressure_ns == now_ns
+                || !ps_probe_is_heard(image, now_ns),
+            now_ns, "PRESSURE is told");
 }
 
 /* ---- its end --------------------------------------------------------------------------------- */

@@ -10,6 +10,7 @@
 #include "ps_sim_probe.h"
 
 enum { P_SETUP = 4, P_BEAT = 5, P_SEND = 6, BEATS = 4, LONG_ASK = 65536 };
+#define MS INT64_C(1000000)
 #define SECOND INT64_C(1000000000)
 
 static void complain(ps_probe_t *probe, const ps_probe_pub_t *model, const char *what, int64_t a,
@@ -44,6 +45,12 @@ void ps_probe_setup_sent(ps_probe_t *probe, ps_probe_pub_t *model, const ps_setu
                != (pub->params.flow_control == PS_FC_NAK ? PS_CAP_PRESSURE : 0u)) {
         complain(probe, model, "a SETUP states another kind of stream", setup->flags, 0);
     }
+    if (setup->trailer.flow_control != pub->params.flow_control
+        || setup->trailer.group_tag
+               != (pub->params.flow_control == PS_FC_TAGGED ? pub->params.fc_group_tag : 0)) {
+        complain(probe, model, "a SETUP states another flow control",
+                 setup->trailer.flow_control, pub->params.flow_control);
+    }
     if (setup->trailer.ordinal != model->messages) {
         complain(probe, model, "a SETUP counts messages wrong", setup->trailer.ordinal,
                  model->messages);
@@ -68,8 +75,9 @@ static void look_at_setup(ps_probe_t *probe, ps_probe_pub_t *model, int64_t now_
     const bool wanted = (!model->ever_heard || model->asked_setup) && !pub->revoked
         && ps_send_endpoint_reachable(pub->endpoint) && pub->state != PS_PUB_DRAINED;
     ps_probe_promise(probe, &model->promises[P_SETUP],
-                     !wanted || now_ns - model->setup_ns < params->setup_interval_ns, now_ns,
-                     ps_probe_slack_ns(probe, model->host), "a SETUP is sent", model->host,
+                     !wanted || now_ns - model->setup_ns < params->setup_interval_ns
+                         || now_ns - probe->refused_ns[model->host] < params->setup_interval_ns,
+                     now_ns, ps_probe_slack_ns(probe, model->host), "a SETUP is sent", model->host,
                      pub->log.session_id);
 }
 
@@ -106,13 +114,23 @@ void ps_probe_heartbeat_sent(ps_probe_t *probe, ps_probe_pub_t *model, const ps_
     const int64_t quiet_ns = params->idle_heartbeat_interval_ns;
     const int64_t least_ns = is_quiet(model, now_ns) ? quiet_ns - quiet_ns / BEATS
                                                      : params->heartbeat_interval_ns;
+    /* One that the socket did not take is tried again sooner; the last refusal may be another's. */
+    const bool again = probe->refused_ns[model->host] >= model->beat_ns
+        && now_ns - model->beat_ns >= params->heartbeat_interval_ns;
     if (model->beat_ns > 0 && now_ns - model->beat_ns < least_ns && !pub->revoked
-        && !pub->end_of_stream) {
+        && !pub->end_of_stream && !again) {
         complain(probe, model, "a heartbeat too soon", now_ns - model->beat_ns, least_ns);
     }
     if (pub->end_of_stream && model->beat_ns > 0 && !pub->revoked
         && now_ns - model->beat_ns < params->heartbeat_interval_ns) {
         complain(probe, model, "an EOS heartbeat too soon", now_ns - model->beat_ns, 0);
+    }
+    /* Those of quiet streams leave together. */
+    const int64_t grid_ns = quiet_ns / BEATS;
+    if (is_quiet(model, now_ns) && now_ns - model->beat_ns < quiet_ns && model->beat_ns > 0
+        && !again && grid_ns > MS && now_ns % grid_ns > ps_probe_slack_ns(probe, model->host)) {
+        complain(probe, model, "a heartbeat of a quiet stream is off the grid", now_ns % grid_ns,
+                 grid_ns);
     }
     model->beat_ns = now_ns;
 }
@@ -126,7 +144,8 @@ static void look_at_heartbeat(ps_probe_t *probe, ps_probe_pub_t *model, int64_t 
     const bool wanted = model->ever_heard && ps_send_endpoint_reachable(pub->endpoint);
     ps_probe_promise(probe, &model->promises[P_BEAT],
                      !wanted || now_ns - model->beat_ns < most_ns
-                         || now_ns - model->idle_ns < most_ns,
+                         || now_ns - model->idle_ns < most_ns
+                         || now_ns - probe->refused_ns[model->host] < most_ns,
                      now_ns, ps_probe_slack_ns(probe, model->host), "a heartbeat is sent",
                      model->host, pub->log.session_id);
     model->idle_ns = wanted ? model->idle_ns : now_ns;
@@ -149,8 +168,8 @@ static bool is_pool_full(const ps_probe_pub_t *model, int64_t now_ns)
 }
 
 /* wire_to: of padding only the header travels, and who asks for it gets all it stands for. */
-static void sent_again(ps_probe_t *probe, ps_probe_pub_t *model, int64_t from, int64_t to,
-                       int64_t wire_to, int64_t now_ns)
+static bool sent_again(ps_probe_pub_t *model, int64_t from, int64_t to, int64_t wire_to,
+                       int64_t now_ns)
 {
     bool asked = false;
     for (int32_t i = 0; i < model->ask_count; i++) {
@@ -167,9 +186,7 @@ static void sent_again(ps_probe_t *probe, ps_probe_pub_t *model, int64_t from, i
             ask->done_ns = now_ns;
         }
     }
-    if (!asked) {
-        complain(probe, model, "sent again what nobody asked for", from, to);
-    }
+    return asked;
 }
 
 void ps_probe_data_sent(ps_probe_t *probe, ps_probe_pub_t *model, const ps_data_t *data,
@@ -183,29 +200,32 @@ void ps_probe_data_sent(ps_probe_t *probe, ps_probe_pub_t *model, const ps_data_
         return;     /* the watch complains */
     }
     const int64_t from = position_of(pub, data->term_id, data->term_offset);
+    const int64_t wire = span < (int32_t)packet->length ? span : (int32_t)packet->length;
     if (kind == PS_SIM_AGAIN) {
-        const int64_t wire = span < (int32_t)packet->length ? span : (int32_t)packet->length;
-        sent_again(probe, model, from, from + span, from + wire, now_ns);
+        if (!sent_again(model, from, from + span, from + wire, now_ns)) {
+            complain(probe, model, "sent again what nobody asked for", from, from + span);
+        }
         model->repair_bytes += packet->length;
         return;
     }
-    if (from + span <= model->high) {
-        return;     /* the same, to another destination */
+    if (from + span <= model->high) {   /* the same, to another destination, or there again */
+        (void)sent_again(model, from, from + span, from + wire, now_ns);
+        return;
     }
     model->beat_ns = now_ns;
     model->data_ns = now_ns;
     if (from != model->high) {
         complain(probe, model, "data does not follow what was sent", from, model->high);
     }
-    const int64_t wire_end = from + (span > (int32_t)packet->length ? (int32_t)packet->length
-                                                                    : span);
-    if (wire_end > pub->sender_limit) {
-        complain(probe, model, "data beyond the sender's limit", wire_end, pub->sender_limit);
+    if (from + wire > pub->sender_limit) {
+        complain(probe, model, "data beyond the sender's limit", from + wire, pub->sender_limit);
     }
     model->high = from + span;
+    ps_probe_batch_sent(probe, model, from, span, packet->length);
     model->messages += messages;
     model->fresh_bytes += packet->length;
     model->fresh_messages += messages;
+    ps_probe_strength_sent(model, packet->length, now_ns);
 }
 
 /* A frame and room for it: it leaves in this cycle, or the next few when many streams send. */
@@ -224,10 +244,11 @@ static void look_at_data(ps_probe_t *probe, ps_probe_pub_t *model, int64_t now_n
     }
     const bool sends = model->high != model->last_high;
     model->last_high = model->high;
-    ps_probe_promise(probe, &model->promises[P_SEND], !sendable || sends, now_ns,
+    ps_probe_promise(probe, &model->promises[P_SEND],
+                     !sendable || sends || ps_probe_is_full(probe, model->host, now_ns), now_ns,
                      ps_probe_slack_ns(probe, model->host), "what can be sent is sent",
                      model->host, pub->log.session_id);
-    if (pub->sender_position != model->high && !pub->params.spies_simulate_connection) {
+    if (pub->sender_position != model->high) {
         complain(probe, model, "the sender's position is not what was sent", pub->sender_position,
                  model->high);
         model->high = pub->sender_position;
@@ -285,8 +306,11 @@ void ps_probe_on_nak(ps_probe_pub_t *model, const ps_nak_t *nak, int64_t now_ns)
         } else if (from >= ask->from && from < ask->to) {
             /* Under way, or just answered.  Whoever asks for more than the first has to ask again,
              * but a full pool may have forgotten an answer, and then sends all of it. */
+            const bool beyond = from >= ask->need;  /* that is now: nobody was to send it yet */
             ask->to = pub->params.group && to > ask->to ? to : ask->to;
-            if (ask->done_ns < 0 || !full) {
+            if (!beyond && (ask->done_ns < 0 || !full)) {
+                /* One that was given up may have been forgotten: now it takes a place. */
+                model->asked_now += ask->done_ns < 0 && ask->optional;
                 return;
             }
             forgotten = true;
@@ -316,6 +340,7 @@ static void look_at_asks(ps_probe_t *probe, ps_probe_pub_t *model, int64_t now_n
     const bool shut = model->repair.level < least || model->pace.level < least
         || pub->repair.level < (int64_t)(pub->log.mtu + 1) * SECOND
         || !ps_send_endpoint_reachable(pub->endpoint) || pub->revoked
+        || ps_probe_is_full(probe, model->host, now_ns)
         || model->repair_bytes > 0      /* a turn of answers at a time */
         || model->stated_rate > 0;      /* a pace spreads them over a round trip */
     model->asked_now = 0;
@@ -325,6 +350,8 @@ static void look_at_asks(ps_probe_t *probe, ps_probe_pub_t *model, int64_t now_n
             continue;
         }
         ask->asked_ns = shut ? now_ns : ask->asked_ns;
+        /* Nobody to send to, as after a restart: the answer went nowhere. */
+        ask->optional = ask->optional || !ps_send_endpoint_reachable(pub->endpoint);
         if (ask->cursor < oldest_kept(pub) || pub->state == PS_PUB_DRAINED) {
             ask->done_ns = now_ns;
         } else if (now_ns - ask->asked_ns > grace_ns && !ask->optional) {

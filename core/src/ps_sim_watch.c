@@ -9,7 +9,7 @@
 #include "ps_net_sim.h"
 #include "ps_wire.h"
 
-enum { MAX_FLOWS = 512 };
+enum { MAX_FLOWS = 512, MAX_HALF_TERMS = 8 };
 
 /* One stream on its way to one address. */
 typedef struct flow {
@@ -26,7 +26,8 @@ typedef struct flow {
 
 struct ps_sim_watch {
     ps_sim_wire_t wire;
-    int32_t half_term_stream_id;
+    int32_t half_terms[MAX_HALF_TERMS];     /* streams */
+    int32_t half_term_count;
     int32_t flow_count;
     flow_t flows[MAX_FLOWS];
 };
@@ -39,8 +40,20 @@ int ps_simnet_watch(ps_simnet_t *simnet, int32_t half_term_stream_id)
     if (simnet->watch == NULL) {
         return ps_fail(PS_E_NO_MEMORY, "simulator: no memory for a watch");
     }
-    simnet->watch->half_term_stream_id = half_term_stream_id;
+    if (half_term_stream_id != 0 && simnet->watch->half_term_count < MAX_HALF_TERMS) {
+        simnet->watch->half_terms[simnet->watch->half_term_count++] = half_term_stream_id;
+    }
     return PS_OK;
+}
+
+static bool is_half_term(const ps_sim_watch_t *watch, int32_t stream_id)
+{
+    for (int32_t i = 0; i < watch->half_term_count; i++) {
+        if (watch->half_terms[i] == stream_id) {
+            return true;
+        }
+    }
+    return false;
 }
 
 void ps_simnet_wire(const ps_simnet_t *simnet, ps_sim_wire_t *out)
@@ -108,11 +121,15 @@ static enum ps_sim_kind on_data(ps_sim_watch_t *watch, int32_t from,
         watch->wire.malformed++;
         return PS_SIM_OTHER;
     }
+    flow_t *flow = find(watch, from, data.session_id, data.stream_id, &packet->to);
     if (data.is_heartbeat) {
         watch->wire.heartbeats++;
+        if (flow != NULL) { /* what was passed over, too, is sent only to who asks for it */
+            const int64_t at = position_of(flow, data.term_id, data.term_offset);
+            flow->high = at > flow->high ? at : flow->high;
+        }
         return PS_SIM_OTHER;
     }
-    flow_t *flow = find(watch, from, data.session_id, data.stream_id, &packet->to);
     if (flow == NULL) {
         watch->wire.data++;     /* a destination whose SETUP went elsewhere */
         return PS_SIM_OTHER;
@@ -192,7 +209,7 @@ void ps_sim_watch_arrived(ps_sim_watch_t *watch, int32_t host, const ps_sim_pack
             continue;
         }
         int64_t window = sm.window;
-        if (sm.stream_id == watch->half_term_stream_id && window < flow->term_length / 2) {
+        if (is_half_term(watch, sm.stream_id) && window < flow->term_length / 2) {
             window = flow->term_length / 2;
         }
         const int64_t edge = position_of(flow, sm.term_id, sm.term_offset) + window;

@@ -77,7 +77,13 @@ static bool has_events(const ps_sim_seat_t *seat)
 int32_t ps_simworld_wants_control(const ps_simworld_t *world, int32_t host, int64_t now_ns)
 {
     const ps_sim_seat_t *seat = &world->seats[host];
-    return seat->driver != NULL && (seat->control_ns <= now_ns || has_events(seat));
+    return seat->driver != NULL && now_ns >= seat->control_from_ns
+        && (seat->control_ns <= now_ns || has_events(seat));
+}
+
+void ps_simworld_hold_control(ps_simworld_t *world, int32_t host, int64_t until_ns)
+{
+    world->seats[host].control_from_ns = until_ns;
 }
 
 /* ---- one moment ------------------------------------------------------------------------------ */
@@ -92,21 +98,22 @@ static int64_t earlier(int64_t a, int64_t b)
     return a < b ? a : b;
 }
 
-static int64_t seat_due_ns(const ps_sim_seat_t *seat)
+static int64_t seat_due_ns(const ps_sim_seat_t *seat, int64_t world_now_ns)
 {
     if (seat->driver == NULL) {
         return INT64_MAX;
     }
     const int64_t step_ns = seat->touched ? seat->ready_ns
                                           : later(seat->deadline_ns, seat->ready_ns);
-    return earlier(step_ns, seat->control_ns);
+    const int64_t control_ns = has_events(seat) ? world_now_ns : seat->control_ns;
+    return earlier(step_ns, later(control_ns, seat->control_from_ns));
 }
 
 static int64_t next_ns(const ps_simworld_t *world)
 {
     int64_t next = ps_simnet_next_event_ns(world->simnet);
     for (int32_t i = 0; i < world->simnet->host_count; i++) {
-        next = earlier(next, seat_due_ns(&world->seats[i]));
+        next = earlier(next, seat_due_ns(&world->seats[i], world->now_ns));
     }
     for (int32_t i = 0; i < world->publisher_count; i++) {
         next = earlier(next, ps_sim_publisher_due_ns(world, &world->publishers[i]));
@@ -119,10 +126,15 @@ static int64_t next_ns(const ps_simworld_t *world)
 
 static int32_t step(ps_simworld_t *world, int32_t host, int64_t now_ns)
 {
+    ps_probe_t *probe = world->simnet->probe;
+    if (probe != NULL) {
+        ps_probe_before(probe, host, now_ns);
+    }
     const int32_t work = ps_driver_step(world->seats[host].driver, now_ns);
     world->steps++;
-    if (world->simnet->probe != NULL) {
-        ps_probe_step(world->simnet->probe, host, now_ns);
+    if (probe != NULL) {
+        ps_probe_step(probe, host, work, now_ns);
+        ps_sim_bound_look(world, host);
     }
     return work;
 }

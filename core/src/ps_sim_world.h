@@ -21,12 +21,15 @@ typedef struct ps_sim_ledger {
     int32_t stream_id;
     uint64_t seed;
     int64_t *ends;          /* position after message i */
+    int64_t *times_ns;      /* when it was accepted */
     int64_t count;
     int64_t capacity;
     int32_t *sizes;         /* of message i */
-    int64_t bound_bytes;
-    int64_t distance;       /* largest seen */
+    int64_t edge;           /* furthest that a receiver ever had room for */
 } ps_sim_ledger_t;
+
+/* ps_sim_gap.c: number of the first message that ends beyond the position, count when none does. */
+int64_t ps_sim_first_beyond(const ps_sim_ledger_t *ledger, int64_t position);
 
 typedef struct ps_sim_publisher {
     ps_sim_publisher_params_t params;
@@ -40,10 +43,18 @@ typedef struct ps_sim_publisher {
     bool paused;
 } ps_sim_publisher_t;
 
+/* A range of positions that is missing for good, as the subscriber was told. */
+typedef struct ps_sim_gap {
+    int64_t from, to;
+} ps_sim_gap_t;
+
 /* What one subscriber has of one ledger. */
 typedef struct ps_sim_reader {
     int32_t ledger;
     bool may_jump;
+    ps_sim_gap_t *gaps;     /* told since the last message, in order */
+    int32_t gap_count;
+    int32_t gap_capacity;
     ps_sim_reader_stats_t stats;
 } ps_sim_reader_t;
 
@@ -65,6 +76,7 @@ typedef struct ps_sim_seat {
     int64_t ready_ns;       /* the next step is not before */
     int64_t deadline_ns;    /* the driver's own */
     int64_t control_ns;
+    int64_t control_from_ns;        /* its conductor is busy until then */
     int32_t idle_steps;     /* in a row, with nothing touched */
     bool touched;
     bool stepped;           /* at this moment */
@@ -92,6 +104,21 @@ bool ps_sim_subscriber_act(ps_simworld_t *world, int32_t index, int64_t now_ns);
 int64_t ps_sim_publisher_due_ns(const ps_simworld_t *world, const ps_sim_publisher_t *publisher);
 int64_t ps_sim_subscriber_due_ns(const ps_sim_subscriber_t *subscriber);
 void ps_sim_apps_free(ps_simworld_t *world);
+/* A duty cycle of the host ended: how far its receivers have room. */
+void ps_sim_bound_look(ps_simworld_t *world, int32_t host);
+/* A message of so many bytes that ends there was accepted: it must begin within the windows. */
+void ps_sim_bound_check(ps_simworld_t *world, const ps_sim_publisher_t *publisher, int64_t end,
+                        int32_t size);
+/* The reader's place for a session, made when there is none.  NULL: nobody publishes it. */
+ps_sim_reader_t *ps_sim_reader_of(ps_simworld_t *world, int32_t subscriber, int32_t session_id,
+                                  int32_t stream_id);
+/* Takes the gaps that the subscriber's images stand behind.  Returns whether there was one. */
+bool ps_sim_take_gaps(ps_simworld_t *world, int32_t subscriber);
+/* How many of the messages from first to before end no gap told explains. */
+int64_t ps_sim_untold(const ps_sim_ledger_t *ledger, const ps_sim_reader_t *reader, int64_t first,
+                      int64_t end);
+/* The gaps up to the reader's position are done with. */
+void ps_sim_forget_gaps(ps_sim_reader_t *reader);
 void ps_sim_violate(ps_simworld_t *world, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 

@@ -17,6 +17,7 @@ void ps_trailer_clear(ps_trailer_t *out)
 {
     memset(out, 0, sizeof *out);
     out->ordinal = -1;
+    out->flow_control = PS_WIRE_FC_UNKNOWN;
     out->credit_limit = -1;
     out->released_ordinal = -1;
 }
@@ -43,10 +44,21 @@ static uint32_t needed(uint16_t type)
     case PS_TLV_ORDINAL:
     case PS_TLV_CREDIT_LIMIT:
     case PS_TLV_RELEASED_ORDINAL: return 8;
+    case PS_TLV_STRATEGY: return 12;
     case PS_TLV_REASON: return 20;
     case PS_TLV_CONGESTION: return 24;
     default: return 0;
     }
+}
+
+static void take_strategy(const uint8_t *value, ps_trailer_t *out)
+{
+    const uint32_t flow_control = ps_get_u32(value);
+
+    /* One of a later version: none that we know. */
+    out->flow_control =
+        flow_control < PS_WIRE_FC_COUNT ? (int32_t)flow_control : PS_WIRE_FC_UNKNOWN;
+    out->group_tag = out->flow_control == PS_WIRE_FC_TAGGED ? ps_get_i64(value + 4) : 0;
 }
 
 static void take(uint16_t type, const uint8_t *value, ps_trailer_t *out)
@@ -61,6 +73,9 @@ static void take(uint16_t type, const uint8_t *value, ps_trailer_t *out)
         break;
     case PS_TLV_ORDINAL:
         out->ordinal = ordinal_of(value);
+        break;
+    case PS_TLV_STRATEGY:
+        take_strategy(value, out);
         break;
     case PS_TLV_CREDIT_LIMIT:
         out->credit_limit = ordinal_of(value);
@@ -181,6 +196,12 @@ uint32_t ps_trailer_write_setup(uint8_t *out, const ps_trailer_t *trailer)
     cursor_t cursor;
     begin(&cursor, out, trailer);
     tlv_ordinal(&cursor, PS_TLV_ORDINAL, trailer->ordinal);
+    if (trailer->flow_control != PS_WIRE_FC_UNKNOWN) {
+        uint8_t *strategy = tlv(&cursor, PS_TLV_STRATEGY, 12);
+        ps_put_u32(strategy, (uint32_t)trailer->flow_control);
+        ps_put_i64(strategy + 4,
+                   trailer->flow_control == PS_WIRE_FC_TAGGED ? trailer->group_tag : 0);
+    }
     return end(&cursor);
 }
 

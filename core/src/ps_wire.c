@@ -290,31 +290,39 @@ typedef struct run {
 
 enum { PS_RUN_KIND_MASK = (int)0xFFFF00FF, PS_RUN_KIND = PS_TYPE_DATA << 16 };
 
-/* Frames of one datagram, whose length is a multiple of 32. */
-static bool walk_datagram(const uint8_t *data, uint32_t length, run_t *run)
+/* The frame at data, whose first 8 bytes are word, with left bytes of its datagram: its aligned
+ * length when it goes on with the run, else 0. */
+static inline uint32_t step_of(uint64_t word, const uint8_t *data, uint32_t left, run_t *run)
 {
-    uint32_t at = 0;
-    while (at < length) {
-        const uint64_t word = ps_get_u64(data + at);
-        const uint32_t frame_length = (uint32_t)word;
-        const uint32_t kind = (uint32_t)(word >> 32);
-        const uint64_t differs = (ps_get_u64(data + at + 8) ^ (run->session | run->offset)) |
-                                 (ps_get_u64(data + at + 16) ^ run->stream) |
-                                 ((kind & (uint32_t)PS_RUN_KIND_MASK) ^ PS_RUN_KIND);
-        if (differs != 0 || frame_length < PS_HEADER_BYTES || frame_length > length - at) {
-            return false;
-        }
-        const uint32_t aligned = (frame_length + PS_FRAME_ALIGNMENT - 1) & ~31u;
-        const uint32_t step = (uint32_t)ps_frame_guess(&run->step, (int32_t)aligned);
-        run->messages += (kind >> 14) & 1; /* PS_FLAG_END */
-        run->offset += step;
-        at += step;
+    const uint32_t frame_length = (uint32_t)word;
+    const uint32_t kind = (uint32_t)(word >> 32);
+    const uint64_t differs = (ps_get_u64(data + 8) ^ (run->session | run->offset)) |
+                             (ps_get_u64(data + 16) ^ run->stream) |
+                             ((kind & (uint32_t)PS_RUN_KIND_MASK) ^ PS_RUN_KIND);
+    if (differs != 0 || frame_length < PS_HEADER_BYTES || frame_length > left) {
+        return 0;
     }
-    return true;
+    const uint32_t aligned = (frame_length + PS_FRAME_ALIGNMENT - 1) & ~31u;
+    const uint32_t step = (uint32_t)ps_frame_guess(&run->step, (int32_t)aligned);
+    run->messages += (kind >> 14) & 1; /* PS_FLAG_END */
+    run->offset += step;
+    return step;
 }
 
-uint32_t ps_wire_run(const uint8_t *data, uint32_t length, uint32_t segment, int32_t term_length,
-                     int32_t *messages)
+/* Frames of one datagram, whose length is a multiple of 32. */
+static bool walk_datagram(uint64_t first_word, const uint8_t *data, uint32_t length, run_t *run)
+{
+    uint32_t step = step_of(first_word, data, length, run);
+    uint32_t at = step;
+    while (step > 0 && at < length) {
+        step = step_of(ps_get_u64(data + at), data + at, length - at, run);
+        at += step;
+    }
+    return step > 0;
+}
+
+uint32_t ps_wire_run_from(uint64_t first_word, const uint8_t *data, uint32_t length,
+                          uint32_t segment, int32_t term_length, int32_t *messages)
 {
     assert(data != NULL && messages != NULL);
     *messages = 0;
@@ -331,13 +339,23 @@ uint32_t ps_wire_run(const uint8_t *data, uint32_t length, uint32_t segment, int
     uint32_t done = 0;
     while (done < length) {
         const uint32_t size = length - done < segment ? length - done : segment;
-        if (size > (uint32_t)term_length - run.offset || !walk_datagram(data + done, size, &run)) {
+        const uint64_t word = done == 0 ? first_word : ps_get_u64(data + done);
+        if (size > (uint32_t)term_length - run.offset ||
+            !walk_datagram(word, data + done, size, &run)) {
             break;
         }
         done += size;
         *messages = (int32_t)run.messages;
     }
     return done;
+}
+
+uint32_t ps_wire_run(const uint8_t *data, uint32_t length, uint32_t segment, int32_t term_length,
+                     int32_t *messages)
+{
+    *messages = 0;
+    return length < PS_HEADER_BYTES ? 0
+        : ps_wire_run_from(ps_get_u64(data), data, length, segment, term_length, messages);
 }
 
 /* ---- builders -------------------------------------------------------------------------------- */

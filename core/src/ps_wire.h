@@ -33,12 +33,17 @@ enum { PS_CAP_PENSTOCK = 1, PS_CAP_ORDINALS = 2,
        /* SETUP: I take EXT frames of many missing ranges (ps_nak_list.h) */
        PS_CAP_NAK_LIST = 8 };
 
+/* Flow control, as stated in trailers: the values of ps_flow_control. */
+enum { PS_WIRE_FC_UNKNOWN = -1, PS_WIRE_FC_TAGGED = 3, PS_WIRE_FC_COUNT = 6 };
+
 /* TLVs of our trailers.  Unknown types are skipped. */
 typedef struct ps_trailer {
     uint32_t capabilities;       /* 0: no (valid) trailer: a plain Aeron peer */
     uint64_t daemon_id;
     uint64_t daemon_epoch;
     int64_t ordinal;             /* SETUP: messages before the stated position; -1 absent */
+    int32_t flow_control;        /* SETUP: by whom the sender is held; PS_WIRE_FC_UNKNOWN absent */
+    int64_t group_tag;           /* SETUP: of the receivers that count, when that is TAGGED */
     int64_t credit_limit;        /* SM; -1 absent */
     int64_t released_ordinal;    /* SM; -1 absent */
     uint32_t fill_ppm;           /* SM */
@@ -91,6 +96,9 @@ int ps_wire_chain(const uint8_t *data, uint32_t length, int32_t term_length, int
  * else (padding, say), perhaps quite valid: ask ps_wire_chain.  Bound: length / 32 frames. */
 uint32_t ps_wire_run(const uint8_t *data, uint32_t length, uint32_t segment, int32_t term_length,
                      int32_t *messages);
+/* The same where the first 8 bytes lie elsewhere. */
+uint32_t ps_wire_run_from(uint64_t first_word, const uint8_t *data, uint32_t length,
+                          uint32_t segment, int32_t term_length, int32_t *messages);
 
 /* Builders write into out (PS_CONTROL_MAX bytes), return the datagram length.  trailer NULL:
  * none. */

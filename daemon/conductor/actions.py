@@ -323,6 +323,7 @@ class AllocateSlot(Action):
 class FreeSlot(Action):
     kind: SlotKind
     index: int
+    object_id: int = 0          # only while it is this one's; 0: whosever it is
 
 
 @attrs.frozen(kw_only=True)

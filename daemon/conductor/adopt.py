@@ -189,7 +189,7 @@ def _rescued(
     """What a group had not read of a stream that could not be adopted stays readable."""
     group = world.groups.get(subscription.client.group_id)
     source = records.get(("image", (log_id,))) or records.get(("publication", (log_id,)))
-    if group is None or source is None or log_id in group.retained:
+    if group is None or source is None:
         return False
     retained = Retained(
         group_id=group.id, log_id=log_id, counter_id=link["counter_id"], slot=link["slot"],
@@ -364,6 +364,10 @@ def _link(
     source = world.images.get(key[1]) or world.publications.get(key[1])
     if subscription is None:
         raise Refused("unknown_registration", "what it links has gone")
+    group = world.groups.get(subscription.client.group_id)
+    if group is not None and key[1] in group.retained:
+        erase(world, "link", *key)      # it died between the two records of a stream's end
+        return
     if source is None and (yield from _rescued(world, subscription, key[1], fields, records)):
         erase(world, "link", *key)
         return

@@ -90,15 +90,16 @@ class Conductor:
         self._start(adopt(self.world, records, dead))
         return self.world.runner.take()
 
-    def sweep_later(self, counters: list[int], slots: list[tuple[SlotKind, int]]) -> None:
+    def sweep_later(self, counters: list[int], slots: list[tuple[SlotKind, int, int]]) -> None:
         """Frees what a dead daemon had and nobody adopted, once its clients have heard of it."""
         world = self.world
 
         def sweep() -> None:
             for counter_id in counters:
                 world.emit(FreeCounter(counter_id=counter_id))
-            for kind, index in slots:
-                world.emit(FreeSlot(kind=kind, index=index))
+            for kind, index, object_id in slots:
+                # What was ending at the death may have freed it meanwhile, for another to take.
+                world.emit(FreeSlot(kind=kind, index=index, object_id=object_id))
 
         delay_ns = max(world.settings.image_linger_ns, world.settings.reattach_timeout_ns)
         world.timers.at(world.now_ns + delay_ns, sweep)

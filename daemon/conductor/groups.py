@@ -13,6 +13,7 @@ from functools import partial
 from typing import Any, Final
 
 from penstock.config.control import (
+    MAX_CHANNEL_CHARS,
     AcknowledgeGroup,
     AddSubscription,
     CloseGroup,
@@ -26,7 +27,7 @@ from penstock.config.control import (
     OpenGroup,
     RangeGone,
 )
-from penstock.core.driver_types import FlowControl, SlotKind
+from penstock.core.driver_types import SlotKind
 from penstock.daemon.conductor.actions import (
     AllocateSlot,
     Answer,
@@ -45,10 +46,15 @@ from penstock.daemon.conductor.model import (
     Joins,
     Publication,
     Retained,
-    SubscriberLink,
 )
 from penstock.daemon.conductor.plans import parse
 from penstock.daemon.conductor.registry import erase, note_group
+from penstock.daemon.conductor.reliance import (
+    check_reliable,
+    links_of,
+    unreliable,
+    warnings_of,
+)
 from penstock.daemon.conductor.retention import (
     Locate,
     Located,
@@ -148,7 +154,7 @@ def _open(world: World, message: OpenGroup) -> Saga[Group]:
             _drop(world, group)
             _compare(other, message)
             return other
-        _check_reliable(world, group)
+        check_reliable(world, group)
     except Refused:
         _drop(world, group)
         raise
@@ -183,7 +189,15 @@ def _channels(message: OpenGroup) -> list[str]:
             f"{message.channel}: states a session-id, and sessions are given too: use one of them",
         )
     joint = "|" if "?" in message.channel else "?"
-    return [f"{message.channel}{joint}session-id={s}" for s in sorted(set(message.sessions))]
+    found = [f"{message.channel}{joint}session-id={s}" for s in sorted(set(message.sessions))]
+    longest = max(map(len, found))
+    if longest > MAX_CHANNEL_CHARS:
+        raise Refused(
+            "invalid_channel",
+            f"the channel has {longest} characters with its session-id, at most "
+            f"{MAX_CHANNEL_CHARS} are allowed: shorten it, or give no sessions",
+        )
+    return found
 
 
 def _new(world: World, message: OpenGroup) -> Saga[Group]:
@@ -221,96 +235,13 @@ def _subscribe(world: World, group: Group, channel: str) -> Saga[None]:
         subscription.joins = Joins.OLDEST       # of streams that are new from now on, everything
 
 
-# ---- what cannot be relied on --------------------------------------------------------------------
-
-
-def _strategy_of(world: World, source: Image | Publication) -> FlowControl | None:
-    """The flow control that the sender uses, None when that cannot be known from here."""
-    if isinstance(source, Publication):
-        return source.params.flow_control
-    if not source.params.group:
-        return FlowControl.UNICAST
-    for publication in world.publications.values():
-        same = (
-            publication.stream_id == source.stream_id
-            and publication.session_id == source.session_id
-            and publication.initial_term_id == source.initial_term_id
-        )
-        if same and publication.endpoint is not None:
-            return publication.params.flow_control
-    return None
-
-
-def _doubt(world: World, link: SubscriberLink) -> tuple[bool, str]:
-    """(is it certain?, what) about a source that may not wait for the group."""
-    source = link.source
-    what = f"session {source.session_id} of stream {source.stream_id}"
-    if isinstance(source, Publication):
-        if source.params.flow_control is FlowControl.NAK and source.endpoint is None:
-            return True, f"{what}: its flow control is nak, which does not wait"
-        return False, ""                # the sender waits for every reader of its own log
-    if not source.params.reliable:
-        return True, f"{what}: reliable=false, lost data is not asked for again"
-    match _strategy_of(world, source):
-        case FlowControl.UNICAST | FlowControl.MIN:
-            return False, ""
-        case FlowControl.TAGGED:
-            if link.subscription.plan.group_tag is not None:
-                return False, ""
-            return True, f"{what}: its flow control is tagged, and the channel states no gtag"
-        case None:
-            return False, (
-                f"{what}: it is sent to a group, by a flow control that is not known here: unless "
-                "it is min, or tagged with this channel's gtag, a slow reader loses data"
-            )
-        case strategy:
-            return True, f"{what}: its flow control is {strategy.name.lower()}, which does not wait"
-
-
-def _check_reliable(world: World, group: Group) -> None:
-    if group.allow_unreliable:
-        return
-    for link in _links(group):
-        certain, what = _doubt(world, link)
-        if certain:
-            raise Refused(
-                "unreliable",
-                f"{what} for a group that is behind: use fc=min or a gtag, or open the group with "
-                "allow_unreliable",
-            )
-
-
-def _warnings(world: World, group: Group) -> list[str]:
-    found = []
-    for link in _links(group):
-        what = _doubt(world, link)[1]
-        if what:
-            found.append(what)
-        source = link.source
-        wanted = min(link.subscription.plan.receiver_window, source.log.term_length // 2)
-        if isinstance(source, Image) and window_of(source) < wanted:
-            found.append(
-                f"session {source.session_id} of stream {source.stream_id}: its window is "
-                f"{window_of(source)} bytes, of {wanted} that the log allows: another subscription "
-                "was there first"
-            )
-    return found
-
-
 # ---- state ---------------------------------------------------------------------------------------
-
-
-def _links(group: Group) -> list[SubscriberLink]:
-    return [
-        link for subscription in group.client.subscriptions.values()
-        for link in subscription.links.values()
-    ]
 
 
 def _state(world: World, group: Group) -> Saga[dict[str, Any]]:
     """The group as plain data: :class:`penstock.client.GroupState`."""
     logs = []
-    for link in _links(group):
+    for link in links_of(group):
         source = link.source
         try:
             view: LogView = yield view_of(source, link.counter_id)
@@ -345,7 +276,8 @@ def _state(world: World, group: Group) -> Saga[dict[str, Any]]:
         "name": group.name, "channel": group.channel, "stream_id": group.stream_id,
         "group_id": group.id, "daemon_id": world.settings.daemon_id,
         "daemon_epoch": world.settings.daemon_epoch, "host": world.settings.host,
-        "expires_ns": expires_ns, "warnings": _warnings(world, group), "logs": logs,
+        "expires_ns": expires_ns, "warnings": warnings_of(world, group),
+        "unreliable": unreliable(world, group), "logs": logs,
     }
 
 
@@ -373,7 +305,7 @@ def _locate(world: World, message: Locate) -> Saga[Located | RangeGone]:
     """Where a log is that some group keeps, and what of it may be read."""
     path, end = "", 0
     for group in list(world.groups.values()):
-        for link in _links(group):
+        for link in links_of(group):
             source = link.source
             if _is(message, source.id, source.session_id, source.initial_term_id):
                 view: LogView = yield view_of(source, link.counter_id)
@@ -443,7 +375,7 @@ def _acknowledge(world: World, group: Group, message: AcknowledgeGroup) -> Saga[
             )
         key = (session_id, initial_term_id)
         wanted[key] = max(position, wanted.get(key, 0))
-    for link in _links(group):
+    for link in links_of(group):
         source = link.source
         position = wanted.get((source.session_id, source.initial_term_id), 0)
         if position > 0:

@@ -188,6 +188,8 @@ def _create(
         join_position=start,
         initial_term_id=event.initial_term_id,
         mtu=event.mtu,
+        sender_flow_control=event.peer_flow_control,
+        sender_group_tag=event.peer_group_tag,
     )
     world.images[image_id] = image
     endpoint.images[(event.stream_id, event.session_id)] = image

@@ -170,6 +170,8 @@ class Image:
     join_position: int
     initial_term_id: int
     mtu: int = 0
+    sender_flow_control: int = -1       # FlowControl as its SETUP states it, -1: it states none
+    sender_group_tag: int = 0           # of the receivers that count, when tagged
     subscribers: dict[int, SubscriberLink] = attrs.field(factory=dict)
     state: ImageState = ImageState.ACTIVE
     end_reason: str = "timeout"

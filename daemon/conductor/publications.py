@@ -138,12 +138,13 @@ def _with_session_of_tag(world: World, plan: PublicationPlan) -> PublicationPlan
         return plan
     for other in world.publications.values():
         if other.plan.entity_tag == plan.session_tag and other.state is PublicationState.ACTIVE:
+            largest = other.term_length if plan.is_ipc else other.term_length // 2
             return attrs.evolve(
                 plan,
                 session_id=other.session_id,
                 mtu=other.plan.mtu,
                 term_length=other.term_length,
-                window_bytes=min(plan.window_bytes, other.term_length // 2),
+                window_bytes=min(plan.window_bytes, largest),
                 given=plan.given | {"session-id"},
             )
     raise Refused(
@@ -331,7 +332,7 @@ def _log_params(
         sparse=plan.sparse,
         signal_eos=plan.signal_eos,
         spies_simulate_connection=plan.spies_simulate_connection,
-        type=1 if message.exclusive else 0,
+        type=3 if message.exclusive else 0,
         file_mode=world.settings.file_mode,
         reserve_terms=first_terms(plan.term_length, offset),
     )

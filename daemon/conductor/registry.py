@@ -91,7 +91,7 @@ def note_subscription(world: World, subscription: Subscription) -> None:
 def note_image(world: World, image: Image) -> None:
     names = (
         "stream_id", "session_id", "source", "slot", "counters", "log", "rejoin", "join_position",
-        "initial_term_id", "mtu", "params",
+        "initial_term_id", "mtu", "params", "sender_flow_control", "sender_group_tag",
     )
     fields = {name: getattr(image, name) for name in names}
     fields["endpoint_id"] = image.endpoint.id

@@ -19,6 +19,9 @@ class Timers:
         """Calls once at or after the deadline; a callback checks whether it still matters."""
         heapq.heappush(self._heap, (deadline_ns, next(self._order), callback))
 
+    def __len__(self) -> int:
+        return len(self._heap)
+
     def next_deadline_ns(self) -> int:
         return self._heap[0][0] if self._heap else NEVER_NS
 

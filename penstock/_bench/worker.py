@@ -25,7 +25,7 @@ from penstock.core.bench import Load, ManyLoads, ping, pong
 CONNECT_S: Final = 15.0
 STREAM: Final = 1001
 _SLICE_NS: Final = 20_000_000
-_BUSY_BATCH: Final = 8192
+_BUSY_BATCH: Final = 2048
 _TICK_NS: Final = 1_000_000
 _Task = dict[str, Any]
 

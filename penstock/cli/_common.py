@@ -39,7 +39,11 @@ def parse_count(value: str) -> int:
     return int(number)
 
 
-STREAM_ID = click.IntRange(-(2**31), 2**31 - 1)
+class _StreamId(click.IntRange):
+    name = "stream id"
+
+
+STREAM_ID = _StreamId(-(2**31), 2**31 - 1)
 
 
 def directory_option(function: _F) -> _F:

@@ -80,6 +80,7 @@ SECTIONS: dict[str, tuple[str, str, tuple[Column, ...]]] = {
     "images": ("image_id", "images", (
         *_STREAM,
         ("from", "left", _field("source")),
+        ("fc", "left", _field("strategy")),
         ("state", "left", _field("state")),
         ("rate", "right", _rate("position")),
         ("unread", "right", _difference("position", "slowest_subscriber")),

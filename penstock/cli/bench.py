@@ -25,7 +25,7 @@ def parse_bytes(value: str) -> int:
     return int(match[1]) * _SIZES[match[2]]
 
 
-@click.command("bench")
+@click.command("bench", short_help="Measure throughput, round trips, idle cost, many streams.")
 @click.argument("work", type=click.Choice(["udp", "ipc", "rtt", "idle", "streams"]))
 @click.option("--client", type=click.Choice(["native", "python", "batch"]), default="native",
               show_default=True, help="Loops in C, one message a call in Python, or batches.")
@@ -39,13 +39,14 @@ def parse_bytes(value: str) -> int:
               default="SHARED", show_default=True, help="The daemons' threads.")
 @click.option("--idle", type=click.Choice(["park", "backoff", "yield", "spin"]), default="park",
               show_default=True, help="What a daemon's thread without work does.")
-@click.option("--window", type=parse_bytes, default="1m", show_default=True,
+@click.option("--window", type=parse_bytes, metavar="BYTES", default="1m", show_default=True,
               help="Receiver window.")
-@click.option("--term-length", type=parse_bytes, default="16m", show_default=True)
-@click.option("--mtu", type=parse_bytes, default="1408", show_default=True,
+@click.option("--term-length", type=parse_bytes, metavar="BYTES", default="16m",
+              show_default=True, help="Of each stream.")
+@click.option("--mtu", type=parse_bytes, metavar="BYTES", default="1408", show_default=True,
               help="Largest datagram.")
-@click.option("--so-buffers", type=parse_bytes, default="2m", show_default=True,
-              help="SO_SNDBUF and SO_RCVBUF.")
+@click.option("--so-buffers", type=parse_bytes, metavar="BYTES", default="2m",
+              show_default=True, help="SO_SNDBUF and SO_RCVBUF.")
 @click.option("--spin-us", type=click.FloatRange(0), default=0.0, show_default=True,
               help="rtt: how long a client looks before it sleeps.")
 @click.option("--streams", type=click.IntRange(1, 4000), default=100, show_default=True,

@@ -16,7 +16,7 @@ def command() -> None:
     """Check configuration files, show the default one."""
 
 
-@command.command("check")
+@command.command("check", short_help="Report every mistake in FILE.")
 @click.argument("file", type=click.Path(path_type=Path))
 @click.pass_context
 def check(ctx: click.Context, file: Path) -> None:

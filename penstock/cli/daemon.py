@@ -40,6 +40,9 @@ _NUMBER: Final = re.compile(r"\d+(\.\d+)?")
               help="One thread for sender and receiver, or one each.")
 @click.option("--idle", type=click.Choice(["park", "backoff", "yield", "spin"]),
               help="What a thread without work does.")
+@click.option("--trace", "trace_file", metavar="FILE",
+              help="Write what happens, and samples of all streams, into FILE as JSON lines; "
+              "'penstock sim plot' draws it.")
 @click.option("--impair", metavar="WORDS",
               help="A bad network, for tests: loss=5%,delay=10ms,jitter=1ms,seed=1; also "
               "send-loss, recv-loss, duplicate, reorder, corrupt.  loss goes both ways.")
@@ -48,6 +51,7 @@ def command(
     directory: str | None,
     threading: str | None,
     idle: str | None,
+    trace_file: str | None,
     impair: str | None,
 ) -> None:
     """Run the daemon until SIGTERM or Ctrl-C."""
@@ -58,9 +62,11 @@ def command(
         config = attrs.evolve(config, agents=attrs.evolve(config.agents, threading=threading))
     if idle is not None:
         config = attrs.evolve(config, agents=attrs.evolve(config.agents, idle=idle))
+    if trace_file is not None:
+        config = attrs.evolve(config, trace=attrs.evolve(config.trace, file=trace_file))
     if impair is not None:
         config = attrs.evolve(config, impairment=parse_impairment(impair))
-    from penstock.daemon.server import run  # the control plane loads only for this command
+    from penstock.daemon.run import run  # the control plane loads only for this command
 
     run(config)
 

@@ -16,7 +16,7 @@ _STREAM = ("publication_id", "channel", "stream_id", "session_id", "position", "
            "consumer_position", "cause", "culprit", "blocked_ns", "blocked_by_ns")
 
 
-@click.command("flows")
+@click.command("flows", short_help="Show what holds each stream, and the consumer groups.")
 @json_option
 @directory_option
 def command(as_json: bool, directory: str | None) -> None:
@@ -34,8 +34,9 @@ def command(as_json: bool, directory: str | None) -> None:
     console = Console()
     if not console.is_terminal:
         console = Console(width=250)    # nothing is cut off
-    for table in _tables(found):
-        console.print(table)
+    for what, table in zip(("no stream is sent from here", "no consumer group"), _tables(found),
+                           strict=True):
+        console.print(table if table.row_count else what)
 
 
 def flows(status: dict[str, Any]) -> dict[str, Any]:
@@ -61,17 +62,17 @@ def _tables(found: dict[str, Any]) -> list[Any]:
         )
     groups = Table(title="Consumer groups", title_justify="left")
     for name in ("group", "channel", "stream", "session", "committed", "end", "lag", "window",
-                 "credit", "state", "expires in"):
+                 "credit", "flow control", "state", "expires in"):
         groups.add_column(name)
     for group in found["groups"]:
         head = [group["name"], group["channel"], str(group["stream_id"])]
         expires = f"{group['expires_s']:.0f} s"
         if not group["logs"]:
-            groups.add_row(*head, "", "", "", "0", "", "", "no stream", expires)
+            groups.add_row(*head, "", "", "", "0", "", "", "", "no stream", expires)
         for log in group["logs"]:
             groups.add_row(
                 *head, str(log["session_id"]), str(log["committed"]), str(log["end_position"]),
                 str(log["lag_bytes"]), str(log["window_bytes"]), str(log["credit_bytes"]),
-                "ended" if log["ended"] else "live", expires,
+                log["strategy"], "ended" if log["ended"] else "live", expires,
             )
     return [streams, groups]

@@ -17,8 +17,8 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 @click.command("keygen")
 @click.option("--out", "directory", metavar="DIR", default=".", show_default=True,
               type=click.Path(file_okay=False, path_type=Path), help="Where the files go.")
-@click.option("--name", required=True, help="What the files are called: one key for each user or "
-              "daemon.")
+@click.option("--name", metavar="NAME", required=True,
+              help="What the files are called: one key for each user or daemon.")
 @click.option("--force", is_flag=True, help="Replace a key of this name.")
 def command(directory: Path, name: str, force: bool) -> None:
     """Make a CURVE key pair in ZeroMQ's certificate format.

@@ -10,30 +10,24 @@ from typing import Any, Final
 import click
 
 from penstock.cli._common import (
-    STREAM_ID,
     directory_option,
     json_option,
     parse_count,
     print_json,
     reattach_option,
 )
+from penstock.cli._ping_options import both_ways
 from penstock.client import Header, Publication, Subscription, connect
 from penstock.core.errors import TimeoutExpired
 
-PING_CHANNEL: Final = "aeron:udp?endpoint=localhost:20123"
-PONG_CHANNEL: Final = "aeron:udp?endpoint=localhost:20124"
-PING_STREAM: Final = 1002
-PONG_STREAM: Final = 1003
 _SENT_AT: Final = struct.Struct("<q")
 
 
-@click.command("ping")
-@click.option("--ping-channel", default=PING_CHANNEL, show_default=True)
-@click.option("--ping-stream", type=STREAM_ID, default=PING_STREAM, show_default=True)
-@click.option("--pong-channel", default=PONG_CHANNEL, show_default=True)
-@click.option("--pong-stream", type=STREAM_ID, default=PONG_STREAM, show_default=True)
-@click.option("--count", type=parse_count, default="1000", show_default=True, help="Round trips.")
-@click.option("--warmup", type=parse_count, default="100", show_default=True,
+@click.command("ping", short_help="Time round trips to a 'penstock pong'.")
+@both_ways
+@click.option("--count", type=parse_count, metavar="COUNT", default="1000", show_default=True,
+              help="Round trips.")
+@click.option("--warmup", type=parse_count, metavar="COUNT", default="100", show_default=True,
               help="Round trips before those that count.")
 @click.option("--size", type=click.IntRange(min=_SENT_AT.size), default=32, show_default=True,
               help="Bytes of a message.")

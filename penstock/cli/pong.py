@@ -5,20 +5,17 @@ from __future__ import annotations
 
 import click
 
-from penstock.cli._common import STREAM_ID, directory_option, parse_count, reattach_option
-from penstock.cli.ping import PING_CHANNEL, PING_STREAM, PONG_CHANNEL, PONG_STREAM
+from penstock.cli._common import directory_option, parse_count, reattach_option
+from penstock.cli._ping_options import both_ways
 from penstock.client import Header, connect
 from penstock.core.errors import PenstockError
 
 _SEND_TIMEOUT_S = 5.0
 
 
-@click.command("pong")
-@click.option("--ping-channel", default=PING_CHANNEL, show_default=True)
-@click.option("--ping-stream", type=STREAM_ID, default=PING_STREAM, show_default=True)
-@click.option("--pong-channel", default=PONG_CHANNEL, show_default=True)
-@click.option("--pong-stream", type=STREAM_ID, default=PONG_STREAM, show_default=True)
-@click.option("--count", type=parse_count, help="End after this many messages.")
+@click.command("pong", short_help="Return the messages of a 'penstock ping'.")
+@both_ways
+@click.option("--count", type=parse_count, metavar="COUNT", help="End after this many messages.")
 @directory_option
 @reattach_option
 def command(

@@ -30,15 +30,17 @@ _DRAIN_POLL_S = 0.005
 _LEAST_SIZE_WITH_NUMBER = 8
 
 
-@click.command("pub")
+@click.command("pub", short_help="Publish lines, records or generated messages.")
 @click.argument("channel")
 @click.argument("stream", type=STREAM_ID)
 @click.argument("file", type=click.File("rb"), required=False)
 @click.option("--length-prefixed", is_flag=True, help="Input is records: u32 LE length, bytes.")
-@click.option("--count", type=parse_count, help="Publish this many generated messages instead.")
+@click.option("--count", type=parse_count, metavar="COUNT",
+              help="Publish this many generated messages instead, e.g. 1000 or 10k.")
 @click.option("--size", type=click.IntRange(min=0), default=32, show_default=True,
               help="Bytes of a generated message.")
-@click.option("--rate", type=parse_rate, help="Messages a second at most, e.g. 5000 or 5k/s.")
+@click.option("--rate", type=parse_rate, metavar="RATE",
+              help="Messages a second at most, e.g. 5000 or 5k/s.")
 @click.option("--timeout", "timeout_s", type=click.FloatRange(min=0, min_open=True), default=10.0,
               show_default=True, help="Seconds to wait for a receiver, for room, for the drain.")
 @click.option("--linger", "linger_s", type=click.FloatRange(min=0), default=0.0,

@@ -6,7 +6,7 @@ from __future__ import annotations
 import sys
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 import click
@@ -17,8 +17,10 @@ if TYPE_CHECKING:
     from penstock.sim.runner import Result
     from penstock.sim.scenario import Scenario
 
+_PICTURES: Final = (".png", ".svg", ".pdf")
 
-@click.group("sim")
+
+@click.group("sim", short_help="The network simulator, on the production core.")
 def command() -> None:
     """The network simulator: the production core in virtual time, from a seed."""
 
@@ -32,17 +34,26 @@ def _scenario(name: str) -> Scenario:
 
 @command.command("list")
 def list_scenarios() -> None:
-    """Names what scenarios come with penstock."""
+    """Name the scenarios that come with penstock."""
     from penstock.sim import files, library
 
     for name in library.names():
         click.echo(f"{name:24} {files.load(library.path_of(name)).about}")
 
 
-@command.command("run")
+def _picture(_ctx: click.Context, _option: click.Parameter, path: Path | None) -> Path | None:
+    """The file of a picture, before a long run ends without one."""
+    if path is not None and path.suffix not in _PICTURES:
+        raise click.BadParameter(f"{path}: ends in none of {', '.join(_PICTURES)}")
+    if path is not None and not path.absolute().parent.is_dir():
+        raise click.BadParameter(f"{path}: there is no such folder")
+    return path
+
+
+@command.command("run", short_help="Run a scenario from a seed.")
 @click.argument("file")
-@click.option("--seed", type=int, default=1, show_default=True)
-@click.option("--plot", type=click.Path(dir_okay=False, path_type=Path),
+@click.option("--seed", type=int, default=1, show_default=True, help="The same seed, the same run.")
+@click.option("--plot", type=click.Path(dir_okay=False, path_type=Path), callback=_picture,
               help="Draw the run into this file (png, svg, pdf).")
 @click.option("--trace", type=click.Path(dir_okay=False, path_type=Path),
               help="Write events and samples into this file, as JSON lines.")
@@ -73,13 +84,27 @@ def run_scenario(
         sys.exit(1)
 
 
-@command.command("compare")
+@command.command("plot", short_help="Draw traces.")
+@click.argument("traces", nargs=-1, required=True, metavar="TRACE...",
+                type=click.Path(dir_okay=False, path_type=Path))
+@click.option("--output", type=click.Path(dir_okay=False, path_type=Path),
+              default=Path("trace.png"), show_default=True, callback=_picture,
+              help="Where the picture goes (png, svg, pdf).")
+def plot_traces(traces: tuple[Path, ...], output: Path) -> None:
+    """Draw traces: of 'penstock sim run --trace', or of 'penstock daemon --trace', one of each
+    host, laid over each other by their clocks."""
+    from penstock.sim.trace_plots import plot
+
+    plot(traces, output)
+
+
+@command.command("compare", short_help="Run a scenario under several flow controls.")
 @click.argument("file", default="overload")
 @click.option("--strategy", "strategies", multiple=True, metavar="FC",
               help="As in a channel's fc=, or unicast; several times. Default: all built-in ones.")
 @click.option("--seconds", type=click.IntRange(1, 3600), default=28, show_default=True,
               help="How long each run lasts, in virtual time.")
-@click.option("--seed", type=int, default=1, show_default=True)
+@click.option("--seed", type=int, default=1, show_default=True, help="The same seed, the same run.")
 @json_option
 def compare_strategies(
     file: str, strategies: tuple[str, ...], seconds: int, seed: int, as_json: bool
@@ -127,7 +152,7 @@ def fuzz(
     for result in sweep(start, seeds):
         results.append(result)
         if result.violations:
-            _report_failure(result, shrunk, as_json)
+            _report_failure(result, shrunk, first=sum(bool(r.violations) for r in results) == 1)
             if not keep_going:
                 break
         if sys.stderr.isatty():
@@ -145,14 +170,14 @@ def fuzz(
         sys.exit(1)
 
 
-def _report_failure(result: Result, shrunk: Path, as_json: bool) -> None:
+def _report_failure(result: Result, shrunk: Path, *, first: bool) -> None:
     from penstock.sim.files import dump
     from penstock.sim.fuzz import generate
     from penstock.sim.runner import shrink
 
     click.echo(f"seed {result.seed}: {'; '.join(result.violations)}", err=True)
     click.echo(f"again: penstock sim fuzz --seeds 1 --start {result.seed}", err=True)
-    if not shrunk.exists() or as_json:
+    if first:
         small = shrink(generate(result.seed), result.seed)
         shrunk.write_text(dump(small), encoding="utf-8")
         click.echo(f"smaller: penstock sim run {shrunk} --seed {result.seed}", err=True)

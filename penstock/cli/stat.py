@@ -18,7 +18,7 @@ _TIMEOUT_S = 5.0
 _PIPE_COLUMNS = 250
 
 
-@click.command("stat")
+@click.command("stat", short_help="Show streams, rates, who holds whom back, counters.")
 @click.option("--once", is_flag=True, help="Show once and end.")
 @click.option("--interval", "interval_s", type=click.FloatRange(min=0.1), default=1.0,
               show_default=True, help="Seconds between looks.")

@@ -56,12 +56,13 @@ class _Sink:
         self.images_seen += 1
 
 
-@click.command("sub")
+@click.command("sub", short_help="Write what is received, or count and hash it.")
 @click.argument("channel")
 @click.argument("stream", type=STREAM_ID)
 @click.option("--length-prefixed", is_flag=True, help="Write records: u32 LE length, bytes.")
-@click.option("--output", type=click.File("wb"), help="Write to this file, not to stdout.")
-@click.option("--count", type=parse_count, help="End after this many messages.")
+@click.option("--output", type=click.File("wb"), metavar="FILE",
+              help="Write to this file, not to stdout.")
+@click.option("--count", type=parse_count, metavar="COUNT", help="End after this many messages.")
 @click.option("--until-end", is_flag=True, help="End when all publishers that came have gone.")
 @click.option("--timeout", "timeout_s", type=click.FloatRange(min=0, min_open=True),
               help="Fail when nothing comes for so many seconds.  Default: wait on.")

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator
@@ -12,18 +11,17 @@ from pathlib import Path
 
 import pytest
 from support.hosts import PenstockHost, memory_directory, penstock_host
+from support.not_run import need_command, need_java, need_root
 
 from cluster.network import Network, network
-from cluster.spark_cluster import Driver, SparkCluster, spark_cluster
+from cluster.spark_cluster import Driver, Drivers, SparkCluster, spark_cluster
 
 
 @pytest.fixture(scope="session")
 def lan() -> Iterator[Network]:
     """Four hosts on a bridge."""
-    if os.geteuid() != 0:
-        pytest.skip("NOT RUN: network namespaces need root")
-    if shutil.which("ip") is None:
-        pytest.skip("NOT RUN: the command ip (package iproute2) is missing")
+    need_root("network namespaces")
+    need_command("ip", "iproute2")
     with network() as made:
         yield made
 
@@ -46,8 +44,7 @@ def start(lan: Network) -> Iterator[Callable[..., PenstockHost]]:
 @pytest.fixture(scope="session")
 def spark(lan: Network) -> Iterator[SparkCluster]:
     """A master, two workers and three daemons, for all tests of the session."""
-    if shutil.which("java") is None:
-        pytest.skip("NOT RUN: Spark needs Java 17 (Debian: default-jdk-headless)")
+    need_java()
     folder = Path(tempfile.mkdtemp(prefix="penstock-spark-", dir=memory_directory()))
     try:
         with spark_cluster(lan, folder) as made:
@@ -57,7 +54,13 @@ def spark(lan: Network) -> Iterator[SparkCluster]:
 
 
 @pytest.fixture(scope="session")
-def driver(spark: SparkCluster) -> Iterator[Driver]:
-    """A driver that no test harms."""
-    with spark.driver("shared") as made:
+def drivers(spark: SparkCluster) -> Iterator[Drivers]:
+    """One at a time, for all tests of the session; whoever kills it makes its successor."""
+    with Drivers(spark) as made:
         yield made
+
+
+@pytest.fixture
+def driver(drivers: Drivers) -> Driver:
+    """The driver of the session."""
+    return drivers.current

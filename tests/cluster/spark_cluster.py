@@ -13,11 +13,12 @@ import json
 import os
 import re
 import shutil
+import signal
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import pyspark
 import zmq.auth
@@ -223,6 +224,33 @@ class Driver:
                 self.application = line["application"]
             if line["event"] == event:
                 return line
+
+
+class Drivers:
+    """One driver after another; the first is started when it is asked for."""
+
+    def __init__(self, spark: SparkCluster) -> None:
+        self._spark = spark
+        self._stack = contextlib.ExitStack()
+        self._current: Driver | None = None
+
+    @property
+    def current(self) -> Driver:
+        if self._current is None:
+            self._current = self._stack.enter_context(self._spark.driver("shared"))
+        return self._current
+
+    def kill(self) -> None:
+        """SIGKILL to the driver and all that it started on its host; the next one is another."""
+        os.killpg(self.current.peer.process.pid, signal.SIGKILL)
+        self._stack.close()
+        self._current = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        self._stack.close()
 
 
 def processes() -> Iterator[tuple[int, list[str]]]:

@@ -88,8 +88,8 @@ class Jobs:
             heads = [HEAD.unpack_from(value.as_py()) for value in table["value"]]
             numbers = [number for number, _sent in heads]
             text = json.dumps(numbers)
-            with (target / "journal").open("a") as journal:
-                journal.write(f"{text}\n")
+            with (target / "journal").open("ab", buffering=0) as journal:
+                journal.write(f"{text}\n".encode())     # whole, or not at all
             fresh = target / f".{batch}"
             fresh.write_text(text)
             os.replace(fresh, target / f"{batch}.json")

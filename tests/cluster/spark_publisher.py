@@ -10,6 +10,7 @@ import argparse
 import json
 import struct
 import sys
+import threading
 import time
 
 import penstock
@@ -34,8 +35,12 @@ def main() -> None:
     parser.add_argument("--rate", type=float, default=0.0, help="messages a second; 0: no limit")
     parser.add_argument("--seconds", type=float, default=0.0, help="stop after so long; 0: never")
     parser.add_argument("--timeout", type=float, default=120.0, help="longest wait for room")
+    parser.add_argument("--until-told", action="store_true", help="stop when the input ends")
     parser.add_argument("--linger", action="store_true", help="keep the session until told")
     args = parser.parse_args()
+    told = threading.Event()
+    if args.until_told:
+        threading.Thread(target=lambda: (sys.stdin.read(), told.set()), daemon=True).start()
     padding = bytes(args.size - HEAD.size)
     with penstock.connect(args.dir, name="publisher") as client:
         pub = client.add_exclusive_publication(args.channel, args.stream)
@@ -45,7 +50,7 @@ def main() -> None:
             sys.exit(1)
         begun = last = time.monotonic()
         number = args.first
-        while number < args.first + args.count:
+        while number < args.first + args.count and not told.is_set():
             now = time.monotonic()
             if args.seconds and now - begun > args.seconds:
                 break

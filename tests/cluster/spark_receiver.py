@@ -39,7 +39,10 @@ def main() -> None:
         while not told.is_set():
             opened = [part for part in reader.partial if part.reason == "open"]
             if opened:
-                say("open", at_ns=time.time_ns(), parts=len(opened))
+                say(
+                    "open", at_ns=time.time_ns(), parts=len(opened),
+                    partial=reader.statistics.partial,
+                )
             for part in reader:
                 values: list[object] = []
                 if args.head:

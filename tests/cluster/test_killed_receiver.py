@@ -18,7 +18,7 @@ from support.processes import Peer
 import penstock
 from cluster.network import Network
 
-pytestmark = pytest.mark.needs_root
+pytestmark = [pytest.mark.needs_root, pytest.mark.alone]
 
 Start = Callable[..., PenstockHost]
 NAK, MIN = 1001, 1002

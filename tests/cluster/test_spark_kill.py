@@ -3,7 +3,10 @@
 
 Two queries read one stream: one writes a file a batch (a batch that is repeated replaces its file)
 and a journal (which shows what was repeated), the other publishes into a stream whose reader drops
-repeats.  Whatever dies, both end up with each message that was published, once.
+repeats.  Whatever dies, both go on, and have each message that was published, once.
+
+The stream and the queries run through all tests of the module: to start them takes longer than to
+survive a death.
 """
 
 from __future__ import annotations
@@ -15,22 +18,22 @@ import signal
 import time
 from collections import Counter
 from collections.abc import Iterator
-from itertools import count
 from pathlib import Path
 from typing import Any
 
 import pytest
 from support.processes import Peer
 
-from cluster.spark_cluster import Driver, SparkCluster, children
+from cluster.spark_cluster import Driver, Drivers, SparkCluster, children
 
 pytestmark = [pytest.mark.needs_root, pytest.mark.slow, pytest.mark.timeout(900)]
 
-COUNT, RATE = 4000, 500
+RATE = 500
+ENDLESS = 1_000_000_000
 PATIENCE_S = 240.0
 FRESH_NS = 200_000_000
 WORK_S = 0.6            # longer in each task, so that there is a middle of it
-_STREAMS = count(700)
+STREAM = 700
 
 
 class Flow:
@@ -39,62 +42,64 @@ class Flow:
     def __init__(self, spark: SparkCluster, folder: Path) -> None:
         self.spark = spark
         self.folder = folder
-        self.stream = next(_STREAMS)
         self.into = f"aeron:udp?endpoint={spark.lan.address(1)}:24031|term-length=1m"
         self.out = f"aeron:udp?endpoint={spark.lan.address(0)}:24032|term-length=1m"
-        self.parts = 0
         self.received: list[int] = []
+        self.partial = 0
+        self.publisher: Peer
+        self.reader: Peer
+
+    @contextlib.contextmanager
+    def running(self) -> Iterator[None]:
+        """With its publisher and the reader of the outgoing stream."""
+        host = self.spark.hosts[0]
+        with (
+            host.run(
+                "-m", "cluster.spark_receiver", f"--dir={host.directory}", f"--channel={self.out}",
+                f"--stream={STREAM}", "--head",
+            ) as self.reader,
+            self.spark.publisher(
+                0, f"--channel={self.into}", f"--stream={STREAM}", f"--count={ENDLESS}",
+                f"--rate={RATE}", "--size=64", "--until-told", f"--timeout={PATIENCE_S}",
+            ) as self.publisher,
+        ):
+            self.reader.wait("listening", PATIENCE_S)
+            yield
+
+    # ---- the queries -----------------------------------------------------------------------------
 
     def source(self, name: str) -> dict[str, str]:
         return self.spark.source(
-            1, channel=self.into, streamId=str(self.stream), startingOffsets="earliest",
-            subscription=f"{name}-{self.stream}", minPartitions="4", retry="60s",
+            1, channel=self.into, streamId=str(STREAM), startingOffsets="earliest",
+            subscription=f"{name}-{STREAM}", minPartitions="4", retry="60s",
         )
 
     def begin(self, driver: Driver) -> None:
-        """Starts both queries, or goes on with them after a driver's death."""
+        """Starts both queries, or goes on with them after a death."""
         driver.ask(
             "collect", query="files", source=self.source("files"), work_s=WORK_S,
             folder=str(self.folder / "out"), checkpoint=str(self.folder / "checkpoint-files"),
         )
-        self.begin_copy(driver)
-
-    def begin_copy(self, driver: Driver) -> None:
         driver.ask(
             "copy", query="copy", source=self.source("copy"), work_s=WORK_S,
-            sink={"channel": self.out, "streamId": str(self.stream), "timeout": "60s"},
+            sink={"channel": self.out, "streamId": str(STREAM), "timeout": "60s"},
             checkpoint=str(self.folder / "checkpoint-copy"),
         )
 
-    def publish(self) -> Peer:
-        return self.spark.publisher(
-            0, f"--channel={self.into}", f"--stream={self.stream}", f"--count={COUNT}",
-            f"--rate={RATE}", "--size=64",
-        )
+    # ---- what arrives ----------------------------------------------------------------------------
 
-    def receive(self) -> Peer:
-        host = self.spark.hosts[0]
-        return host.run(
-            "-m", "cluster.spark_receiver", f"--dir={host.directory}", f"--channel={self.out}",
-            f"--stream={self.stream}", "--head",
-        )
-
-    def hear(self, reader: Peer) -> dict[str, Any]:
+    def hear(self) -> dict[str, Any]:
         """What the reader says next; messages of parts are kept."""
-        line = reader.next(PATIENCE_S)
+        line = self.reader.next(PATIENCE_S)
         if line["event"] == "part":
             self.received += line["values"]
+        self.partial = line.get("partial", self.partial)
         return line
 
-    def take(self, reader: Peer, wanted: int) -> None:
-        """Reads on until so many messages came out."""
-        while len(self.received) < wanted:
-            self.hear(reader)
-
-    def until_open(self, reader: Peer) -> None:
+    def until_open(self) -> None:
         """A task of the second query is in the middle of its part at this very moment."""
         while True:
-            line = self.hear(reader)
+            line = self.hear()
             if line["event"] == "open" and time.time_ns() - line["at_ns"] < FRESH_NS:
                 return
 
@@ -102,52 +107,54 @@ class Flow:
         found = [json.loads(p.read_text()) for p in (self.folder / "out").glob("*.json")]
         return sorted(number for numbers in found for number in numbers)
 
-    def wait_files(self, driver: Driver) -> None:
-        while len(self.files()) < COUNT:
+    def take(self, driver: Driver, count: int) -> None:
+        """Waits until the first ``count`` messages are in both sinks."""
+        while len(self.files()) < count:
             driver.wait("batch", PATIENCE_S)
+        wanted = set(range(count)).difference(self.received)
+        while wanted:
+            known = len(self.received)
+            self.hear()
+            wanted.difference_update(self.received[known:])
+
+    def survived(self, driver: Driver) -> None:
+        """What was published until now, and a while longer, is in both sinks; nothing is there
+        twice, and in the files nothing is left out."""
+        self.take(driver, self.publisher.newest("sent", PATIENCE_S)["number"])
+        found = self.files()
+        assert found == list(range(len(found)))
+        assert len(self.received) == len(set(self.received))
+        print(f"{len(found)} messages; {self.repeated()} rows came again into the journal")
+
+    def left_parts(self, before: int) -> None:
+        """The dead were in the middle of their parts."""
+        while self.partial <= before:
+            self.hear()
 
     def repeated(self) -> int:
         """Rows that came again into a sink that is not idempotent."""
+        stored = set(self.files())      # a batch is in the journal first
         lines = (self.folder / "out" / "journal").read_text().splitlines()
         counts = Counter(number for line in lines for number in json.loads(line))
-        assert set(counts) >= set(range(COUNT))
-        return sum(counts.values()) - COUNT
+        assert stored <= set(counts)
+        return sum(counts.values()) - len(counts)
 
 
-@contextlib.contextmanager
-def flow(spark: SparkCluster, folder: Path) -> Iterator[tuple[Flow, Peer, Peer]]:
-    """With its publisher and the reader of the outgoing stream."""
-    made = Flow(spark, folder)
-    with made.receive() as reader, made.publish() as publisher:
-        reader.wait("listening", PATIENCE_S)
-        yield made, publisher, reader
-
-
-def under_way(made: Flow, driver: Driver, reader: Peer) -> None:
+@pytest.fixture(scope="module")
+def flow(
+    spark: SparkCluster, drivers: Drivers, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Flow]:
     """Both queries have had a batch or two."""
-    batches = 0
-    while batches < 2:
-        batches += driver.wait("batch", PATIENCE_S)["rows"] > 0
-    made.take(reader, 1)
-
-
-def verify(made: Flow, driver: Driver, publisher: Peer, reader: Peer) -> dict[str, Any]:
-    """Everything there, once; what was repeated, and dropped."""
-    publisher.wait("done", PATIENCE_S)
-    made.wait_files(driver)
-    made.take(reader, COUNT)
-    driver.ask("stop_all")
-    reader.finish()
-    counted = reader.wait("counted")
-    assert made.files() == list(range(COUNT))
-    assert sorted(made.received) == list(range(COUNT))
-    assert counted["messages"] == COUNT
-    assert counted["headless"] == counted["malformed"] == 0
-    print(
-        f"repeated: {made.repeated()} rows in the journal; {counted['repeated_messages']} whole "
-        f"and {counted['partial_messages']} partial in the stream, dropped by its reader"
-    )
-    return counted
+    made = Flow(spark, tmp_path_factory.mktemp("kill"))
+    with made.running():
+        made.begin(drivers.current)
+        batches = 0
+        while batches < 2:
+            batches += drivers.current.wait("batch", PATIENCE_S)["rows"] > 0
+        while not made.received:
+            made.hear()
+        yield made
+        drivers.current.ask("stop_all")
 
 
 def kill(pid: int) -> None:
@@ -155,64 +162,43 @@ def kill(pid: int) -> None:
         os.kill(pid, signal.SIGKILL)
 
 
-def strike(made: Flow, reader: Peer, pids: list[int]) -> None:
+def strike(flow: Flow, pids: list[int]) -> None:
     """Kills processes that were looked up before, in the middle of a part."""
     assert pids
-    made.until_open(reader)
+    flow.until_open()
     for pid in pids:
         kill(pid)
 
 
-def test_an_executor_dies(spark: SparkCluster, driver: Driver, tmp_path: Path) -> None:
-    with flow(spark, tmp_path) as (made, publisher, reader):
-        made.begin(driver)
-        under_way(made, driver, reader)
-        strike(made, reader, spark.executors(driver.application)[1])
-        counted = verify(made, driver, publisher, reader)
-        assert counted["partial"] > 0       # its tasks were in the middle of their parts
+def test_an_executor_dies(spark: SparkCluster, flow: Flow, driver: Driver) -> None:
+    before = flow.partial
+    strike(flow, spark.executors(driver.application)[1])
+    flow.survived(driver)
+    flow.left_parts(before)
 
 
-def test_the_python_workers_die(spark: SparkCluster, driver: Driver, tmp_path: Path) -> None:
-    with flow(spark, tmp_path) as (made, publisher, reader):
-        made.begin(driver)
-        under_way(made, driver, reader)
-        strike(made, reader, [
-            worker
-            for executors in spark.executors(driver.application).values()
-            for executor in executors
-            for worker in spark.python_workers(executor)
-        ])
-        counted = verify(made, driver, publisher, reader)
-        assert counted["partial"] > 0
+def test_the_python_workers_die(spark: SparkCluster, flow: Flow, driver: Driver) -> None:
+    before = flow.partial
+    strike(flow, [
+        worker
+        for executors in spark.executors(driver.application).values()
+        for executor in executors
+        for worker in spark.python_workers(executor)
+    ])
+    flow.survived(driver)
+    flow.left_parts(before)
 
 
-def test_the_driver_dies_and_its_successor_goes_on_from_the_checkpoint(
-    spark: SparkCluster, tmp_path: Path
-) -> None:
-    with flow(spark, tmp_path) as (made, publisher, reader):
-        with spark.driver("first") as driver:
-            made.begin(driver)
-            under_way(made, driver, reader)
-            made.until_open(reader)
-            os.killpg(driver.peer.process.pid, signal.SIGKILL)
-        with spark.driver("second") as driver:
-            made.begin(driver)
-            verify(made, driver, publisher, reader)
-
-
-def test_the_daemons_client_dies(spark: SparkCluster, driver: Driver, tmp_path: Path) -> None:
+def test_the_daemons_client_dies(flow: Flow, driver: Driver) -> None:
     """The process beside the driver that holds a query's subscription: the query ends with an
     error, and goes on when it is started again."""
-    with flow(spark, tmp_path) as (made, publisher, reader):
-        made.begin(driver)
-        under_way(made, driver, reader)
-        runners = source_runners(driver)
-        assert len(runners) == 2
-        strike(made, reader, runners)
-        for query in ("files", "copy"):
-            driver.ask("ended", query=query)
-        made.begin(driver)
-        verify(made, driver, publisher, reader)
+    runners = source_runners(driver)
+    assert len(runners) == 2
+    strike(flow, runners)
+    for query in ("files", "copy"):
+        assert driver.ask("ended", query=query)["error"]
+    flow.begin(driver)
+    flow.survived(driver)
 
 
 def source_runners(driver: Driver) -> list[int]:
@@ -233,16 +219,41 @@ def spark_processes(root: int) -> Iterator[tuple[int, list[str]]]:
 
 
 def test_a_daemon_dies_and_its_successor_goes_on(
-    spark: SparkCluster, driver: Driver, tmp_path: Path
+    spark: SparkCluster, flow: Flow, driver: Driver
 ) -> None:
     """The one that holds the stream: it adopts what its predecessor had."""
-    with flow(spark, tmp_path) as (made, publisher, reader):
-        made.begin(driver)
-        under_way(made, driver, reader)
-        made.until_open(reader)
-        spark.hosts[1].kill()
-        spark.restart_daemon(1)
-        verify(made, driver, publisher, reader)
+    flow.until_open()
+    spark.hosts[1].kill()
+    spark.restart_daemon(1)
+    flow.survived(driver)
+
+
+def test_the_driver_dies_and_its_successor_goes_on_from_the_checkpoint(
+    flow: Flow, drivers: Drivers
+) -> None:
+    assert drivers.current
+    flow.until_open()
+    drivers.kill()
+    flow.begin(drivers.current)
+    flow.survived(drivers.current)
+
+
+def test_in_the_end_all_that_was_published_is_there_once(flow: Flow, driver: Driver) -> None:
+    flow.publisher.finish()
+    count = flow.publisher.wait("done", PATIENCE_S)["count"]
+    flow.take(driver, count)
+    driver.ask("stop_all")
+    flow.reader.finish()
+    counted = flow.reader.wait("counted")
+    assert flow.files() == list(range(count))
+    assert sorted(flow.received) == list(range(count))
+    assert counted["messages"] == count
+    assert counted["headless"] == counted["malformed"] == 0
+    print(
+        f"{count} messages; repeated: {flow.repeated()} rows in the journal; "
+        f"{counted['repeated_messages']} whole and {counted['partial_messages']} partial in the "
+        "stream, dropped by its reader"
+    )
 
 
 def test_the_harness_notices_what_is_missing(tmp_path: Path) -> None:
@@ -254,5 +265,7 @@ def test_the_harness_notices_what_is_missing(tmp_path: Path) -> None:
     made = Flow.__new__(Flow)
     made.folder = tmp_path
     assert made.files() == [0, 1]
+    assert made.repeated() == 1
+    (out / "1.json").write_text(json.dumps([2]))
     with pytest.raises(AssertionError):
         made.repeated()

@@ -147,6 +147,7 @@ def test_from_stream_to_stream(
     assert (counted["repeats"], counted["partial"]) == (0, 0)
 
 
+@pytest.mark.alone
 def test_a_row_arrives_within_one_and_a_half_empty_batches(
     spark: SparkCluster, running: Driver, stream: int, tmp_path: Path,
     record_property: pytest.RecordProperty,

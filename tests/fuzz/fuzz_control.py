@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Fuzz target: any bytes are a control message or a ControlError, and a message encodes again."""
+"""Fuzz target: any bytes are a control message or a ControlError, and a message encodes again; a
+refusal finds the correlation id, or none."""
 
 from __future__ import annotations
 
@@ -8,6 +9,7 @@ import sys
 import msgpack
 
 from penstock.config import codec, control
+from penstock.daemon.control_socket import correlation_of
 
 FIELDS = sorted({
     attribute.name for kind in control.MESSAGE_TYPES.values() for attribute in kind.__attrs_attrs__
@@ -23,11 +25,14 @@ WORDS = [
 
 
 def target(data: bytes) -> None:
+    found = correlation_of(data)
+    assert 0 <= found < 2**63
     try:
         correlation, message = codec.decode(data)
     except control.ControlError as error:
         assert "\n" not in str(error)
         return
+    assert found in (0, correlation)    # 0: with a longer list than a refusal looks through
     again = codec.encode(message, correlation)
     # By text: a NaN in a status does not equal itself.
     assert repr(codec.decode(again)) == repr((correlation, message))

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Any bytes as frames of a log: rows within the arrays, one after another, or a refusal; a scan
  * goes as far as a copy.  The first byte chooses the limits; bit 7 repairs what a writer always
- * gets right, so that deeper states are reached.
+ * gets right, so that deeper states are reached; with bit 5 the last frame may go on beyond the
+ * end.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -12,7 +13,7 @@
 
 enum { TERM = 65536, MOST = 4096, ROWS = 16 };
 
-static void repair(uint8_t *data, int64_t length, int64_t start)
+static void repair(uint8_t *data, int64_t length, int64_t start, int cut)
 {
     int64_t at = 0;
     while (at < length) {
@@ -21,7 +22,7 @@ static void repair(uint8_t *data, int64_t length, int64_t start)
         frame->type = (uint16_t)(frame->type & 1U);
         int32_t size = atomic_load(&frame->frame_length) & 255;
         size = size < PS_HEADER_BYTES ? PS_HEADER_BYTES : size;
-        size = size > length - at ? (int32_t)(length - at) : size;
+        size = cut && size > length - at ? (int32_t)(length - at) : size;
         atomic_store(&frame->frame_length, size);
         at += ps_align32(size);
     }
@@ -58,7 +59,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *input, size_t size)
     FUZZ_CHECK(data != NULL && values != NULL);
     memcpy(data, input + 1, (size_t)length);
     if ((choice & 0x80) != 0) {
-        repair(data, length, start);
+        repair(data, length, start, (choice & 0x20) == 0);
     }
     const ps_gather_frames_t frames = { .data = data, .start = start, .length = length,
                                         .session_id = 5, .stream_id = 6, .initial_term_id = 7,

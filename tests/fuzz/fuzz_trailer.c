@@ -13,7 +13,9 @@ static void check_same(const ps_trailer_t *a, const ps_trailer_t *b)
     FUZZ_CHECK(a->capabilities == b->capabilities && a->daemon_id == b->daemon_id);
     FUZZ_CHECK(a->daemon_epoch == b->daemon_epoch && a->fill_ppm == b->fill_ppm);
     FUZZ_CHECK(a->credit_limit == b->credit_limit && a->released_ordinal == b->released_ordinal);
-    FUZZ_CHECK(a->reason == b->reason);
+    FUZZ_CHECK(a->reason == b->reason && a->congestion_window == b->congestion_window);
+    FUZZ_CHECK(a->congestion_window == 0 ||
+               (a->pacing_rate == b->pacing_rate && a->rtt_ns == b->rtt_ns));
     FUZZ_CHECK(a->reason == 0 || (a->reason_client == b->reason_client &&
                                   a->reason_backlog_bytes == b->reason_backlog_bytes));
 }
@@ -37,10 +39,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *input, size_t size)
     }
     FUZZ_CHECK((read.capabilities & PS_CAP_PENSTOCK) != 0 && read.reason < PS_CAUSE_COUNT);
     FUZZ_CHECK(read.fill_ppm <= 1000000 && read.reason_backlog_bytes >= 0);
+    FUZZ_CHECK(read.flow_control >= PS_WIRE_FC_UNKNOWN && read.flow_control < PS_WIRE_FC_COUNT);
     uint8_t out[PS_TRAILER_MAX];
     ps_trailer_read(out, ps_trailer_write_sm(out, &read), &again);
     check_same(&read, &again);
     ps_trailer_read(out, ps_trailer_write_setup(out, &read), &again);
     FUZZ_CHECK(again.ordinal == read.ordinal && again.capabilities == read.capabilities);
+    FUZZ_CHECK(again.flow_control == read.flow_control && again.group_tag == read.group_tag);
     return 0;
 }

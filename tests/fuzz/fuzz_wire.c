@@ -14,6 +14,8 @@ static void check_trailer(const ps_trailer_t *trailer)
 {
     FUZZ_CHECK(trailer->ordinal >= -1 && trailer->credit_limit >= -1);
     FUZZ_CHECK(trailer->released_ordinal >= -1 && trailer->fill_ppm <= 1000000);
+    FUZZ_CHECK(trailer->flow_control >= PS_WIRE_FC_UNKNOWN);
+    FUZZ_CHECK(trailer->flow_control < PS_WIRE_FC_COUNT);
     FUZZ_CHECK(trailer->reason < PS_CAUSE_COUNT && trailer->reason_backlog_bytes >= 0);
 }
 
@@ -90,6 +92,27 @@ static void check_data(const uint8_t *data, uint32_t length)
     }
 }
 
+/* The same bytes as datagrams that the kernel joined: what is taken of them as a run is what they
+ * are one by one. */
+static void check_run(const uint8_t *data, uint32_t length)
+{
+    const uint32_t whole = length & ~31U; /* of another length no run is taken */
+    for (uint32_t segment = 32; segment <= 1024; segment *= 2) {
+        int32_t messages, found = 0;
+        const uint32_t taken = ps_wire_run(data, whole, segment, PS_TERM_MIN, &messages);
+        FUZZ_CHECK(taken <= whole && (taken == whole || taken % segment == 0));
+        for (uint32_t at = 0; at < taken; at += segment) {
+            const uint32_t size = taken - at < segment ? taken - at : segment;
+            int32_t span, ends;
+            FUZZ_CHECK(ps_wire_chain(data + at, size, PS_TERM_MIN, &span, &ends) == PS_WIRE_OK);
+            FUZZ_CHECK(span == (int32_t)size);
+            found += ends;
+        }
+        FUZZ_CHECK(messages == found);
+        FUZZ_CHECK(ps_wire_run(data, length | 1U, segment, PS_TERM_MIN, &messages) == 0);
+    }
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *input, size_t size)
 {
     if (size > 65507) {
@@ -104,6 +127,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *input, size_t size)
     FUZZ_CHECK(fault >= PS_WIRE_OK && fault < PS_WIRE_FAULTS);
     check_control(data, (uint32_t)size);
     check_data(data, (uint32_t)size);
+    check_run(data, (uint32_t)size);
     free(data);
     return 0;
 }

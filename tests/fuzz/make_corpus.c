@@ -8,6 +8,7 @@
 
 #include "fuzz.h"
 #include "../native/golden.h"
+#include "ps_frame.h"
 #include "ps_nak_list.h"
 #include "ps_pressure.h"
 #include "ps_wire_fields.h"
@@ -42,6 +43,17 @@ static uint32_t pressure(const char *digit, uint8_t *out)
                                   .fill_ppm = (uint32_t)level * 250000, .rtt_ns = 20000000,
                                   .client_id = 4, .backlog_bytes = 8192};
     return ps_wire_build_pressure(out, &stated);
+}
+
+/* One range more than a list holds. */
+static uint32_t nak_list_too_long(uint8_t *out)
+{
+    const ps_nak_list_t list = {.count = PS_NAK_LIST_MAX};
+    const uint32_t length = ps_wire_build_nak_list(out, &list);
+    const int32_t longer = (int32_t)length + PS_NAK_RANGE_BYTES;
+    memset(out + length, 0, PS_NAK_RANGE_BYTES);
+    memcpy(out, &longer, sizeof longer);
+    return (uint32_t)longer;
 }
 
 static uint32_t nak_list(uint8_t *out)
@@ -110,7 +122,9 @@ static ps_trailer_t stated(void)
     return (ps_trailer_t){.capabilities = 3, .daemon_id = 77, .daemon_epoch = 2, .ordinal = 1000,
                           .credit_limit = 50, .released_ordinal = 40, .fill_ppm = 5000,
                           .reason = PS_CAUSE_SLOW_SUBSCRIBER, .reason_client = 4,
-                          .reason_backlog_bytes = 4096};
+                          .reason_backlog_bytes = 4096, .congestion_window = 20000,
+                          .pacing_rate = 50000, .rtt_ns = 20000000,
+                          .flow_control = PS_WIRE_FC_TAGGED, .group_tag = 5};
 }
 
 /* Frames of a log: a whole message, one of three fragments, padding. */
@@ -133,13 +147,54 @@ static void write_gather(void)
     write_file("gather", "raw", out, length);
 }
 
+/* Commands of an Aeron client: whole ones, one without a correlation id, padding, a hole. */
+static void write_cnc(void)
+{
+    static const struct { int32_t length, type; int64_t correlation_id; } commands[] = {
+        {68, 1, 17}, {24, 0x0B, -1}, {52, 4, 18}, {11, 99, 0}, {16, -1, 0}, {0, 0, 0}, {32, 1, 19}};
+    uint8_t out[1024] = {0};
+    size_t length = 16;
+    for (size_t i = 0; i < sizeof commands / sizeof *commands; i++) {
+        const int64_t ids[2] = {5, commands[i].correlation_id};
+        memcpy(out + length, &commands[i], 8);
+        if (commands[i].length >= 24) {
+            memcpy(out + length + 8, ids, sizeof ids);
+        }
+        length += commands[i].length > 0 ? ((size_t)commands[i].length + 7) / 8 * 8 : 8;
+    }
+    write_file("cnc", "commands", out, length);
+    int64_t cursors[2] = {(1 << 20) - 64, (1 << 20) - 24}; /* short of the ends of both buffers */
+    memcpy(out, cursors, sizeof cursors);
+    write_file("cnc", "at_the_end", out, length);
+    cursors[0] = INT64_MAX;
+    cursors[1] = -7;
+    memcpy(out, cursors, sizeof cursors);
+    write_file("cnc", "hostile_cursors", out, length);
+}
+
+/* Three datagrams that the kernel has joined, the last of them shorter. */
+static void write_run(void)
+{
+    static const int32_t lengths[] = {64, 40, 33, 128, 60, 32};
+    uint8_t out[1024] = {0};
+    int32_t at = 0;
+    for (size_t i = 0; i < sizeof lengths / sizeof *lengths; i++) {
+        const ps_frame_t frame = {.frame_length = lengths[i], .flags = 0xC0, .type = 1,
+                                  .term_offset = at, .session_id = GOLDEN_SESSION,
+                                  .stream_id = GOLDEN_STREAM, .term_id = GOLDEN_TERM};
+        memcpy(out + at, &frame, sizeof frame);
+        at += (lengths[i] + 31) / 32 * 32;
+    }
+    write_file("wire", "run", out, (size_t)at);
+}
+
 int main(int argc, char **argv)
 {
     if (argc != 2) {
         return 2;
     }
     root = argv[1];
-    uint8_t frame[PS_CONTROL_MAX];
+    uint8_t frame[PS_CONTROL_MAX + PS_NAK_RANGE_BYTES];
     for (size_t i = 0; i < GOLDEN_COUNT; i++) {
         const uint32_t length = golden(GOLDEN[i].name, frame);
         write_file("wire", GOLDEN[i].name, frame, length);
@@ -157,6 +212,8 @@ int main(int argc, char **argv)
     write_file("wire", "setup_trailer", frame, length);
     write_file("trailer", "setup", frame + PS_SETUP_BYTES, length - PS_SETUP_BYTES);
     write_gather();
+    write_cnc();
+    write_run();
     static const char *const whole[] = {
         "setup", "+1", "data_hello", "data_33", "data_two", "!0", "heartbeat", "+1000",
         "rttm_request", "pad", "+2500", "eos", "!0", "+30000", NULL};
@@ -194,5 +251,7 @@ int main(int argc, char **argv)
     write_file("wire", "pressure", frame, length);
     length = nak_list(frame);
     write_file("wire", "nak_list", frame, length);
+    length = nak_list_too_long(frame);
+    write_file("wire", "nak_list_too_long", frame, length);
     return 0;
 }

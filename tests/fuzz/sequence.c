@@ -14,12 +14,15 @@ uint8_t sequence_byte(sequence_t *sequence)
     return *sequence->data++;
 }
 
+static unsigned long long the_steps; /* of all stories */
+
 sequence_step_t sequence_next(sequence_t *sequence)
 {
     sequence_step_t step = {.kind = SEQUENCE_END};
     if (sequence->left < 2 || sequence->steps++ >= SEQUENCE_STEPS) {
         return step;
     }
+    the_steps++;
     const uint32_t value = sequence->data[0] | (uint32_t)sequence->data[1] << 8;
     sequence->data += 2;
     sequence->left -= 2;
@@ -49,6 +52,7 @@ static void remove_world(void)
     ps_shared_close(world->shared);
     ps_cnc_close(world->cnc);
     directory_remove(world->directory);
+    fprintf(stderr, "%llu steps\n", the_steps);
 }
 
 static void open_world(fuzz_world_t *world)
@@ -85,12 +89,7 @@ fuzz_world_t *fuzz_world_begin(void)
     world->counters_used = 0;
     world->memnet = memnet_create();
     world->now_ns = 1000000000;
-    ps_driver_params_t params;
-    ps_driver_params_default(&params);
-    params.net = memnet_net(world->memnet);
-    params.cnc = world->cnc;
-    params.shared = world->shared;
-    params.threading = PS_INVOKER;
+    ps_driver_params_t params = memnet_driver_params(world->memnet, world->cnc, world->shared);
     params.seed = 1;
     params.receiver_id_base = 1;
     params.daemon_id = 1;

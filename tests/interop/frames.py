@@ -27,6 +27,8 @@ _TLV_NAMES: Final = {
     5: "released ordinal",
     6: "fill",
     7: "reason",
+    9: "strategy",
+    17: "congestion",
 }
 
 

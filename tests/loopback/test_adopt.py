@@ -11,6 +11,7 @@ import contextlib
 import hashlib
 import itertools
 import random
+import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -20,8 +21,10 @@ import pytest
 from support.hosts import PenstockHost
 
 import penstock
-from loopback.streams import connected, eventually
+from loopback.streams import connected, eventually, receive
 from penstock import Client, Offer, Publication, Subscription
+from penstock.client import GroupControl
+from penstock.daemon import journal
 
 NewHost = Callable[..., PenstockHost]
 STREAM = 1001
@@ -170,6 +173,7 @@ def two_clients(sender: PenstockHost, receiver: PenstockHost) -> Iterator[tuple[
         yield one, other
 
 
+@pytest.mark.alone
 @pytest.mark.timeout(900)
 def test_fifty_deaths_under_load(
     new_host: NewHost, port: Callable[[], int], tmp_path: Path
@@ -368,17 +372,18 @@ def test_a_client_that_died_with_the_daemon_is_not_waited_for(
 def spoil(host: PenstockHost) -> None:
     """Kills the daemon and damages what it wrote down."""
     host.kill()
-    journal = host.directory / "registry.journal"
-    data = bytearray(journal.read_bytes())
+    path = host.directory / journal.NAME
+    data = bytearray(path.read_bytes())
     data[len(data) // 2] ^= 0x10
-    journal.write_bytes(data)
+    path.write_bytes(data)
 
 
 def version(host: PenstockHost) -> None:
     """Kills the daemon and makes its journal one of another version."""
     host.kill()
-    journal = host.directory / "registry.journal"
-    journal.write_bytes(journal.read_bytes().replace(b"REGISTRY 1", b"REGISTRY 0", 1))
+    path = host.directory / journal.NAME
+    head, _, records = path.read_bytes().partition(b"\n")
+    path.write_bytes(head + b"0\n" + records)
 
 
 @pytest.mark.parametrize("harm", [spoil, version, PenstockHost.stop])
@@ -487,3 +492,32 @@ def test_an_image_that_comes_back_further_on_tells_the_gap(
         )
         assert told == [0, gap, 10]
         assert subscription.gaps == (gap,)
+
+
+def test_a_start_that_fails_leaves_everything_to_the_next(
+    new_host: NewHost, tmp_path: Path
+) -> None:
+    host = new_host()
+    config = tmp_path / "penstock.toml"
+    with (
+        GroupControl(directory=str(host.directory), timeout_s=30) as control,
+        penstock.connect(host.directory) as client,
+        client.add_publication("aeron:ipc?term-length=64k", STREAM) as publication,
+        client.add_subscription("aeron:ipc", STREAM) as subscription,
+        socket.create_server(("127.0.0.1", 0)) as taken,
+    ):
+        connected(publication, subscription)
+        session_id = publication.session_id
+        control.open(name="q", channel="aeron:ipc", stream_id=1, expiry_ns=600 * 10**9)
+        assert publication.send(b"before", 10) > 0
+        host.kill()
+        config.write_text(f'[metrics]\nlisten = "127.0.0.1:{taken.getsockname()[1]}"\n')
+        with host.command("daemon", "--dir", str(host.directory), "--config", str(config)) as late:
+            assert late.finish(60) == 2
+            [line] = late.errors().splitlines()
+            assert "metrics.listen" in line
+        host.start()
+        assert publication.send(b"after", 30) > 0
+        assert receive(subscription, 2) == [b"before", b"after"]
+        assert publication.session_id == session_id
+        assert [group.name for group in control.groups()] == ["q"]

@@ -16,6 +16,7 @@ from pathlib import Path
 
 import pytest
 from support.hosts import PenstockHost
+from support.not_run import need_root
 from support.processes import Peer
 
 import penstock
@@ -212,11 +213,11 @@ def test_bad_messages_on_the_command_line(
 
 COMMANDS = (
     ["pub", "aeron:ipc", "1", "--count", "1"], ["sub", "aeron:ipc", "1"], ["ping"], ["pong"],
-    ["stat", "--once"],
+    ["stat", "--once"], ["flows"],
 )  # fmt: skip
 
 
-@pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command[0])
+@pytest.mark.parametrize("command", [*COMMANDS, ["loss"]], ids=lambda command: command[0])
 def test_without_a_daemon_it_is_said_how_to_start_one(tmp_path: Path, command: list[str]) -> None:
     directory = tmp_path / "nothing"
     line = complaint(penstock_command(directory, *command))
@@ -332,6 +333,14 @@ def test_a_bad_configuration_names_file_key_got_and_expected(
     assert not (tmp_path / "dir").exists()
 
 
+def test_a_cpu_that_this_host_does_not_have(tmp_path: Path) -> None:
+    file = tmp_path / "penstock.toml"
+    file.write_text('[agents]\nthreading = "dedicated"\nsender_cpu = 1023\n')
+    line = complaint(penstock_command(tmp_path / "dir", "daemon", "--config", str(file)))
+    assert re.search(r"ps-sender on CPU 1023.*sender_cpu and receiver_cpu", line), line
+    assert not (tmp_path / "dir").exists()
+
+
 @pytest.mark.parametrize(
     ("content", "words"),
     [(None, "cannot be read: No such file"), (b"\xff\xfe", "UTF-8"), (b"a = 1\0", "TOML")],
@@ -423,8 +432,7 @@ class SmallMemory:
 
 @pytest.fixture
 def small_memory(tmp_path: Path) -> Iterator[Callable[[str], SmallMemory]]:
-    if os.geteuid() != 0:
-        pytest.skip("mounting a memory file system needs root")
+    need_root("memory file systems of a chosen size")
     with contextlib.ExitStack() as stack:
 
         def make(size: str) -> SmallMemory:

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
 import subprocess
 import sys
@@ -14,6 +13,7 @@ from typing import Any
 
 import psutil
 import pytest
+from support.not_run import module, need_root
 
 from penstock._bench import measure
 from penstock._bench.processes import BenchError, Process
@@ -56,7 +56,7 @@ def directories(pids: list[int]) -> set[Path]:
 @pytest.mark.parametrize("work", ["udp", "ipc"])
 def test_throughput_counts_and_hashes(work: str, client: str) -> None:
     if client == "batch":
-        pytest.importorskip("numpy")
+        module("numpy")
     result = bench(work, "--client", client, "--size", "40")
     assert result["hash_ok"] is True
     assert result["received"] == result["sent"] > 0
@@ -82,8 +82,8 @@ def namespaces() -> set[str]:
 
 
 @pytest.mark.needs_root
-@pytest.mark.skipif(os.geteuid() != 0, reason="makes network namespaces")
 def test_between_two_namespaces() -> None:
+    need_root("network namespaces")
     before = namespaces()
     result = bench("udp", "--veth")
     assert result["hash_ok"] is True

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 import trio
 from support.hosts import PenstockHost
+from support.not_run import module, not_run
 
 import penstock
 from loopback.streams import (
@@ -73,7 +74,7 @@ def test_unicast_over_many_terms(client: Client, remote: Client, port: Port) -> 
 
 def test_unicast_ipv6_with_a_port_that_the_daemon_chooses(client: Client, remote: Client) -> None:
     if not Path("/proc/net/if_inet6").exists():
-        pytest.skip("no IPv6 here")
+        not_run("the kernel has no IPv6")
     with remote.add_subscription("aeron:udp?endpoint=[::1]:0", STREAM) as subscription:
         (address,) = subscription.local_addresses
         assert not address.endswith(":0")
@@ -208,8 +209,8 @@ def test_claims(client: Client, remote: Client, port: Port) -> None:
 
 
 def test_batches(client: Client, remote: Client, port: Port) -> None:
-    np = pytest.importorskip("numpy")
-    pytest.importorskip("pyarrow")
+    np = module("numpy")
+    module("pyarrow")
     channel = f"aeron:udp?endpoint=127.0.0.1:{port()}|term-length=64k"
     rows = np.arange(3000 * 8, dtype=np.uint8).reshape(3000, 8)
     with (

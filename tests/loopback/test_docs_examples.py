@@ -14,7 +14,10 @@ import pytest
 from support.hosts import PenstockHost
 
 DOCS = Path(__file__).parents[2] / "docs"
-PAGES = ("getting-started.md", "client.md", "consumer-groups.md")
+PAGES = (
+    "../README.md", "getting-started.md", "client.md", "consumer-groups.md", "restart.md",
+    "loss-recovery.md", "flow-control.md", "operating.md",
+)
 TIMEOUT_S = 30.0
 
 
@@ -22,6 +25,7 @@ def examples() -> list[tuple[str, str]]:
     found = []
     for page in PAGES:
         text = (DOCS / page).read_text(encoding="utf-8")
+        page = page.removeprefix("../")
         blocks = re.findall(r"^```python\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
         found += [(f"{page}-{number}", block) for number, block in enumerate(blocks, 1)]
     return found
@@ -33,7 +37,7 @@ ENDLESS = {"getting-started.md-2"}
 
 
 def test_the_pages_have_examples() -> None:
-    assert len(EXAMPLES) >= 7
+    assert len(EXAMPLES) >= 14
 
 
 @pytest.mark.parametrize(
@@ -46,3 +50,5 @@ def test_the_example_runs(host: PenstockHost, source: str) -> None:
     )
     assert done.returncode == 0, done.stderr
     assert done.stderr == ""
+    told = re.findall(r"print\(.*# (b'.*')$", source, re.MULTILINE)     # what it says it prints
+    assert done.stdout.splitlines() == told or not told

@@ -39,12 +39,11 @@ class Group:
     """A group by one name, and what a test asks of it."""
 
     def __init__(self, control: GroupControl, channel: str, stream_id: int) -> None:
-        self.control = control
-        self.key = {"name": "query", "channel": channel, "stream_id": stream_id}
-        self.control.open(**self.key, expiry_ns=EXPIRY_NS)      # type: ignore[arg-type]
+        self.control, self.channel, self.stream_id = control, channel, stream_id
+        control.open(name="query", channel=channel, stream_id=stream_id, expiry_ns=EXPIRY_NS)
 
     def state(self) -> GroupState:
-        return self.control.state(**self.key)                   # type: ignore[arg-type]
+        return self.control.state(name="query", channel=self.channel, stream_id=self.stream_id)
 
     def log(self) -> LogRange:
         [log] = self.state().logs
@@ -52,8 +51,10 @@ class Group:
 
     def acknowledge(self, position: int, log: LogRange | None = None) -> GroupState:
         of = log or self.log()
-        positions = {(of.session_id, of.initial_term_id): position}
-        return self.control.acknowledge(**self.key, positions=positions)  # type: ignore[arg-type]
+        return self.control.acknowledge(
+            name="query", channel=self.channel, stream_id=self.stream_id,
+            positions={(of.session_id, of.initial_term_id): position},
+        )
 
     def fetch(self, log: LogRange, start: int, end: int) -> list[bytes]:
         return list(
@@ -64,7 +65,12 @@ class Group:
         )
 
     def close(self) -> None:
-        self.control.close_group(**self.key)                    # type: ignore[arg-type]
+        self.control.close_group(name="query", channel=self.channel, stream_id=self.stream_id)
+
+    def holds(self) -> bool:
+        """Whether its stream stands a window ahead of it."""
+        log = self.log()
+        return log.end_position - log.committed == log.window_bytes
 
 
 @pytest.fixture
@@ -73,17 +79,15 @@ def control(host: PenstockHost) -> Iterator[GroupControl]:
         yield made
 
 
-def fill(publication: Publication, message: bytes = MESSAGE) -> int:
-    """Offers until the publication has been held for a while; how many were taken."""
-    count = 0
-    refused_since = time.monotonic()
-    while time.monotonic() - refused_since < 0.5:
-        if publication.offer(message) > 0:
-            count += 1
-            refused_since = time.monotonic()
-        else:
-            time.sleep(0.001)
-    return count
+def fill(publication: Publication, held: Callable[[], bool]) -> None:
+    """Offers until the publication is held."""
+
+    def offers() -> bool:
+        while publication.offer(MESSAGE) > 0:
+            pass
+        return held()
+
+    eventually(offers, "the publication is not held")
 
 
 def payloads(frames: bytes) -> list[bytes]:
@@ -109,13 +113,11 @@ def test_a_group_holds_a_sender_on_another_host_at_the_window(
     group = Group(control, channel, 2001)
     with remote.add_publication(f"{channel}|term-length=64k|mtu=1408", 2001) as publication:
         connected(publication)
-        fill(publication)
+        fill(publication, lambda: publication.pressure().reason == "slow_subscriber")
+        eventually(group.holds, "less than a window is held")
         log = group.log()
         assert log.window_bytes == TERM // 2
-        assert log.end_position - log.committed == log.window_bytes
-        pressure = publication.pressure()
-        assert pressure.reason == "slow_subscriber"
-        assert pressure.reason_client == group.state().group_id
+        assert publication.pressure().reason_client == group.state().group_id
         group.acknowledge(log.committed + 8 * 1024)
         eventually(
             lambda: group.log().end_position == log.end_position + 8 * 1024,
@@ -139,10 +141,9 @@ def test_a_group_holds_a_local_publication_and_is_named(
 ) -> None:
     group = Group(control, "aeron:ipc", 2002)
     with client.add_publication("aeron:ipc?term-length=64k", 2002) as publication:
-        assert fill(publication) >= TERM // 2 // 1024
-        pressure = publication.pressure()
-        assert pressure.cause == "slow_subscriber"
-        assert "query" in pressure.culprit
+        fill(publication, lambda: publication.pressure().cause == "slow_subscriber")
+        assert publication.position >= TERM // 2
+        assert "query" in publication.pressure().culprit
         log = group.log()
         assert publication.offer(MESSAGE) == Offer.BACK_PRESSURED
         group.acknowledge(log.end_position)
@@ -273,7 +274,7 @@ def test_readers_that_died_hold_nobody_up(new_host: NewHost, tmp_path: Path) -> 
                 left = control.fetch(**whole)
                 next(left)
                 group.log()     # meanwhile what it gave credit for is sent
-                left.close()    # type: ignore[attr-defined]  # as when its process is killed
+                left.close()    # as when its process is killed
             assert sum(map(len, control.fetch(**whole))) == log.end_position
 
 
@@ -300,6 +301,14 @@ def test_a_late_group_begins_where_it_is_told(client: Client, control: GroupCont
             got += reader.poll(lambda m, h: None, 100)
         reader.poll(lambda m, h: None, 1)       # releases
         position = publication.position
+
+        def consumed() -> bool:
+            return any(
+                row["consumer_position"] == position for row in client.status()["publications"]
+                if row["publication_id"] == publication.original_id
+            )
+
+        eventually(consumed, "what was read is not released")
         early = control.open(name="early", channel="aeron:ipc", stream_id=2006,
                              starting="earliest", expiry_ns=EXPIRY_NS)
         assert early.logs[0].committed == 0
@@ -320,6 +329,26 @@ def test_a_strategy_that_does_not_wait_is_refused(client: Client, control: Group
                              allow_unreliable=True)
         assert any("does not wait" in warning for warning in state.warnings)
         control.close_group(name="query", channel=channel, stream_id=2007)
+
+
+def test_the_strategy_of_another_host_is_known_from_its_setup(
+    client: Client, remote: Client, control: GroupControl
+) -> None:
+    """And shown; a group that was there before the stream is told."""
+    channel = "aeron:udp?endpoint=224.0.1.77:24079|interface=127.0.0.1"
+    assert control.open(name="early", channel=channel, stream_id=2009,
+                        expiry_ns=EXPIRY_NS).unreliable == []
+    with remote.add_publication(f"{channel}|fc=max", 2009) as publication:
+        connected(publication)
+        with pytest.raises(UnreliableStream, match="flow control is max, which does not wait"):
+            control.open(name="late", channel=channel, stream_id=2009, expiry_ns=EXPIRY_NS)
+        [what] = control.state(name="early", channel=channel, stream_id=2009).unreliable
+        assert "flow control is max" in what
+        status = client.status()
+        assert {row["strategy"] for row in status["images"] if row["stream_id"] == 2009} == {"max"}
+        [group] = status["groups"]
+        assert [log["strategy"] for log in group["logs"]] == ["max"]
+    control.close_group(name="early", channel=channel, stream_id=2009)
 
 
 # ---- outliving -----------------------------------------------------------------------------------
@@ -361,7 +390,7 @@ def test_a_killed_daemons_successor_goes_on_with_its_groups(
         eventually(lambda: local.log().ended, "the end was not seen")
         with client.add_publication(f"{channel}|term-length=64k", 2009) as publication:
             connected(publication)
-            fill(publication)
+            fill(publication, group.holds)
             log = group.log()
             group.acknowledge(log.committed + 4096)
             first_epoch = group.state().daemon_epoch
@@ -386,14 +415,20 @@ def test_a_killed_daemons_successor_goes_on_with_its_groups(
     control.close()
 
 
+def left_behind(host: PenstockHost, control: GroupControl, message: bytes) -> Group:
+    """A group of a local stream that ended with this message, and nobody else."""
+    group = Group(control, "aeron:ipc", 2011)
+    with penstock.connect(host.directory) as client, \
+            client.add_publication("aeron:ipc?term-length=64k", 2011) as publication:
+        assert publication.send(message, 10) > 0
+    eventually(lambda: group.log().ended, "the end was not seen")
+    return group
+
+
 def test_groups_without_any_client_are_adopted(new_host: NewHost) -> None:
     host = new_host()
     with GroupControl(directory=str(host.directory), timeout_s=30) as control:
-        group = Group(control, "aeron:ipc", 2010)
-        with penstock.connect(host.directory) as client, \
-                client.add_publication("aeron:ipc?term-length=64k", 2010) as publication:
-            assert publication.send(b"last words", 10) > 0
-        eventually(lambda: group.log().ended, "the end was not seen")
+        group = left_behind(host, control, b"last words")
         host.kill()
         host.start()
         log = group.log()
@@ -403,11 +438,7 @@ def test_groups_without_any_client_are_adopted(new_host: NewHost) -> None:
 def test_an_orderly_stop_keeps_what_groups_hold(new_host: NewHost) -> None:
     host = new_host()
     with GroupControl(directory=str(host.directory), timeout_s=30) as control:
-        group = Group(control, "aeron:ipc", 2011)
-        with penstock.connect(host.directory) as client, \
-                client.add_publication("aeron:ipc?term-length=64k", 2011) as publication:
-            assert publication.send(b"kept", 10) > 0
-        eventually(lambda: group.log().ended, "the end was not seen")
+        group = left_behind(host, control, b"kept")
         assert host.end() == 0
         host.start()
         log = group.log()

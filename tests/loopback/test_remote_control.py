@@ -5,6 +5,9 @@ from __future__ import annotations
 
 import contextlib
 import re
+import select
+import shutil
+import socket
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -28,6 +31,7 @@ from penstock.client import (
 )
 from penstock.config import codec, control
 from penstock.core.errors import ConfigurationError, InvalidArgument
+from penstock.daemon.connections import STRANGERS
 
 STREAM = 3001
 
@@ -47,12 +51,13 @@ class Served:
     server_key: str
     keys: Path
 
-    def control(self, name: str = "query", **options: object) -> GroupControl:
-        values: dict[str, object] = {
-            "keys": CurveKeys.load(self.keys / f"{name}.key_secret"),
-            "server_key": self.server_key, "timeout_s": 10.0, **options,
-        }
-        return GroupControl(address=self.address, **values)     # type: ignore[arg-type]
+    def control(
+        self, name: str = "query", *, server_key: str | None = None, timeout_s: float = 10.0
+    ) -> GroupControl:
+        return GroupControl(
+            address=self.address, keys=CurveKeys.load(self.keys / f"{name}.key_secret"),
+            server_key=server_key or self.server_key, timeout_s=timeout_s,
+        )
 
 
 @pytest.fixture(scope="module")
@@ -135,9 +140,13 @@ def test_another_daemons_key_is_no_daemon(served: Served) -> None:
 def test_there_is_no_plain_tcp(served: Served) -> None:
     with zmq.Context() as context, context.socket(zmq.DEALER) as plain:
         plain.setsockopt(zmq.LINGER, 0)
-        plain.connect(served.address)
-        plain.send(codec.encode(control.ListGroups(), 1))
-        assert not plain.poll(1500)
+        with plain.get_monitor_socket(zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL | zmq.EVENT_DISCONNECTED
+                                      | zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL) as refusals:
+            plain.connect(served.address)
+            plain.send(codec.encode(control.ListGroups(), 1))
+            assert refusals.poll(20_000)
+            assert not plain.poll(0)
+            plain.disable_monitor()
     with pytest.raises(InvalidArgument, match="no plain TCP"):
         GroupControl(address=served.address)
 
@@ -276,7 +285,8 @@ def test_a_reader_without_credit_gets_no_more_than_it_asked_for(
         for _ in range(2):
             assert socket.poll(20_000)
             sizes.append(len(socket.recv_multipart()[1]))
-        assert not socket.poll(300)
+        answer = exchange(socket, [codec.encode(control.GetStatus(), 8)])
+        assert isinstance(answer, control.Status)       # and no piece before it
         socket.send(codec.encode(control.FetchCredit(pieces=1), 7))
         assert socket.poll(20_000)
         sizes.append(len(socket.recv_multipart()[1]))
@@ -296,13 +306,15 @@ def test_requests_of_one_connection_are_limited_and_the_daemon_goes_on(served: S
             name="flood", channel="aeron:udp?endpoint=localhost:24001", stream_id=1,
             expiry_ns=EXPIRY_NS,
         )
-        for n in range(1, 400):
-            socket.send(codec.encode(attrs.evolve(request, stream_id=n % 4), n))
         codes = set()
-        for _ in range(399):
-            assert socket.poll(30_000)
-            answer = codec.decode(socket.recv_multipart()[0])[1]
-            codes.add(answer.code if isinstance(answer, control.Failure) else "")
+        for round_ in range(8):         # of fewer than the answers that wait for a reader
+            for n in range(1, 51):
+                data = codec.encode(attrs.evolve(request, stream_id=n % 4), 50 * round_ + n)
+                socket.send(data)
+            for _ in range(50):
+                assert socket.poll(30_000)
+                answer = codec.decode(socket.recv_multipart()[0])[1]
+                codes.add(answer.code if isinstance(answer, control.Failure) else "")
         assert codes <= {"", "limit"}
         for state in control_.groups():
             control_.close_group(name=state.name, channel=state.channel, stream_id=state.stream_id)
@@ -347,3 +359,95 @@ def test_a_control_survives_its_daemons_restart(
         assert (again.group_id, again.daemon_id) == (opened.group_id, opened.daemon_id)
         far.close()
         assert control_.groups() == []
+
+
+# ---- how many ------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def two(served: Served, tmp_path: Path) -> Iterator[Served]:
+    """A daemon that serves two connections, and lets in whose keys lie in a directory."""
+    keys = tmp_path / "clients"
+    keys.mkdir()
+    for name in ("query", "stranger"):
+        shutil.copy(served.keys / f"{name}.key", keys)
+    config = tmp_path / "penstock.toml"
+    config.write_text(
+        f'[control_tcp]\nlisten = "127.0.0.1:0"\nsecret_key = "{served.keys}/daemon.key_secret"\n'
+        f'clients = "{keys}"\nconnections = 2\n', encoding="utf-8",
+    )
+    with penstock_host(tmp_path / "d", "--config", str(config)) as host:
+        eventually(lambda: "served on" in host.errors(), "the daemon does not say where it serves")
+        found = re.search(r"served on (tcp://\S+) with", host.errors())
+        assert found is not None
+        yield attrs.evolve(served, host=host, address=found[1])
+
+
+def raw(served: Served) -> socket.socket:
+    """A TCP connection that shows no key."""
+    port = int(served.address.rpartition(":")[2])
+    return socket.create_connection(("127.0.0.1", port), timeout=20)
+
+
+def ended(connection: socket.socket) -> bool:
+    """By the other side."""
+    looking = select.poll()
+    looking.register(connection, select.POLLRDHUP)
+    return bool(looking.poll(0))
+
+
+def test_connections_that_end_in_the_handshake_make_no_places(two: Served) -> None:
+    with two.control() as one, two.control() as other, two.control(timeout_s=4) as third:
+        assert one.groups() == other.groups() == []
+        for _ in range(5):
+            raw(two).close()
+        with pytest.raises(NotAuthorised):
+            third.groups()
+        assert one.groups() == []
+        one.close()
+        eventually(lambda: _comes_in(two), "the place is not free again")
+
+
+def _comes_in(served: Served) -> bool:
+    with served.control(timeout_s=4) as control_, contextlib.suppress(NotAuthorised):
+        return control_.groups() == []
+    return False
+
+
+def test_of_many_that_come_at_once_as_many_get_in_as_there_are_places(two: Served) -> None:
+    request = codec.encode(control.ListGroups(), 1)
+    with contextlib.ExitStack() as stack:
+        sockets = [stack.enter_context(dealer(two)) for _ in range(8)]
+        for each in sockets:
+            each.send(request)
+        eventually(lambda: sum(bool(each.poll(0)) for each in sockets) >= 2, "nobody gets in")
+        assert not any(each.poll(1000) for each in sockets if not each.poll(0))
+
+
+def test_whoever_shows_no_key_makes_room(two: Served) -> None:
+    with contextlib.ExitStack() as stack:
+        silent = [stack.enter_context(raw(two)) for _ in range(STRANGERS + 20)]
+        with two.control() as control_:
+            assert control_.groups() == []          # within the 5 s that each of them has
+        eventually(lambda: all(map(ended, silent[:20])), "the oldest stay")
+        assert not ended(silent[-1])
+
+
+# ---- the list ------------------------------------------------------------------------------------
+
+
+def test_a_key_file_that_cannot_be_read_keeps_only_its_own_key_out(
+    two: Served, tmp_path: Path
+) -> None:
+    keys = tmp_path / "clients"
+    with two.control() as query, two.control("stranger") as other:
+        assert query.groups() == other.groups() == []
+        (keys / "broken.key").symlink_to(tmp_path / "nowhere")      # nor can root read it
+        (keys / "stranger.key").unlink()
+        with pytest.raises(GroupRefused, match="allow-list"):
+            other.groups()                          # though the list as a whole cannot be read
+        assert query.groups() == []
+        assert "broken.key: cannot read the key file" in two.host.errors()
+        (keys / "broken.key").unlink()
+        shutil.copy(two.keys / "stranger.key", keys / "broken.key")
+        assert other.groups() == []

@@ -15,11 +15,12 @@ from pathlib import Path
 
 import pytest
 from support.hosts import PenstockHost
+from support.java import needs_java
 
 from penstock.spark_bridge._decode import METADATA
 from penstock.spark_bridge._options import NAMES
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(400)]
+pytestmark = [needs_java, pytest.mark.slow, pytest.mark.timeout(400)]
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "spark.md").read_text(encoding="utf-8")
@@ -53,7 +54,7 @@ def test_the_tutorial_runs(
     address = f"127.0.0.1:{port()}"
     query, publish = (text.replace("127.0.0.1:40456", address) for text in (query, publish))
     publish = publish.replace("100_001", "20_001")
-    query = query.replace("awaitTermination(60)", f"awaitTermination({TIMEOUT_S})")
+    query = query.replace("awaitTermination()", f"awaitTermination({TIMEOUT_S})")
     env = {**os.environ, "PENSTOCK_DIR": str(host.directory), "PYSPARK_PYTHON": sys.executable,
            "PYSPARK_SUBMIT_ARGS": ARGUMENTS}
     (tmp_path / "query.py").write_text(query)

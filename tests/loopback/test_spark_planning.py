@@ -7,10 +7,11 @@ from __future__ import annotations
 import json
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
+import attrs
 import pytest
 from support.hosts import PenstockHost
 from support.processes import Peer
@@ -18,15 +19,27 @@ from support.processes import Peer
 import penstock
 from loopback.streams import eventually
 from penstock.client import GroupControl
+from penstock.core.errors import InvalidArgument
 from penstock.spark_bridge import _source
 from penstock.spark_bridge._fetch import RangeLost, sources
 from penstock.spark_bridge._offsets import Offset
-from penstock.spark_bridge._options import SourceOptions, read_options
+from penstock.spark_bridge._options import Daemon, SourceOptions, read_options
+from penstock.spark_bridge._subscription import Subscription
 
 STREAM = 1001
 CHANNEL = "aeron:ipc"
 MINUTE_NS = 60 * 10**9
-KEY = {"name": "planned", "channel": CHANNEL, "stream_id": STREAM}
+
+
+class Key(TypedDict):
+    """What a group is known by."""
+
+    name: str
+    channel: str
+    stream_id: int
+
+
+KEY: Key = {"name": "planned", "channel": CHANNEL, "stream_id": STREAM}
 RUNNER = """
 import json, sys, time
 from pyspark.sql.types import StructType
@@ -53,7 +66,7 @@ finally:
 @pytest.fixture
 def control(host: PenstockHost) -> Iterator[GroupControl]:
     with GroupControl(directory=str(host.directory)) as made:
-        made.open(**KEY, starting="earliest", expiry_ns=10 * MINUTE_NS)  # type: ignore[arg-type]
+        made.open(**KEY, starting="earliest", expiry_ns=10 * MINUTE_NS)
         yield made
         for group in made.groups():
             made.close_group(
@@ -100,8 +113,7 @@ def planned(reading: SourceOptions) -> tuple[Offset, list[Any]]:
 def test_a_batch_read_leaves_a_querys_group_as_it_was(
     host: PenstockHost, control: GroupControl, sent: int
 ) -> None:
-    [log] = control.state(**KEY).logs
-    key = f"{CHANNEL}|{STREAM}|{log.session_id}|{log.initial_term_id}"
+    key = key_of(control)
     middle = sent // 2 // 64 * 64
     reading = options(host, streaming=False, startingOffsets=json.dumps({key: middle}))
     planning = _source._Planning(reading)
@@ -109,7 +121,8 @@ def test_a_batch_read_leaves_a_querys_group_as_it_was(
         [partition] = planning.batch()
     finally:
         planning.stop()
-    [found] = partition.table                           # type: ignore[attr-defined]
+    assert isinstance(partition, _source.Partition)
+    [found] = partition.table
     assert (found.start, found.end) == (middle, sent)
     state = control.state(**KEY)
     assert state.logs[0].committed == 0                 # acknowledges nothing ...
@@ -125,9 +138,115 @@ def test_what_was_read_from_a_log_that_nobody_holds_any_more_is_not_believed(
     source = next(sources(reading, found))
     assert source.frames(0).end == sent
     source.finish()
+    session = (found.session.session_id, found.session.initial_term_id)
+    control.acknowledge(**KEY, positions={session: 64})
+    with pytest.raises(RangeLost, match="was released while it was read"):
+        source.finish()
     control.close_group(**KEY)
     with pytest.raises(RangeLost, match="while it was read"):
         source.finish()
+
+
+def key_of(control: GroupControl) -> str:
+    [log] = control.state(**KEY).logs
+    return f"{CHANNEL}|{STREAM}|{log.session_id}|{log.initial_term_id}"
+
+
+@pytest.mark.parametrize("streaming", [True, False])
+def test_a_query_begins_between_messages_only(
+    host: PenstockHost, control: GroupControl, sent: int, streaming: bool,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    def begin(**starting: int) -> Offset:
+        reading = options(host, streaming=streaming, startingOffsets=json.dumps(starting))
+        planning = _source._Planning(reading)
+        try:
+            return planning.initial(acknowledge=streaming)
+        finally:
+            planning.stop()
+
+    key = key_of(control)
+    for position, what in (
+        (32, "is not between two messages"), (sent - 32, "is not between two messages"),
+        (sent + 64, f"lies behind the end, {sent}"),
+    ):
+        with pytest.raises(InvalidArgument, match=f"option startingOffsets: .*{position} {what}"):
+            begin(**{key: position})
+        assert control.state(**KEY).logs[0].committed == 0     # and the group is as it was
+    with pytest.raises(InvalidArgument, match="option startingOffsets has aeron:ipc stream 5, but"):
+        begin(**{"aeron:ipc|5|6|7": 64})
+    assert list(begin(**{key: 640}).positions.values()) == [640]
+    assert control.state(**KEY).logs[0].committed == (640 if streaming else 0)
+    caplog.clear()
+    control.acknowledge(**KEY, positions={tuple(map(int, key.split("|")[2:])): 1280})
+    assert list(begin(**{key: 640, f"{CHANNEL}|{STREAM}|1|2": 0}).positions.values()) == [1280]
+    assert "640: begins at 1280" in caplog.text
+    assert "no daemon has this session" in caplog.text
+
+
+def test_both_limits_of_a_batch_hold(
+    host: PenstockHost, control: GroupControl, sent: int
+) -> None:
+    """What a message limit leaves to others must not pass the limit of bytes."""
+    planning = _source._Planning(options(host))
+    try:
+        start = planning.initial()
+        for most_bytes, most_messages, end in (
+            (100, 10, 64), (640, 10, 640), (1000, 10, 640), (1000, 100, 960), (32, 5, 64),
+        ):
+            after = planning.latest(start, most_bytes, most_messages)
+            assert list(after.positions.values()) == [end]
+    finally:
+        planning.stop()
+
+
+def test_a_batch_is_split_alike_whenever_it_is_read(
+    host: PenstockHost, control: GroupControl, sent: int
+) -> None:
+    """The sink tells repeats by their part: a driver that has more cores, or another option, must
+    not split anew what its predecessor had planned."""
+    split: list[list[Any]] = []
+    for wanted in ("4", "2"):
+        planning = _source._Planning(options(host, minPartitions=wanted, maxBytesPerTrigger="4k"))
+        try:
+            if not split:
+                start = planning.initial()
+                end = Offset.from_plain(planning.latest(start, 4096, 0).to_plain())
+            split.append(planning.partitions(start, end))
+            if wanted == "2":
+                further = planning.latest(end, 4096, 0)
+        finally:
+            planning.stop()
+    assert split[0] == split[1]
+    assert len(split[0]) == 4
+    assert (end.tasks, further.tasks) == (4, 2)
+
+
+def test_a_daemon_that_refuses_is_not_left_out_in_silence(
+    host: PenstockHost, new_host: Callable[..., PenstockHost], control: GroupControl,
+    port: Callable[[], int], caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Its streams would be missing; only one whose host has not the address has none."""
+    second = new_host()
+    daemons = tuple(Daemon(directory=str(h.directory)) for h in (host, second))
+    channel = f"aeron:udp?endpoint=127.0.0.1:{port()}"
+    reading = attrs.evolve(options(host, channel=channel), daemons=daemons)
+    subscription = Subscription(reading)
+    try:
+        subscription.open()
+        assert subscription.view().groups.keys() == set(reading.streams)
+    finally:
+        subscription.stop()
+    assert f"is not read from {second.directory}" in caplog.text     # the port is the other's
+    changed = attrs.evolve(options(host, sessions="5"), daemons=daemons)
+    subscription = Subscription(changed)
+    try:
+        with pytest.raises(
+            InvalidArgument, match=rf"at {host.directory}: group planned .* open with sessions \[\]"
+        ):
+            subscription.open()
+    finally:
+        subscription.stop()
 
 
 def test_a_first_batch_is_not_empty_because_its_group_expired(
@@ -159,3 +278,35 @@ def test_sigterm_lets_a_query_stop_in_order(
         runner.wait("stopped")
         assert runner.finish() == 0
     assert [group.name for group in control.groups()] == ["planned"]    # for a restart
+
+
+@pytest.mark.parametrize("policy", ["true", "false"])
+def test_a_stream_that_comes_later_and_does_not_wait_ends_the_query_or_is_warned_of(
+    host: PenstockHost, remote: penstock.Client, policy: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Its sender is on another host: what its SETUP says is all that is known."""
+    group = "aeron:udp?endpoint=224.0.1.77:24081|interface=127.0.0.1"
+    planning = _source._Planning(read_options(
+        plain(host) | {"channel": group, "subscription": "late", "failOnDataLoss": policy}
+    ))
+    key: dict[str, Any] = {"name": "late", "channel": group, "stream_id": STREAM}
+    control = GroupControl(directory=str(host.directory))
+    try:
+        start = planning.initial()
+        with remote.add_publication(f"{group}|fc=max", STREAM) as publication:
+            assert publication.wait_connected(20)
+            assert publication.send(b"lost to whoever is slow") > 0
+            eventually(lambda: any(
+                log.end_position > 0 for log in control.state(**key).logs
+            ), "it is there")
+            if policy == "true":
+                with pytest.raises(InvalidArgument, match=r"option channel=.*: its flow control is "
+                                   r"max, which does not wait\. Use .*failOnDataLoss=false"):
+                    planning.latest(start, None, 0)
+            else:
+                assert planning.latest(start, None, 0).positions
+                assert "its flow control is max" in caplog.text
+    finally:
+        planning.stop()
+        control.close_group(**key)
+        control.close()

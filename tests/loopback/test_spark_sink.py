@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import os
 import re
-import sys
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -16,9 +15,10 @@ from pyspark.errors import AnalysisException, PythonException
 from pyspark.sql import DataFrame, SparkSession
 from support.hosts import PenstockHost
 from support.java import needs_java
+from support.spark import local_session
 
 import penstock
-from penstock.spark_bridge import Committed, committed, publish, register, tuned_settings
+from penstock.spark_bridge import Committed, committed, publish
 from penstock.spark_bridge._assembler import CommittedPart
 from penstock.spark_bridge._sink_options import NAMES
 
@@ -33,26 +33,9 @@ WAIT_S = 30.0
 
 @pytest.fixture(scope="module")
 def spark(host: PenstockHost) -> Iterator[SparkSession]:
-    """Two task slots, and one more attempt for a task that fails; its workers use ``host``."""
-    before = dict(os.environ)
-    os.environ.update(PENSTOCK_DIR=str(host.directory), PYSPARK_PYTHON=sys.executable)
-    settings = {
-        **tuned_settings(), "spark.master": "local[2,2]", "spark.ui.enabled": "false",
-        "spark.driver.memory": "600m", "spark.sql.shuffle.partitions": "2",
-        "spark.driver.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1",
-        "spark.ui.showConsoleProgress": "false", "spark.log.level": "OFF",
-    }  # fmt: skip
-    builder = SparkSession.builder
-    for key, value in settings.items():
-        builder = builder.config(key, value)
-    session = builder.getOrCreate()
-    register(session)
-    try:
+    """Its workers use ``host``."""
+    with local_session(PENSTOCK_DIR=str(host.directory)) as session:
         yield session
-    finally:
-        session.stop()
-        os.environ.clear()
-        os.environ.update(before)
 
 
 @pytest.fixture
@@ -206,6 +189,19 @@ def test_a_reader_that_stops_fails_the_task_with_cause_and_culprit(
         ),
     ):
         save(numbers(spark, 200_000, 1), channel, timeout="1s")
+
+
+def test_drain_consumed_waits_for_the_readers(
+    spark: SparkSession, client: penstock.Client, channel: str
+) -> None:
+    """All of it was sent at once, and is nothing to a task that wants it taken."""
+    with client.add_subscription(channel, 7) as sub:
+        save(numbers(spark, 10, 1), channel)
+        with pytest.raises(PythonException, match="was not consumed to its end within 3 s: posit"):
+            save(numbers(spark, 20, 1), channel, drain="consumed", timeout="3s")
+        found, reader = save_and_take(numbers(spark, 30, 1), sub, channel, 3, drain="consumed")
+    assert [len(part.messages) for part in found] == [10, 20, 30]
+    assert reader.statistics.repeats == 1       # the second attempt that failed for the same reason
 
 
 def test_nulls_are_refused(spark: SparkSession, client: penstock.Client, channel: str) -> None:

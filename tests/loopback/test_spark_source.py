@@ -6,7 +6,6 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -18,14 +17,15 @@ import pytest
 from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
 from support.hosts import PenstockHost
-from support.spark import Query, Sink
+from support.java import needs_java
+from support.spark import Query, Sink, local_session
 
 import penstock
 from loopback.streams import eventually
 from penstock.client import GroupControl
-from penstock.spark_bridge import register, tuned_settings
 
 pytestmark = [
+    needs_java,
     pytest.mark.slow,
     pytest.mark.timeout(600),
     pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::FutureWarning"),
@@ -36,27 +36,8 @@ TERM = "|term-length=1m"
 
 @pytest.fixture(scope="module")
 def spark() -> Iterator[SparkSession]:
-    """Two task slots, and one more attempt for a task that fails."""
-    before = dict(os.environ)
-    os.environ.update(PYSPARK_PYTHON=sys.executable)
-    settings = {
-        **tuned_settings(), "spark.master": "local[2,2]", "spark.ui.enabled": "false",
-        "spark.driver.memory": "600m", "spark.sql.shuffle.partitions": "2",
-        "spark.driver.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -Xss4m",
-        "spark.ui.showConsoleProgress": "false", "spark.log.level": "OFF",
-        "spark.python.authenticate.socketTimeout": "60s",   # a busy machine starts them slowly
-    }  # fmt: skip
-    builder = SparkSession.builder
-    for key, value in settings.items():
-        builder = builder.config(key, value)
-    session = builder.getOrCreate()
-    register(session)
-    try:
+    with local_session() as session:
         yield session
-    finally:
-        session.stop()
-        os.environ.clear()
-        os.environ.update(before)
 
 
 class Stream:

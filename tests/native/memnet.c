@@ -28,7 +28,7 @@ struct ps_socket {
 struct memnet {
     ps_socket_t *sockets;
     queue_t sent;
-    int32_t room, sends, joins;
+    int32_t room, sends, joins, landed;
     uint16_t next_port;
 };
 
@@ -147,9 +147,26 @@ static int mem_reconnect(ps_socket_t *socket, const ps_addr_t *remote)
     return PS_OK;
 }
 
+/* As the kernel's transport does it. */
+static uint32_t let_land(const ps_lander_t *lander, void *context, const uint8_t *data,
+                         uint32_t length, uint32_t segment, const ps_addr_t *from, int64_t now_ns)
+{
+    ps_landing_t landing;
+    uint64_t first_word;
+    if (!lander->land(context, &landing) || length < 32) {
+        return 0;
+    }
+    const uint32_t there = length < landing.length ? length : landing.length;
+    const uint32_t whole = there == length ? length : there - there % segment;
+    memcpy(&first_word, data, sizeof first_word);
+    memcpy(landing.at + 8, data + 8, there - 8);
+    return whole == 0 ? 0 : lander->landed(context, &landing, first_word, whole, segment, from,
+                                           now_ns);
+}
+
 /* As GRO does: neighbours of one length from one sender, and one shorter last. */
-static int mem_recv_runs(ps_socket_t *socket, int32_t limit, ps_on_run_fn fn, void *context,
-                         int64_t now_ns)
+static int mem_recv_runs(ps_socket_t *socket, int32_t limit, ps_on_run_fn fn,
+                         const ps_lander_t *lander, void *context, int64_t now_ns)
 {
     static uint8_t joined[65536];
     int32_t seen = 0;
@@ -172,7 +189,13 @@ static int mem_recv_runs(ps_socket_t *socket, int32_t limit, ps_on_run_fn fn, vo
             free(pop(&socket->in));
             seen++;
         }
-        fn(context, joined, length, segment, &from, now_ns);
+        const uint32_t stays =
+            lander == NULL ? 0 : let_land(lander, context, joined, length, segment, &from, now_ns);
+        if (stays < length || length == 0) {
+            fn(context, joined + stays, length - stays,
+               segment < length - stays ? segment : length - stays, &from, now_ns);
+        }
+        socket->memnet->landed += stays > 0;
     }
     return seen;
 }
@@ -207,6 +230,17 @@ ps_net_t *memnet_net(memnet_t *memnet)
     net->ops = &MEM_OPS;
     net->state = memnet;
     return net;
+}
+
+ps_driver_params_t memnet_driver_params(memnet_t *memnet, ps_cnc_t *cnc, ps_shared_t *shared)
+{
+    ps_driver_params_t params;
+    ps_driver_params_default(&params);
+    params.net = memnet_net(memnet);
+    params.cnc = cnc;
+    params.shared = shared;
+    params.threading = PS_INVOKER;
+    return params;
 }
 
 int memnet_take(memnet_t *memnet, memnet_dgram_t *out)
@@ -248,6 +282,11 @@ int memnet_inject(memnet_t *memnet, const ps_addr_t *to, const ps_addr_t *from, 
 void memnet_room(memnet_t *memnet, int32_t datagrams)
 {
     memnet->room = datagrams;
+}
+
+int32_t memnet_landed(const memnet_t *memnet)
+{
+    return memnet->landed;
 }
 
 void memnet_join(memnet_t *memnet, int32_t joins)

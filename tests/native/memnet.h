@@ -21,6 +21,8 @@ memnet_t *memnet_create(void);
 void memnet_destroy(memnet_t *memnet);     /* after the driver */
 /* A table for a driver, which takes it over. */
 ps_net_t *memnet_net(memnet_t *memnet);
+/* Of a driver that is stepped, on this transport; seed, ids and the rest are the caller's. */
+ps_driver_params_t memnet_driver_params(memnet_t *memnet, ps_cnc_t *cnc, ps_shared_t *shared);
 /* Oldest datagram that was sent and not taken yet: 1 = *out filled. */
 int memnet_take(memnet_t *memnet, memnet_dgram_t *out);
 int32_t memnet_pending(const memnet_t *memnet);
@@ -32,6 +34,8 @@ int memnet_inject(memnet_t *memnet, const ps_addr_t *to, const ps_addr_t *from, 
 void memnet_room(memnet_t *memnet, int32_t datagrams);
 /* 0: received datagrams are not joined; 1 (at first): as GRO does. */
 void memnet_join(memnet_t *memnet, int32_t joins);
+/* Buffers that were received into a log, in part at least. */
+int32_t memnet_landed(const memnet_t *memnet);
 /* Calls of send so far. */
 int32_t memnet_sends(const memnet_t *memnet);
 ps_addr_t memnet_addr(uint8_t last, uint16_t port);   /* 10.0.0.last */

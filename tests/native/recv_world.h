@@ -37,6 +37,7 @@ typedef struct world_options {
     uint32_t peer_capabilities;
     int64_t reserved_position;     /* 0: all */
     int64_t join_ordinal;
+    int64_t window_limit_ns;       /* of an untethered reader; 0: default */
     int32_t max_gaps;              /* 0: default */
     int32_t event_capacity;        /* 0: default */
     int32_t term_offset;
@@ -124,20 +125,30 @@ static int32_t world_counter(world_t *world, const char *label, int64_t value)
     return id;
 }
 
+/* Opens the socket of the world's driver. */
+UNUSED_OK static void world_listen(world_t *world)
+{
+    const ps_recv_endpoint_params_t endpoint = {
+        .id = 500, .status_counter_id = -1, .receiver_id = GOLDEN_RECEIVER
+    };
+    CHECK_EQ(ps_recv_endpoint_open(world->driver, &endpoint, &world->endpoint), PS_OK);
+    const ps_recv_destination_params_t destination = {
+        .id = 1, .socket = {.bind = memnet_addr(2, WORLD_PORT)}
+    };
+    CHECK_EQ(ps_recv_endpoint_add_destination(world->driver, world->endpoint, &destination,
+                                              &world->local),
+             PS_OK);
+}
+
 UNUSED_OK static void world_open(world_t *world, const world_options_t *options)
 {
-    ps_driver_params_t params;
     memset(world, 0, sizeof *world);
     directory_make(world->directory, sizeof world->directory);
     world->cnc = cnc_make(world->directory);
     world->shared = shared_make(world->directory);
     world->memnet = memnet_create();
     world->now_ns = 100 * SECOND;
-    ps_driver_params_default(&params);
-    params.net = memnet_net(world->memnet);
-    params.cnc = world->cnc;
-    params.shared = world->shared;
-    params.threading = PS_INVOKER;
+    ps_driver_params_t params = memnet_driver_params(world->memnet, world->cnc, world->shared);
     params.seed = 99;
     params.receiver_id_base = GOLDEN_RECEIVER;
     params.daemon_id = 7;
@@ -151,16 +162,7 @@ UNUSED_OK static void world_open(world_t *world, const world_options_t *options)
     }
     CHECK_EQ(ps_driver_create(&params, &world->driver), PS_OK);
     world->sender = memnet_addr(1, 50000);
-    const ps_recv_endpoint_params_t endpoint = {
-        .id = 500, .status_counter_id = -1, .receiver_id = GOLDEN_RECEIVER
-    };
-    CHECK_EQ(ps_recv_endpoint_open(world->driver, &endpoint, &world->endpoint), PS_OK);
-    const ps_recv_destination_params_t destination = {
-        .id = 1, .socket = {.bind = memnet_addr(2, WORLD_PORT)}
-    };
-    CHECK_EQ(ps_recv_endpoint_add_destination(world->driver, world->endpoint, &destination,
-                                              &world->local),
-             PS_OK);
+    world_listen(world);
     CHECK_EQ(ps_recv_endpoint_add_interest(world->driver, world->endpoint, GOLDEN_STREAM, 0, 1),
              PS_OK);
     world_step(world);
@@ -203,7 +205,8 @@ UNUSED_OK static void world_make_image(world_t *world, const world_options_t *op
         .source = world->sender, .nak_delay_ns = -1,
         .reserved_position = options->reserved_position ? options->reserved_position : INT64_MAX,
         .join_ordinal = options->join_ordinal, .peer_capabilities = options->peer_capabilities,
-        .untethered_window_limit_timeout_ns = 5 * SECOND,
+        .untethered_window_limit_timeout_ns =
+            options->window_limit_ns ? options->window_limit_ns : 5 * SECOND,
         .untethered_linger_timeout_ns = 5 * SECOND, .untethered_resting_timeout_ns = 10 * SECOND,
         .group = options->group, .reliable = !options->unreliable, .rejoin = 1
     };
@@ -291,6 +294,22 @@ UNUSED_OK static ps_image_status_t world_status(const world_t *world)
     ps_image_status_t status;
     ps_image_get_status(world->image, &status);
     return status;
+}
+
+/* Where a subscriber that walks the log stops: it must be where the stream is complete. */
+UNUSED_OK static void world_check_reader(const world_t *world, int64_t from)
+{
+    const int64_t position = world_status(world).position;
+    int64_t at = from;
+    while (ps_frame_length_acquire(ps_frame_at(&world->log, at)) != 0) {
+        const ps_frame_t *frame = ps_frame_at(&world->log, at);
+        CHECK(frame->frame_length >= PS_HEADER_BYTES && at < position);
+        CHECK_EQ(frame->term_offset, at & world->log.term_mask);
+        CHECK_EQ(frame->term_id,
+                 ps_term_id_at(at, world->log.shift, world->log.initial_term_id));
+        at += ps_align32(frame->frame_length);
+    }
+    CHECK_EQ(at, position);
 }
 
 #endif

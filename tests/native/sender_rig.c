@@ -35,13 +35,8 @@ static void make_files(rig_t *rig)
 
 static void make_driver(rig_t *rig, const rig_options_t *options)
 {
-    ps_driver_params_t params;
-    ps_driver_params_default(&params);
     rig->net = memnet_create();
-    params.net = memnet_net(rig->net);
-    params.cnc = rig->cnc;
-    params.shared = rig->shared;
-    params.threading = PS_INVOKER;
+    ps_driver_params_t params = memnet_driver_params(rig->net, rig->cnc, rig->shared);
     params.seed = 1;
     params.receiver_id_base = 1;
     params.daemon_id = 1;
@@ -97,6 +92,7 @@ static void add_publication(rig_t *rig, const rig_options_t *options)
         .flow_control = options->flow_control != 0 ? options->flow_control
                                                    : group ? PS_FC_MAX : PS_FC_UNICAST,
         .fc_group_min_size = options->group_min_size, .fc_group_tag = options->group_tag,
+        .fc_receiver_timeout_ns = options->fc_timeout_ns,
         .rate_bytes_per_s = options->rate_bytes_per_s,
         .rate_messages_per_s = options->rate_messages_per_s,
         .window_bytes = options->window_bytes != 0 ? options->window_bytes : RIG_TERM / 2,

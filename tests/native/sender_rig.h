@@ -71,6 +71,7 @@ typedef struct rig_options {
     int64_t retransmit_delay_ns;
     int32_t flow_control;       /* 0: by kind */
     int32_t group_min_size;
+    int64_t fc_timeout_ns;      /* 0: as long as a receiver may be silent */
     int64_t group_tag;
     int64_t rate_bytes_per_s, rate_messages_per_s;
 } rig_options_t;

@@ -6,6 +6,7 @@
 
 #include <dirent.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "check.h"
@@ -51,6 +52,14 @@ UNUSED_OK static void directory_remove(const char *directory)
     }
     closedir(entries);
     CHECK_EQ(rmdir(directory), 0);
+}
+
+/* Bytes that a file takes, not its length. */
+UNUSED_OK static int64_t memory_of(const char *path)
+{
+    struct stat info;
+    CHECK_EQ(stat(path, &info), 0);
+    return (int64_t)info.st_blocks * 512;
 }
 
 UNUSED_OK static ps_log_params_t log_params(const char *path)
@@ -118,6 +127,23 @@ UNUSED_OK static ps_client_t *stream_client(const stream_t *stream)
     return client;
 }
 
+/* Fills the memory of [from, to) with what a reader that gets there `ahead` bytes later would take
+ * for messages: empty ones of this very stream. */
+UNUSED_OK static void stream_litter(const stream_t *stream, int64_t from, int64_t to, int64_t ahead)
+{
+    const ps_log_t *log = &stream->log;
+    for (int64_t at = from; at < to; at += PS_FRAME_ALIGNMENT) {
+        ps_frame_t *frame = ps_frame_at(log, at);
+        frame->term_offset = (int32_t)(at & log->term_mask);
+        frame->session_id = log->session_id;
+        frame->stream_id = log->stream_id;
+        frame->term_id = ps_term_id_at(at + ahead, log->shift, log->initial_term_id);
+        frame->reserved_value = 666;
+        atomic_store(ps_frame_word(frame), ps_frame_word_of(PS_FRAME_ALIGNMENT,
+                                                            PS_FLAG_UNFRAGMENTED, PS_TYPE_DATA));
+    }
+}
+
 /* `adjust` may change the log's parameters; NULL: as log_params says. */
 UNUSED_OK static void stream_open(stream_t *stream, void (*adjust)(ps_log_params_t *))
 {
@@ -141,6 +167,11 @@ UNUSED_OK static void stream_open(stream_t *stream, void (*adjust)(ps_log_params
         ps_counter_allocate(stream->cnc, 4, NULL, 0, "sub-pos", 7, 12, 5, 11, start, 0);
     stream->client = stream_client(stream);
     atomic_store(&stream->log.meta->is_connected, 1);
+    if (stream->params.type == PS_LOG_SEALED) {
+        const int64_t term_end = (start | stream->log.term_mask) + 1;
+        stream_litter(stream, start + PS_FRAME_ALIGNMENT,
+                      term_end + INT64_C(2) * stream->log.term_length, 0);
+    }
 }
 
 UNUSED_OK static void stream_close(stream_t *stream)
@@ -155,7 +186,7 @@ UNUSED_OK static void stream_close(stream_t *stream)
 UNUSED_OK static ps_pub_t *stream_pub(stream_t *stream)
 {
     const ps_pub_params_t params = { stream->path, 11, stream->publication_slot, stream->limit, 0,
-                                     stream->params.type == PS_LOG_EXCLUSIVE };
+                                     stream->params.type != PS_LOG_CONCURRENT };
     ps_pub_t *pub = NULL;
     CHECK_EQ(ps_pub_open(stream->client, &params, &pub), PS_OK);
     return pub;
@@ -170,7 +201,8 @@ UNUSED_OK static ps_img_t *stream_img(stream_t *stream)
     return image;
 }
 
-/* What the sender does for an IPC publication: cleans behind the consumer, then moves the limit. */
+/* What the sender does for an IPC publication: cleans behind the consumer (a sealed log: anything
+ * but that), then moves the limit. */
 UNUSED_OK static void stream_turn(stream_t *stream, int64_t *clean)
 {
     const int64_t consumed = ps_counter_get(stream->cnc, stream->position);
@@ -178,7 +210,11 @@ UNUSED_OK static void stream_turn(stream_t *stream, int64_t *clean)
     while (*clean < behind) {
         const int64_t end = (*clean | stream->log.term_mask) + 1;
         const int64_t to = end < behind ? end : behind;
-        ps_log_clean(&stream->log, *clean, to);
+        if (stream->params.type == PS_LOG_SEALED) {
+            stream_litter(stream, *clean, to, INT64_C(3) * stream->log.term_length);
+        } else {
+            ps_log_clean(&stream->log, *clean, to);
+        }
         *clean = to;
     }
     ps_counter_set(stream->cnc, stream->limit, consumed + stream->log.term_length / 2);

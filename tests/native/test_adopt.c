@@ -19,29 +19,15 @@ static uint32_t walk_random(uint32_t below)
 /* The driver dies; another opens the same socket. */
 static void succeed(world_t *world)
 {
-    ps_driver_params_t params;
-    const ps_recv_endpoint_params_t endpoint = {
-        .id = 500, .status_counter_id = -1, .receiver_id = GOLDEN_RECEIVER
-    };
-    const ps_recv_destination_params_t destination = {
-        .id = 1, .socket = {.bind = memnet_addr(2, WORLD_PORT)}
-    };
     memnet_dgram_t dropped;
     ps_driver_destroy(world->driver);
-    ps_driver_params_default(&params);
-    params.net = memnet_net(world->memnet);
-    params.cnc = world->cnc;
-    params.shared = world->shared;
-    params.threading = PS_INVOKER;
+    ps_driver_params_t params = memnet_driver_params(world->memnet, world->cnc, world->shared);
     params.seed = 99;
     params.receiver_id_base = GOLDEN_RECEIVER + 1000;
     CHECK_EQ(ps_driver_create(&params, &world->driver), PS_OK);
     while (memnet_take(world->memnet, &dropped)) { /* what the dead driver had sent */
     }
-    CHECK_EQ(ps_recv_endpoint_open(world->driver, &endpoint, &world->endpoint), PS_OK);
-    CHECK_EQ(ps_recv_endpoint_add_destination(world->driver, world->endpoint, &destination,
-                                              &world->local),
-             PS_OK);
+    world_listen(world);
 }
 
 static ps_image_params_t adopted_image(const world_t *world)
@@ -93,6 +79,16 @@ static void open_image(world_t *world)
     world->log.meta->correlation_id = 77;
 }
 
+/* What the first status message says was consumed. */
+static int64_t stated_position(world_t *world)
+{
+    static memnet_dgram_t dgram;
+    ps_sm_t sm;
+    CHECK_EQ(world_sent(world, PS_TYPE_SM, &dgram), 1);
+    CHECK_EQ(ps_wire_sm(dgram.data, dgram.length, &sm), PS_WIRE_OK);
+    return ps_position(sm.term_id, sm.term_offset, world->log.shift, world->log.initial_term_id);
+}
+
 /* Some data, some of it lost, some of it consumed; then perhaps a death before the last counters
  * moved.  What a subscriber could read stays, what lies above is dropped, and in the end every byte
  * is what was sent. */
@@ -123,7 +119,7 @@ static void walk_image(uint32_t seed)
             CHECK_EQ(status.gaps, 0);
             CHECK_EQ(*(int64_t *)(void *)ps_log_at(&world.log, seen), 0);
             CHECK(world_holds(&world, consumed, seen, FRAME));
-            CHECK(world_count_sent(&world, PS_TYPE_SM) > 0); /* the sender hears at once */
+            CHECK_EQ(stated_position(&world), consumed); /* the sender hears at once */
             deaths++;
         }
         const int64_t complete_now = readable(&world, consumed);
@@ -190,11 +186,62 @@ static void test_messages_are_counted_on(void)
     world_close(&world);
 }
 
+/* What lies at the end of what is complete and is no frame of this place is not followed, and
+ * readers stop before it. */
+static void test_what_is_no_frame_ends_the_walk(void)
+{
+    for (int32_t i = 0; i < 4; i++) {
+        world_t world;
+        open_image(&world);
+        world_data(&world, 0, 4 * FRAME, FRAME);
+        world_pass(&world, MS);
+        ps_frame_t *frame = ps_frame_at(&world.log, 4 * FRAME);
+        memcpy((uint8_t *)frame, ps_frame_at(&world.log, 0), FRAME);
+        frame->term_offset = i == 0 ? 0 : 4 * FRAME;
+        frame->term_id += i == 1 ? -3 : 0; /* of an earlier lap */
+        atomic_store(&frame->frame_length, i == 2 ? WORLD_TERM_LENGTH : i == 3 ? 31 : FRAME);
+        succeed(&world);
+        adopt_image(&world);
+        CHECK_EQ(world_status(&world).position, 4 * FRAME);
+        CHECK_EQ(readable(&world, 0), 4 * FRAME);
+        world_close(&world);
+    }
+}
+
+/* Clients can write the index: what cannot be is not followed. */
+static void test_an_index_that_lies_is_not_believed(void)
+{
+    static const struct { int64_t position, ordinal; } lies[] = {
+        { 8 * FRAME - 8, 8 }, { -32, 8 }, { INT64_MIN, 8 }, { INT64_MAX, 8 },
+        { 8 * FRAME, INT64_MAX }, { 8 * FRAME, -2 }
+    };
+    for (size_t i = 0; i < sizeof lies / sizeof lies[0]; i++) {
+        world_t world;
+        open_image(&world);
+        world_data(&world, 0, 8 * FRAME, FRAME);
+        world_pass(&world, 5 * MS);
+        ps_index_ring_t *ring = &world.shared->image_rings[world.image_slot];
+        CHECK(ring->count > 0);
+        for (uint64_t entry = 0; entry < ring->count; entry++) {
+            ring->entries[entry].position = lies[i].position;
+            ring->entries[entry].ordinal = lies[i].ordinal;
+        }
+        succeed(&world);
+        adopt_image(&world);
+        world_data(&world, 8 * FRAME, 10 * FRAME, FRAME);
+        world_pass(&world, 5 * MS);
+        CHECK_EQ(world.shared->images[world.image_slot].ordinal, -1);
+        world_close(&world);
+    }
+}
+
 int main(void)
 {
     RUN(test_an_image_survives_deaths_at_any_moment);
     RUN(test_an_image_whose_counter_lies_is_refused);
     RUN(test_another_images_log_is_refused);
     RUN(test_messages_are_counted_on);
+    RUN(test_what_is_no_frame_ends_the_walk);
+    RUN(test_an_index_that_lies_is_not_believed);
     return 0;
 }

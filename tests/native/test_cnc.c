@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * test_cnc.c: cnc.dat: layout, counters, reports, answering an Aeron client's commands. */
 #include <fcntl.h>
-#include <sys/stat.h>
 
 #include "ps_cnc_internal.h"
 #include "stream.h"
@@ -56,13 +55,6 @@ static void the_layout_is_the_reference(void)
     directory_remove(directory);
 }
 
-static int64_t memory_of(const char *path)
-{
-    struct stat info;
-    CHECK_EQ(stat(path, &info), 0);
-    return (int64_t)info.st_blocks * 512;
-}
-
 static void memory_is_taken_as_counters_are(void)
 {
     char directory[256];
@@ -89,6 +81,12 @@ static void memory_is_taken_as_counters_are(void)
     CHECK_EQ(ps_counter_allocate(cnc, 1, "", 0, "more", 4, 1, 1, 1, 7, 0), id + 2);
     CHECK(memory_of(path) <= before + step + 8192);
     CHECK_EQ(ps_counter_get(cnc, id), 7);
+    CHECK_EQ(unlink(path), 0); /* no more memory can be had, what is there is used up first */
+    const int32_t last = 2 * PS_COUNTERS_BACKED - 2;
+    for (id += 3; id <= last; id++) {
+        CHECK_EQ(ps_counter_allocate(cnc, 1, "", 0, "more", 4, 1, 1, 1, 7, 0), id);
+    }
+    CHECK_EQ(ps_counter_allocate(cnc, 1, "", 0, "more", 4, 1, 1, 1, 7, 0), PS_E_SYSTEM);
     ps_cnc_close(cnc);
     directory_remove(directory);
 }

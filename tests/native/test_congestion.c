@@ -224,6 +224,7 @@ static void an_application_limited_stream_does_not_inflate(void)
            (long long)early.congestion_window / 320, (long long)state.congestion_window / 320);
     CHECK_EQ(path.queue_full, 0);
     CHECK(state.congestion_window <= early.congestion_window + early.congestion_window / 20);
+    CHECK(state.congestion_window < options.window_bytes * 2 / 3); /* the largest, if it grew */
     CHECK(state.delivered > 39 * options.offered_bytes_per_s);
     ccsim_close(sim);
 }

@@ -3,7 +3,9 @@
  * convergence, the Reno-friendly region, bounds, idle time, and the exit from slow start.
  */
 #include "check.h"
+#include "ps_congestion.h"
 #include "ps_cubic.h"
+#include "ps_driver_internal.h"
 
 #define MS INT64_C(1000000)
 #define S INT64_C(1000000000)
@@ -146,6 +148,22 @@ static void idle_time_does_not_count(void)
     CHECK(ps_cubic_window(&cubic) < before + before / 5); /* 1.5 s of cubic, not 31 s */
 }
 
+/* Of a round that was not used, in which a loss began an epoch, only what there was of the epoch
+ * does not count: it never begins in the future. */
+static void an_epoch_begins_by_now(void)
+{
+    ps_cubic_t cubic;
+    ps_cubic_init(&cubic, SEGMENT, 1 << 26, false);
+    cubic.window_q = (INT64_C(1000) * SEGMENT) << 16;
+    cubic.round_window = INT64_C(1000) * SEGMENT;
+    ps_cubic_on_rtt(&cubic, 100 * MS, 100 * MS);
+    ps_cubic_on_received(&cubic, SEGMENT, S);
+    CHECK(ps_cubic_on_loss(&cubic, 0, 1, S + 90 * MS));
+    ps_cubic_on_received(&cubic, SEGMENT, S + 100 * MS); /* ends the round, a little used */
+    CHECK(!cubic.limited);
+    CHECK_EQ(cubic.epoch_ns, S + 100 * MS);
+}
+
 /* The queue fills, round trips grow: no loss is needed to stop doubling; a passing delay is
  * forgiven. */
 static void slow_start_ends_by_delay(void)
@@ -179,6 +197,25 @@ static void paces_by_phase(void)
     CHECK(ps_cubic_rate(&cubic) > 87000 && ps_cubic_rate(&cubic) <= 87500);
 }
 
+/* What arrived above a hole has left the network: as much more may be sent. */
+static void a_hole_does_not_hold_the_window(void)
+{
+    ps_congestion_t congestion;
+    bool force = false;
+    CHECK_EQ(ps_congestion_init(&congestion, PS_CC_CUBIC, 1 << 20, 1408, true), PS_OK);
+    ps_congestion_input_t input = { .now_ns = 1000000, .consumption = 60000, .received = 60000,
+                                    .granted = 60000 };
+    const int32_t before = congestion.ops->on_rebuild(&congestion, &input, &force);
+    CHECK_EQ(before, ps_congestion_window(&congestion));
+    input.granted = 60000 + before;
+    input.received += 10 * 1408; /* a hole at 60000: the reader stands still */
+    input.new_loss = true;
+    input.loss_position = 60000;
+    const int32_t after = congestion.ops->on_rebuild(&congestion, &input, &force);
+    CHECK(force && ps_congestion_window(&congestion) < before);
+    CHECK_EQ(after, 10 * 1408 + ps_congestion_window(&congestion));
+}
+
 int main(void)
 {
     RUN(cube_roots);
@@ -189,7 +226,9 @@ int main(void)
     RUN(fast_convergence);
     RUN(friendly_region);
     RUN(idle_time_does_not_count);
+    RUN(an_epoch_begins_by_now);
     RUN(slow_start_ends_by_delay);
     RUN(paces_by_phase);
+    RUN(a_hole_does_not_hold_the_window);
     return 0;
 }

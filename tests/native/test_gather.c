@@ -100,6 +100,39 @@ static void fragments_become_one_row_and_padding_none(void)
     stream_close(&stream);
 }
 
+/* What padding cuts off belongs to no message, neither its beginning nor its end. */
+static void a_message_that_lost_its_middle_is_left_out(void)
+{
+    stream_t stream;
+    stream_open(&stream, NULL);
+    int64_t end = put(&stream, 0, "begun ", PS_FLAG_BEGIN, PS_TYPE_DATA, 0);
+    end = put(&stream, end, "lost", PS_FLAG_UNFRAGMENTED, PS_TYPE_PAD,
+              ps_gap_mark(PS_GAP_UNKNOWN));
+    end = put(&stream, end, "ended", PS_FLAG_END, PS_TYPE_DATA, 0);
+    const int64_t between = end;
+    end = put(&stream, end, "lost", PS_FLAG_UNFRAGMENTED, PS_TYPE_PAD, ps_gap_mark(-4));
+    end = put(&stream, end, "lost", PS_FLAG_UNFRAGMENTED, PS_TYPE_PAD, ps_gap_mark(2));
+    end = put(&stream, end, "whole", PS_FLAG_UNFRAGMENTED, PS_TYPE_DATA, 0);
+    ps_gather_log_t *log = open_log(&stream);
+    ps_gather_frames_t frames = frames_of(log, 0, end);
+    columns_t columns;
+    columns_open(&columns, VALUES, ROWS);
+    CHECK_EQ(ps_gather_copy(&frames, &columns.rows), PS_GATHER_END);
+    CHECK_EQ(columns.rows.rows, 1);
+    CHECK_EQ(memcmp(columns.values, "whole", 5), 0);
+    CHECK_EQ(columns.rows.orphans, 2);
+    CHECK_EQ(columns.rows.gaps, 3);
+    CHECK_EQ(columns.rows.gap_messages, 2); /* where it is known */
+    columns_close(&columns);
+    ps_gather_scan_t scan = { .byte_limit = 1 << 20 };
+    frames = frames_of(log, 0, between);
+    CHECK_EQ(ps_gather_scan(&frames, &scan), PS_OK);
+    CHECK_EQ(scan.messages, 0);
+    CHECK_EQ(scan.position, between);
+    ps_gather_close(log);
+    stream_close(&stream);
+}
+
 static void what_does_not_fit_waits_for_the_next_arrays(void)
 {
     stream_t stream;
@@ -170,6 +203,9 @@ static void headers_that_cannot_be_are_refused(void)
     CHECK_EQ(copy_of(log, end), PS_GATHER_END);
     CHECK_EQ(ps_gather_intact(log, 0), 1);
     CHECK_EQ(ps_gather_intact(log, 3 * 65536), 0); /* the same place, three terms on */
+    CHECK_EQ(ps_gather_intact(log, INT64_MAX - 31), 0);
+    CHECK_EQ(ps_gather_intact(log, INT64_MIN), 0);
+    CHECK_EQ(ps_gather_intact(log, 8), 0);
     ps_gather_close(log);
     stream_close(&stream);
 }
@@ -247,6 +283,7 @@ static void arguments_are_checked(void)
 int main(void)
 {
     RUN(fragments_become_one_row_and_padding_none);
+    RUN(a_message_that_lost_its_middle_is_left_out);
     RUN(what_does_not_fit_waits_for_the_next_arrays);
     RUN(headers_that_cannot_be_are_refused);
     RUN(a_scan_stops_between_messages);

@@ -73,6 +73,61 @@ static void test_heartbeat_shows_a_lost_tail(void)
     world_close(&world);
 }
 
+/* A gap [at, at + 64); then so long until it is asked for, to a microsecond. */
+static int64_t patience_us(world_t *world, int64_t at)
+{
+    int64_t waited_us = 0;
+    world_count_sent(world, PS_TYPE_NAK);
+    world_data(world, at + 64, at + 128, 64);
+    world_step(world);
+    while (world_count_sent(world, PS_TYPE_NAK) == 0) {
+        CHECK(waited_us < 1000);
+        world_pass(world, 1000);
+        waited_us++;
+    }
+    return waited_us;
+}
+
+/* What came 90 us late, after one request, and then once more was late, not lost: from now on
+ * 112 us are waited.  Each loss lets that fade by a sixteenth. */
+static void test_patience_is_learned_and_fades(void)
+{
+    world_t world;
+    open_image(&world, &PLAIN);
+    CHECK(patience_us(&world, 0) <= 2);
+    world_pass(&world, 88000);
+    world_data(&world, 0, 64, 64);
+    world_step(&world);
+    world_data(&world, 0, 64, 64);
+    world_step(&world);
+    const int64_t learned_us = patience_us(&world, 128);
+    CHECK(learned_us >= 110 && learned_us <= 115);
+    world_data(&world, 128, 192, 64);
+    world_step(&world);
+    const int64_t faded_us = patience_us(&world, 256);
+    CHECK(faded_us >= 103 && faded_us <= 108);
+    world_close(&world);
+}
+
+/* The middle of a gap came, and found no room in the list: that it comes again proves nothing. */
+static void test_what_finds_no_room_is_not_late(void)
+{
+    const world_options_t one = {.max_gaps = 1};
+    world_t world;
+    open_image(&world, &one);
+    world_data(&world, 256, 320, 64);
+    world_pass(&world, 90000);
+    CHECK_EQ(world_count_sent(&world, PS_TYPE_NAK), 1);
+    world_data(&world, 64, 128, 64);
+    world_step(&world);
+    CHECK_EQ(world_status(&world).gaps, 1);
+    world_data(&world, 0, 256, 64);
+    world_step(&world);
+    CHECK_EQ(world_status(&world).position, 320);
+    CHECK(patience_us(&world, 320) <= 2);
+    world_close(&world);
+}
+
 static void test_delivered_bytes_cannot_be_changed(void)
 {
     uint8_t forged[2048];
@@ -126,6 +181,29 @@ static void test_a_false_heartbeat_does_not_wedge_the_stream(void)
     world_close(&world);
 }
 
+/* A forged frame begins in what is there and ends beyond: nothing of it is written, and what it
+ * claims to cover is asked for. */
+static void test_a_frame_across_the_mark_is_asked_for(void)
+{
+    const world_options_t penstock = {.peer_capabilities = PS_CAP_PENSTOCK};
+    static memnet_dgram_t dgram;
+    uint8_t forged[256];
+    ps_nak_t nak;
+    world_t world;
+    open_image(&world, &penstock);
+    world_data(&world, 0, 64, 64);
+    world_step(&world);
+    world_consume(&world, 64);
+    world_pass(&world, 2000);
+    world_inject(&world, forged, world_frame(&world, forged, 32, 96, PS_TYPE_DATA));
+    world_pass(&world, 2000);
+    CHECK_EQ(world_sent(&world, PS_TYPE_NAK, &dgram), 1);
+    CHECK_EQ(ps_wire_nak(dgram.data, dgram.length, &nak), PS_WIRE_OK);
+    CHECK(nak.term_offset == 64 && nak.length == 64);
+    CHECK(world_holds(&world, 0, 64, 64));
+    world_close(&world);
+}
+
 static void test_over_and_under_runs_are_counted(void)
 {
     world_t world;
@@ -148,6 +226,21 @@ static void test_over_and_under_runs_are_counted(void)
     world_close(&world);
 }
 
+/* Datagrams that the kernel joined are taken as far as each of them would be. */
+static void test_a_run_is_taken_as_far_as_it_may(void)
+{
+    world_t world;
+    open_image(&world, &PLAIN);
+    for (int64_t at = 0; at < WORLD_TERM_LENGTH / 2 + 8 * 1024; at += 1024) {
+        world_data(&world, at, at + 1024, 64);
+    }
+    world_step(&world);
+    CHECK_EQ(world_status(&world).position, WORLD_TERM_LENGTH / 2);
+    CHECK_EQ(world_system(&world, PS_SYS_OVER_RUNS), 8);
+    CHECK(world_holds(&world, 0, WORLD_TERM_LENGTH / 2, 64));
+    world_close(&world);
+}
+
 static void test_padding_ends_a_term(void)
 {
     const world_options_t near_end = {.term_offset = 65408};
@@ -164,22 +257,6 @@ static void test_padding_ends_a_term(void)
     CHECK(memcmp(ps_log_at(&world.log, 65472), frame, 32) == 0);
     CHECK_EQ(atomic_load(&world.shared->images[world.image_slot].ordinal), 2);
     world_close(&world);
-}
-
-/* Where a subscriber that walks the log stops: it must be where the stream is complete. */
-static void check_reader(const world_t *world, int64_t from)
-{
-    const int64_t position = world_status(world).position;
-    int64_t at = from;
-    while (ps_frame_length_acquire(ps_frame_at(&world->log, at)) != 0) {
-        const ps_frame_t *frame = ps_frame_at(&world->log, at);
-        CHECK(frame->frame_length >= PS_HEADER_BYTES && at < position);
-        CHECK_EQ(frame->term_offset, at & world->log.term_mask);
-        CHECK_EQ(frame->term_id,
-                 ps_term_id_at(at, world->log.shift, world->log.initial_term_id));
-        at += ps_align32(frame->frame_length);
-    }
-    CHECK_EQ(at, position);
 }
 
 /* A stream of many terms; datagrams lost, doubled and out of order; the subscriber checks each
@@ -236,7 +313,7 @@ static void stream_of_many_terms(uint64_t seed, int32_t frame, uint32_t capabili
         world_step(&world);
         const int64_t position = world_status(&world).position;
         CHECK(position <= sent && world_holds(&world, consumed, position, frame));
-        check_reader(&world, consumed);
+        world_check_reader(&world, consumed);
         consumed = position;
         world_consume(&world, consumed);
         world_step(&world);
@@ -282,10 +359,10 @@ static void lossy_stream_of_many_terms(uint64_t seed)
             }
             next = fate == 1 ? next : end; /* some come in the wrong order */
             world_step(&world);
-            check_reader(&world, consumed);
+            world_check_reader(&world, consumed);
         }
         world_pass(&world, 20000);
-        check_reader(&world, consumed);
+        world_check_reader(&world, consumed);
         consumed = world_status(&world).position;
         world_consume(&world, consumed);
         world_step(&world);
@@ -431,14 +508,37 @@ static void test_group_images_back_off(void)
     world_close(&world);
 }
 
+/* In a group the timers of gaps run out in any order: each counts as a loss when its own has. */
+static void test_every_gap_counts_as_a_loss(void)
+{
+    const world_options_t group = {.group = 1, .max_gaps = 64,
+                                   .peer_capabilities = PS_CAP_PENSTOCK};
+    world_t world;
+    open_image(&world, &group);
+    for (int64_t at = 0; at <= 40 * 128; at += 128) {
+        world_data(&world, at, at + 64, 64);
+    }
+    world_step(&world);
+    CHECK_EQ(atomic_load(&world.shared->images[world.image_slot].lost_bytes), 0);
+    for (int32_t i = 0; i < 110; i++) {
+        world_pass(&world, MS / 10);
+    }
+    CHECK_EQ(atomic_load(&world.shared->images[world.image_slot].lost_bytes), 40 * 64);
+    world_close(&world);
+}
+
 int main(void)
 {
     RUN(test_one_lost_datagram_is_asked_for_once);
     RUN(test_heartbeat_shows_a_lost_tail);
+    RUN(test_patience_is_learned_and_fades);
+    RUN(test_what_finds_no_room_is_not_late);
     RUN(test_delivered_bytes_cannot_be_changed);
     RUN(test_frames_across_a_gap_edge_do_not_fit);
     RUN(test_a_false_heartbeat_does_not_wedge_the_stream);
+    RUN(test_a_frame_across_the_mark_is_asked_for);
     RUN(test_over_and_under_runs_are_counted);
+    RUN(test_a_run_is_taken_as_far_as_it_may);
     RUN(test_padding_ends_a_term);
     RUN(test_streams_of_many_terms);
     RUN(test_lossy_streams_of_many_terms);
@@ -448,5 +548,6 @@ int main(void)
     RUN(test_penstock_senders_are_asked_for_every_gap);
     RUN(test_receive_times_go_where_the_channel_says);
     RUN(test_group_images_back_off);
+    RUN(test_every_gap_counts_as_a_loss);
     return 0;
 }

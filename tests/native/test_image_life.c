@@ -136,6 +136,19 @@ static void test_trailer_tells_who_is_slow(void)
     world_close(&world);
 }
 
+static void test_a_peers_ordinal_that_cannot_be_is_unknown(void)
+{
+    const world_options_t lying = {.advertise = 1, .join_ordinal = INT64_MAX - 3};
+    world_t world;
+    open_image(&world, &lying);
+    deliver(&world, 0, 1024);
+    world_consume(&world, 1024);
+    world_pass(&world, 201 * MS);
+    CHECK_EQ(atomic_load(&world.shared->images[world.image_slot].ordinal), -1);
+    CHECK_EQ(take_sm(&world).trailer.released_ordinal, -1);
+    world_close(&world);
+}
+
 static void test_a_lying_subscriber_is_bent_back(void)
 {
     world_t world;
@@ -314,17 +327,24 @@ static void test_round_trip_is_measured_and_answered(void)
     world_close(&world);
 }
 
+/* One that is tethered.  Returns its position's counter. */
+static int32_t add_second_reader(world_t *world)
+{
+    const int32_t position = world_counter(world, "sub-pos", 0);
+    const ps_subscriber_params_t second = {
+        .position_counter_id = position, .slot = 1, .client_slot = world->client_slot, .tether = 1
+    };
+    CHECK_EQ(ps_image_add_subscriber(world->driver, world->image, &second), PS_OK);
+    return position;
+}
+
 static void test_untethered_subscriber_stops_gating(void)
 {
     const world_options_t loose = {.untethered = 1};
     world_t world;
     ps_event_t event;
     open_image(&world, &loose);
-    const int32_t fast = world_counter(&world, "sub-pos", 0);
-    const ps_subscriber_params_t second = {
-        .position_counter_id = fast, .slot = 1, .client_slot = world.client_slot, .tether = 1
-    };
-    CHECK_EQ(ps_image_add_subscriber(world.driver, world.image, &second), PS_OK);
+    const int32_t fast = add_second_reader(&world);
     world_step(&world);
     deliver(&world, 0, 30720);
     ps_counter_set(world.cnc, fast, 30720);
@@ -345,6 +365,26 @@ static void test_untethered_subscriber_stops_gating(void)
     CHECK_EQ(world_event(&world, PS_EV_SUBSCRIBER, &event), 1);
     CHECK_EQ(event.reason, PS_TETHER_ACTIVE);
     CHECK_EQ(ps_counter_get(world.cnc, world.sub_pos), 30720);
+    world_close(&world);
+}
+
+/* It is looked at from the first moment on, not from the first status message on: that it is behind
+ * then does not say that it always was. */
+static void test_a_reader_that_was_not_behind_has_its_time(void)
+{
+    const world_options_t loose = {.untethered = 1, .window_limit_ns = 150 * MS};
+    world_t world;
+    ps_event_t event;
+    open_image(&world, &loose);
+    const int32_t fast = add_second_reader(&world);
+    world_pass(&world, 190 * MS);
+    deliver(&world, 0, 30720);
+    ps_counter_set(world.cnc, fast, 30720);
+    world_pass(&world, 140 * MS);
+    CHECK_EQ(world_event(&world, PS_EV_SUBSCRIBER, &event), 0);
+    world_pass(&world, 21 * MS);
+    CHECK_EQ(world_event(&world, PS_EV_SUBSCRIBER, &event), 1);
+    CHECK(event.a == world.sub_pos && event.reason == PS_TETHER_LINGER);
     world_close(&world);
 }
 
@@ -370,6 +410,8 @@ static void test_a_joiner_finds_its_position_unchanged(void)
         world_step(&world);
     }
     CHECK(!world_holds(&world, join, join + 1024, 64));
+    /* A joiner that is looking for its place right now is a term away from what is given up. */
+    CHECK_EQ(world.image->free_to, world_status(&world).position - WORLD_TERM_LENGTH);
     world_close(&world);
 }
 
@@ -402,6 +444,7 @@ int main(void)
     RUN(test_status_messages_back_off_when_nothing_moves);
     RUN(test_a_sender_behind_its_padding_is_alive);
     RUN(test_trailer_tells_who_is_slow);
+    RUN(test_a_peers_ordinal_that_cannot_be_is_unknown);
     RUN(test_a_lying_subscriber_is_bent_back);
     RUN(test_end_of_stream_drain_and_release);
     RUN(test_silence_ends_an_image);
@@ -410,6 +453,7 @@ int main(void)
     RUN(test_rejection_sends_errors_until_it_ends);
     RUN(test_round_trip_is_measured_and_answered);
     RUN(test_untethered_subscriber_stops_gating);
+    RUN(test_a_reader_that_was_not_behind_has_its_time);
     RUN(test_a_joiner_finds_its_position_unchanged);
     RUN(test_many_events_of_one_image_keep_their_order);
     return 0;

@@ -126,6 +126,21 @@ static rig_t *with_twenty(int64_t retransmit_delay_ns)
     return rig;
 }
 
+/* More ranges than a list has room for, in a datagram that is as long as it says. */
+static void a_list_that_is_too_long_is_refused(void)
+{
+    enum { MANY = PS_NAK_LIST_MAX + 1 };
+    uint8_t frame[PS_EXT_HEADER_BYTES + MANY * PS_NAK_RANGE_BYTES];
+    ps_nak_list_t list = { .session_id = 1, .stream_id = 2, .count = PS_NAK_LIST_MAX };
+    const uint32_t whole = ps_wire_build_nak_list(frame, &list);
+    CHECK_EQ(ps_wire_nak_list(frame, whole, &list), PS_WIRE_OK);
+    CHECK_EQ(list.count, PS_NAK_LIST_MAX);
+    memset(frame + whole, 0, sizeof frame - whole);
+    ps_put_i32(frame, (int32_t)sizeof frame);
+    CHECK_EQ(ps_wire_nak_list(frame, sizeof frame, &list), PS_WIRE_BAD_FIELD);
+    CHECK_EQ(list.count, 0);
+}
+
 static void a_list_is_repaired_in_one_call(void)
 {
     uint8_t out[PS_CONTROL_MAX];
@@ -236,6 +251,27 @@ static void the_receivers_reason_is_named(void)
     rig_close(rig);
 }
 
+/* The limit is that of a receiver that left: who is still there is the one that can move it. */
+static void who_left_holds_nothing(void)
+{
+    rig_t *rig = rig_open(&(rig_options_t){ .kind = RIG_UNICAST, .window_bytes = 4096 });
+    rig_step(rig, 0);
+    rig_sm(rig, 6, &rig->peer, 0, 1408, 0);
+    rig_sm(rig, 7, &rig->peer, 0, 2816, 0);
+    rig_step(rig, 0);
+    for (int32_t i = 0; i < 5; i++) {
+        rig_offer(rig, NULL, 1408 - 32, PS_FLAG_UNFRAGMENTED);
+    }
+    rig_step(rig, 0);
+    CHECK_EQ(atomic_load(&rig->slot->cause), PS_CAUSE_RECEIVER_WINDOW);
+    CHECK_EQ(atomic_load(&rig->slot->cause_culprit), 7);
+    rig_sm(rig, 7, &rig->peer, 0, 2816, PS_SM_EOS);
+    rig_step(rig, MS);
+    CHECK_EQ(atomic_load(&rig->slot->cause), PS_CAUSE_RECEIVER_WINDOW);
+    CHECK_EQ(atomic_load(&rig->slot->cause_culprit), 6);
+    rig_close(rig);
+}
+
 /* ---- implosion ------------------------------------------------------------------------------- */
 
 /* NAKs for one loss that all n receivers of a group see: each draws its delay; the first NAK's
@@ -295,11 +331,13 @@ int main(int argc, char **argv)
     }
     TEST(every_action_has_its_turn);
     TEST(lists_on_the_wire);
+    TEST(a_list_that_is_too_long_is_refused);
     TEST(a_list_is_repaired_in_one_call);
     TEST(one_action_towards_aeron);
     TEST(the_budget_bounds_a_storm);
     TEST(the_congestion_rate_paces);
     TEST(the_receivers_reason_is_named);
+    TEST(who_left_holds_nothing);
     TEST(one_loss_in_a_group_is_asked_for_by_few);
     return 0;
 }

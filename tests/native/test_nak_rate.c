@@ -101,6 +101,16 @@ static void a_group_spreads_first_signals(void)
     CHECK(last - first >= 20 * MS);
 }
 
+/* Nobody looks at an empty queue: a burst after a rest finds a reader that had nothing to take. */
+static void a_burst_after_a_rest_is_signalled(void)
+{
+    ps_nak_signal_t signal;
+    ps_nak_signal_init(&signal);
+    CHECK_EQ(look(&signal, 0, 60, 0), 1);
+    CHECK_EQ(look(&signal, MS, 0, MB), 0);
+    CHECK_EQ(look(&signal, S, 90, MB), 3);
+}
+
 static void who_stands_still_falls_silent(void)
 {
     ps_nak_signal_t signal;
@@ -119,6 +129,17 @@ static void stream_for(ps_nak_rate_t *rate, int64_t bytes_per_s, int64_t from_ns
 {
     for (int64_t now_ns = from_ns; now_ns < to_ns; now_ns += MS) {
         ps_nak_rate_sent(rate, bytes_per_s / 1000, now_ns);
+    }
+}
+
+/* Whatever the length of a pause, what was sent before it does not count after 50 ms of it. */
+static void a_pause_is_not_measured(void)
+{
+    for (int64_t pause_ms = 57; pause_ms < 1000; pause_ms++) {
+        ps_nak_rate_t rate;
+        ps_nak_rate_init(&rate, 1408);
+        ps_nak_rate_sent(&rate, MB, S);
+        CHECK_EQ(ps_nak_rate_measured(&rate, S + pause_ms * MS), 0);
     }
 }
 
@@ -540,7 +561,9 @@ int main(void)
     RUN(levels_once_a_window);
     RUN(a_fast_growing_queue_signals_earlier);
     RUN(a_group_spreads_first_signals);
+    RUN(a_burst_after_a_rest_is_signalled);
     RUN(who_stands_still_falls_silent);
+    RUN(a_pause_is_not_measured);
     RUN(strength_decides_the_cut);
     RUN(the_strongest_of_a_window_counts_once);
     RUN(a_receding_queue_cuts_no_more);

@@ -3,6 +3,7 @@
 #include <sys/eventfd.h>
 #include <sys/wait.h>
 
+#include "ps_client_internal.h"
 #include "stream.h"
 
 enum { BIG = 8192 };
@@ -19,6 +20,11 @@ static void fill_source(void)
 static void exclusive(ps_log_params_t *params)
 {
     params->type = PS_LOG_EXCLUSIVE;
+}
+
+static void sealed(ps_log_params_t *params)
+{
+    params->type = PS_LOG_SEALED;
 }
 
 static void at_the_last_term(ps_log_params_t *params)
@@ -87,6 +93,8 @@ static void every_boundary_size_comes_through_exclusive(void)
 {
     go_through_sizes(exclusive, 0);
     go_through_sizes(exclusive, 1);
+    go_through_sizes(sealed, 0);
+    go_through_sizes(sealed, 1);
 }
 
 static void refusals_come_in_order_of_precedence(void)
@@ -156,8 +164,15 @@ static void at_the_last_term_exclusive(ps_log_params_t *params)
     exclusive(params);
 }
 
+static void at_the_last_term_sealed(ps_log_params_t *params)
+{
+    at_the_last_term(params);
+    sealed(params);
+}
+
 static void max_position_is_final(void)
 {
+    the_last_term_ends_with_max_position(at_the_last_term_sealed);
     the_last_term_ends_with_max_position(at_the_last_term);
     the_last_term_ends_with_max_position(at_the_last_term_exclusive);
 }
@@ -271,6 +286,7 @@ static void batches_keep_order_and_content(void)
 {
     go_through_batches(NULL);
     go_through_batches(exclusive);
+    go_through_batches(sealed);
 }
 
 /* ---- images ---------------------------------------------------------------------------------- */
@@ -374,6 +390,45 @@ static void end_of_stream_is_seen(void)
     ps_message_t message;
     CHECK_EQ(ps_img_poll(image, &message, 1, 0), 1);
     CHECK_EQ(ps_img_is_end_of_stream(image), 1);
+    ps_img_close(image);
+    ps_pub_close(pub);
+    stream_close(&stream);
+}
+
+static int32_t offer_and_poll(stream_t *stream, ps_pub_t *pub, ps_img_t *image, int32_t count)
+{
+    ps_message_t messages[64];
+    int64_t position = 0;
+    for (int32_t i = 0; i < count; i++) {
+        position = ps_pub_offer(pub, "x", 1, 0);
+        CHECK(position > 0);
+        ps_counter_set(stream->cnc, stream->limit, position + 32768);
+    }
+    CHECK_EQ(ps_img_poll(image, messages, 64, PS_POLL_ASSEMBLE), count);
+    return image->short_polls;
+}
+
+/* A reader at a busy publisher's heels is told apart from one that waits for single messages, and
+ * from one that is behind. */
+static void a_reader_at_the_heels_is_known(void)
+{
+    stream_t stream;
+    stream_open(&stream, NULL);
+    ps_pub_t *pub = stream_pub(&stream);
+    ps_img_t *image = stream_img(&stream);
+    ps_counter_set(stream.cnc, stream.limit, 32768);
+    for (int32_t i = 1; i <= 4; i++) {
+        CHECK_EQ(offer_and_poll(&stream, pub, image, 1), i);
+    }
+    CHECK_EQ(offer_and_poll(&stream, pub, image, 31), 4);
+    CHECK_EQ(offer_and_poll(&stream, pub, image, 0), 0);  /* nothing: it waits */
+    CHECK_EQ(offer_and_poll(&stream, pub, image, 1), 1);
+    CHECK_EQ(offer_and_poll(&stream, pub, image, 32), 0); /* plenty */
+    CHECK_EQ(image->behind, 0);
+    CHECK_EQ(offer_and_poll(&stream, pub, image, 64), 0); /* as many as it takes */
+    CHECK_EQ(image->behind, 1);
+    CHECK_EQ(offer_and_poll(&stream, pub, image, 3), 1);
+    CHECK_EQ(image->behind, 0);
     ps_img_close(image);
     ps_pub_close(pub);
     stream_close(&stream);
@@ -532,6 +587,7 @@ int main(void)
     RUN(an_assembled_message_survives_release_of_its_fragments);
     RUN(a_message_joined_in_its_middle_is_skipped);
     RUN(end_of_stream_is_seen);
+    RUN(a_reader_at_the_heels_is_known);
     RUN(hostile_frames_stop_the_image);
     RUN(random_bytes_in_the_log_never_lead_outside);
     RUN(releasing_past_the_wake_position_kicks_the_parked_sender);

@@ -12,6 +12,11 @@ static void exclusive(ps_log_params_t *params)
     params->type = PS_LOG_EXCLUSIVE;
 }
 
+static void sealed(ps_log_params_t *params)
+{
+    params->type = PS_LOG_SEALED;
+}
+
 /* ---- concurrency ----------------------------------------------------------------------------- */
 
 /* ThreadSanitizer follows addresses: let publisher, reader and daemon see the log and the counters
@@ -144,10 +149,10 @@ static void *publish_exclusive(void *argument)
     return NULL;
 }
 
-static void an_exclusive_publisher_and_a_reader(void)
+static void one_publisher_and_a_reader(void (*adjust)(ps_log_params_t *))
 {
     stream_t stream;
-    stream_open(&stream, exclusive);
+    stream_open(&stream, adjust);
     ps_img_t *image = stream_img(&stream);
     ps_pub_t *pub = stream_pub(&stream);
     share_mappings(&stream, pub, image);
@@ -174,6 +179,12 @@ static void an_exclusive_publisher_and_a_reader(void)
     CHECK_EQ(pthread_join(thread, NULL), 0);
     close_shared(pub, image);
     stream_close(&stream);
+}
+
+static void an_exclusive_publisher_and_a_reader(void)
+{
+    one_publisher_and_a_reader(exclusive);
+    one_publisher_and_a_reader(sealed);
 }
 
 /* ---- an impatient unblocker ---------------------------------------------------------------------

@@ -80,9 +80,13 @@ static void late_is_told_from_lost(void)
     CHECK_EQ(path_of.window_ns, 5 * MS);                    /* asked for twice: two repairs */
     ps_reordering_twice(&path_of, 2816, 4224, 20 * MS);
     CHECK_EQ(path_of.window_ns, 10 * MS);                   /* here is the repair: that was late */
+    ps_reordering_lost(&path_of);
+    const int64_t faded_ns = path_of.window_ns;
+    ps_reordering_twice(&path_of, 2816, 4224, 20 * MS);
+    CHECK_EQ(path_of.window_ns, faded_ns);                  /* a third copy proves nothing more */
     ps_reordering_filled(&path_of, 9856, 11264, 12 * MS, 1, 20 * MS);
     ps_reordering_twice(&path_of, 8448, 9856, 20 * MS);     /* its neighbour came twice */
-    CHECK_EQ(path_of.window_ns, 10 * MS);
+    CHECK_EQ(path_of.window_ns, faded_ns);
 }
 
 static void the_window_is_bounded_and_fades(void)

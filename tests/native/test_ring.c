@@ -174,6 +174,18 @@ static void test_light_work_that_was_waited_for_yields(void)
     }
 }
 
+/* With more CPUs, others need not wait for this one's. */
+static void test_who_parks_on_few_cpus_may_nap(void)
+{
+    ps_idle_state_t idle;
+    for (int32_t strategy = PS_IDLE_PARK; strategy <= PS_IDLE_SPIN; strategy++) {
+        ps_idle_init(&idle, strategy, PS_IDLE_FEW_CPUS);
+        CHECK(ps_idle_may_nap(&idle) == (strategy == PS_IDLE_PARK));
+        ps_idle_init(&idle, strategy, PS_IDLE_FEW_CPUS + 1);
+        CHECK(!ps_idle_may_nap(&idle));
+    }
+}
+
 int main(void)
 {
     test_capacity_is_a_power_of_two();
@@ -182,6 +194,7 @@ int main(void)
     test_parking_learns();
     test_backing_off_sleeps_longer_and_longer();
     test_light_work_that_was_waited_for_yields();
+    test_who_parks_on_few_cpus_may_nap();
     puts("ok");
     return 0;
 }

@@ -101,6 +101,7 @@ static void test_trailer_only_when_advertised(void)
     CHECK(rig->got.length > PS_SETUP_BYTES && rig->got.data[0] == PS_SETUP_BYTES);
     CHECK_EQ(ps_wire_setup(rig->got.data, rig->got.length, &setup), PS_WIRE_OK);
     CHECK(setup.trailer.capabilities != 0 && setup.trailer.ordinal == 0);
+    CHECK_EQ(setup.trailer.flow_control, PS_FC_UNICAST);
     rig_close(rig);
 }
 
@@ -209,6 +210,13 @@ static void test_status_messages_are_checked(void)
     rig_sm(rig, 5, &rig->peer, 16, 1024, 0);                   /* alignment */
     rig_step(rig, 0);
     CHECK_EQ(rig_counter(rig, PS_SYS_INVALID_PACKETS), 2);
+    const ps_sm_t beyond = { .session_id = GOLDEN_SESSION, .stream_id = GOLDEN_STREAM,
+                             .term_id = ps_wrap_sub(GOLDEN_TERM, 1), .term_offset = RIG_TERM + 64,
+                             .window = 1024, .receiver_id = 5 }; /* a position like any other */
+    uint8_t out[PS_CONTROL_MAX];
+    rig_inject(rig, &rig->peer, out, ps_wire_build_sm(out, &beyond, NULL));
+    rig_step(rig, 0);
+    CHECK_EQ(rig_counter(rig, PS_SYS_INVALID_PACKETS), 3);
     rig_sm(rig, 5, &rig->peer, RIG_TERM / 2 + 32, 1024, 0);    /* range */
     rig_step(rig, 0);
     CHECK_EQ(rig_counter(rig, PS_SYS_SM_REJECTED), 1);
@@ -239,6 +247,21 @@ static void test_receivers_time_out(void)
     rig_step(rig, 0);
     CHECK_EQ(atomic_load(&rig->log.meta->is_connected), 1);
     CHECK_EQ(rig_counter(rig, rig->limit), RIG_TERM / 2);
+    rig_close(rig);
+}
+
+/* Who is required is gone for the strategy before it is for the connection: told at once. */
+static void test_a_required_receiver_that_goes_is_told(void)
+{
+    rig_t *rig = rig_open(&(rig_options_t){ .kind = RIG_MULTICAST, .flow_control = PS_FC_MIN,
+                                            .group_min_size = 1, .fc_timeout_ns = 2 * S });
+    ps_event_t event;
+    rig_connect(rig);
+    CHECK(rig_event(rig, PS_EV_PUB_CONNECTED, &event) && event.a == 1);
+    rig_step(rig, 1999 * MS);
+    CHECK_EQ(rig_event(rig, PS_EV_PUB_CONNECTED, &event), 0);
+    rig_step(rig, 2 * MS);
+    CHECK(rig_event(rig, PS_EV_PUB_CONNECTED, &event) && event.a == 0);
     rig_close(rig);
 }
 
@@ -295,6 +318,24 @@ static void test_dynamic_destinations(void)
     CHECK_EQ(rig_counter(rig, rig->destinations), 1);
     CHECK(rig_event(rig, PS_EV_DESTINATION, &event) && event.a == 1);
     CHECK(rig_event(rig, PS_EV_DESTINATION, &event) && event.a == 0 && event.from.port == 1111);
+    rig_close(rig);
+}
+
+/* A receiver that was started again has another id at the same address: one socket, one copy. */
+static void test_a_successor_at_an_address_is_the_same_destination(void)
+{
+    rig_t *rig = rig_open(&(rig_options_t){ .kind = RIG_DYNAMIC });
+    const ps_addr_t one = memnet_addr(11, 1111);
+    rig_step(rig, 0);
+    rig_sm(rig, 2, &one, 0, 8192, 0);
+    rig_step(rig, 1 * MS);
+    rig_sm(rig, 3, &one, 0, 8192, 0);
+    rig_step(rig, 1 * MS);
+    CHECK_EQ(rig_counter(rig, rig->destinations), 1);
+    memnet_discard(rig->net);
+    rig_offer(rig, "x", 1, PS_FLAG_UNFRAGMENTED);
+    rig_step(rig, 0);
+    CHECK_EQ(memnet_pending(rig->net), 1);
     rig_close(rig);
 }
 
@@ -455,8 +496,10 @@ int main(void)
     test_nonsense_in_the_log_is_not_sent();
     test_status_messages_are_checked();
     test_receivers_time_out();
+    test_a_required_receiver_that_goes_is_told();
     test_idle_heartbeats_back_off();
     test_dynamic_destinations();
+    test_a_successor_at_an_address_is_the_same_destination();
     test_manual_destinations();
     test_multicast_listens_to_the_control_group();
     test_short_sends_are_repeated();

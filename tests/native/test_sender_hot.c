@@ -7,7 +7,7 @@
 #include "ps_sender.h"
 #include "sender_rig.h"
 
-enum { PAYLOAD = 100, MESSAGES = 4, LOOKS = 4 };
+enum { PAYLOAD = 100, SPAN = 160, MESSAGES = 4, LOOKS = 4 };
 #define US INT64_C(1000)
 
 typedef struct hot {
@@ -39,6 +39,23 @@ static void offer_many(const hot_t *hot)
     }
 }
 
+static void heat(const hot_t *hot)
+{
+    CHECK(!sender(hot)->barriers); /* one thread: only as this test asks for it */
+    sender(hot)->barriers = true;
+    rig_step(hot->rig, 0);
+    offer_many(hot); /* the first look only begins the count */
+    rig_step(hot->rig, 1 * MS);
+    for (int look = 0; look < LOOKS; look++) {
+        CHECK_EQ(dirty(hot), PS_DIRTY_NOT);
+        offer_many(hot);
+        rig_step(hot->rig, 10 * US);
+    }
+    CHECK_EQ(dirty(hot), PS_DIRTY_HOT);
+    CHECK_EQ(sender(hot)->hot_count, 1);
+    rig_step(hot->rig, 10 * US);
+}
+
 /* An IPC stream with one reader, made hot. */
 static hot_t open_hot(void)
 {
@@ -49,19 +66,7 @@ static hot_t open_hot(void)
     const ps_subscriber_params_t reader = { .position_counter_id = hot.position, .slot = 0,
                                             .client_slot = hot.client, .tether = 1 };
     CHECK_EQ(ps_publication_add_subscriber(hot.rig->driver, hot.rig->pub, &reader), PS_OK);
-    CHECK(!sender(&hot)->barriers); /* one thread: only as this test asks for it */
-    sender(&hot)->barriers = true;
-    rig_step(hot.rig, 0);
-    offer_many(&hot); /* the first look only begins the count */
-    rig_step(hot.rig, 1 * MS);
-    for (int look = 0; look < LOOKS; look++) {
-        CHECK_EQ(dirty(&hot), PS_DIRTY_NOT);
-        offer_many(&hot);
-        rig_step(hot.rig, 10 * US);
-    }
-    CHECK_EQ(dirty(&hot), PS_DIRTY_HOT);
-    CHECK_EQ(sender(&hot)->hot_count, 1);
-    rig_step(hot.rig, 10 * US);
+    heat(&hot);
     return hot;
 }
 
@@ -141,6 +146,192 @@ static void test_a_mark_that_falls_on_hot_does_no_harm(void)
     rig_close(hot.rig);
 }
 
+/* A publisher that read NOT may set its bit after the stream became hot. */
+static void test_a_bit_that_comes_late_does_no_harm(void)
+{
+    hot_t hot = open_hot();
+    for (int i = 0; i < 8; i++) {
+        offer_many(&hot);
+        atomic_store(&hot.rig->slot->dirty, PS_DIRTY_DATA);
+        atomic_fetch_or(&hot.rig->shared->dirty[0],
+                        UINT64_C(1) << (hot.rig->slot - hot.rig->shared->publications));
+        rig_step(hot.rig, 10 * US);
+        CHECK_EQ(dirty(&hot), PS_DIRTY_HOT);
+        CHECK_EQ(sender(&hot)->hot_count, 1);
+    }
+    rig_close(hot.rig);
+}
+
+/* ---- what is held back is no news, or the sender would spin beside it ------------------------ */
+
+static hot_t open_network(rig_options_t options)
+{
+    hot_t hot = { .rig = rig_open(&options) };
+    if (options.kind == RIG_MANUAL) {
+        CHECK_EQ(ps_send_endpoint_add_destination(hot.rig->driver, hot.rig->endpoint, 7,
+                                                  &hot.rig->peer), PS_OK);
+    }
+    rig_connect(hot.rig);
+    heat(&hot);
+    return hot;
+}
+
+/* Frames are there and stay there: nobody looks for their sake, and the stream cools. */
+static void expect_rest(const hot_t *hot)
+{
+    CHECK(rig_counter(hot->rig, hot->rig->sender_position) < rig_tail(hot->rig));
+    CHECK_EQ(ps_sender_look_at_hot(sender(hot)), 0);
+    CHECK_EQ(ps_driver_step(hot->rig->driver, hot->rig->now_ns), 0);
+    rig_step(hot->rig, 500 * US);
+    CHECK_EQ(sender(hot)->hot_count, 0);
+}
+
+static void expect_all_sent(const hot_t *hot)
+{
+    for (int i = 0; i < 20; i++) {
+        rig_step(hot->rig, 1 * MS);
+    }
+    CHECK_EQ(rig_counter(hot->rig, hot->rig->sender_position), rig_tail(hot->rig));
+}
+
+/* Offers until not everything leaves. */
+static void offer_too_much(const hot_t *hot)
+{
+    while (rig_counter(hot->rig, hot->rig->sender_position) == rig_tail(hot->rig)) {
+        offer_many(hot);
+        rig_step(hot->rig, 0);
+    }
+}
+
+/* States a window, or a rate. */
+static void status_message(const hot_t *hot, int32_t window, int64_t rate)
+{
+    const int64_t position = rig_counter(hot->rig, hot->rig->sender_position);
+    const ps_trailer_t trailer = { .capabilities = PS_CAP_PENSTOCK, .ordinal = -1,
+                                   .credit_limit = -1, .released_ordinal = -1,
+                                   .congestion_window = rate > 0, .pacing_rate = rate };
+    const ps_sm_t sm = { .session_id = GOLDEN_SESSION, .stream_id = GOLDEN_STREAM,
+                         .term_id = GOLDEN_TERM, .term_offset = (int32_t)position,
+                         .window = window, .receiver_id = GOLDEN_RECEIVER };
+    uint8_t out[PS_CONTROL_MAX];
+    rig_inject(hot->rig, &hot->rig->peer, out, ps_wire_build_sm(out, &sm, &trailer));
+    rig_step(hot->rig, 0);
+}
+
+static void held_and_sent_after_all(hot_t *hot)
+{
+    offer_too_much(hot);
+    offer_many(hot);
+    rig_step(hot->rig, 0);
+    expect_rest(hot);
+    expect_all_sent(hot);
+    rig_close(hot->rig);
+}
+
+static void test_a_rate_holds_frames_back(void)
+{
+    hot_t hot = open_network((rig_options_t){ .kind = RIG_UNICAST, .rate_bytes_per_s = 1000000 });
+    held_and_sent_after_all(&hot);
+}
+
+static void test_a_congestion_window_holds_frames_back(void)
+{
+    hot_t hot = open_network((rig_options_t){ .kind = RIG_UNICAST });
+    status_message(&hot, RIG_TERM / 4, 1000000);
+    held_and_sent_after_all(&hot);
+}
+
+/* The room left is too little for the next frame. */
+static void test_a_window_holds_frames_back(void)
+{
+    hot_t hot = { .rig = rig_open(&(rig_options_t){ .kind = RIG_UNICAST }) };
+    rig_step(hot.rig, 0);
+    rig_sm(hot.rig, GOLDEN_RECEIVER, &hot.rig->peer, 0, (LOOKS + 1) * MESSAGES * SPAN + 32, 0);
+    rig_step(hot.rig, 0);
+    heat(&hot);
+    offer_many(&hot);
+    rig_step(hot.rig, 0);
+    expect_rest(&hot);
+    rig_sm(hot.rig, GOLDEN_RECEIVER, &hot.rig->peer, 0, RIG_TERM / 2, 0);
+    expect_all_sent(&hot);
+    rig_close(hot.rig);
+}
+
+static void test_a_full_socket_holds_frames_back(void)
+{
+    hot_t hot = open_network((rig_options_t){ .kind = RIG_UNICAST });
+    memnet_room(hot.rig->net, 0);
+    offer_many(&hot);
+    rig_step(hot.rig, 0);
+    expect_rest(&hot);
+    memnet_room(hot.rig->net, -1);
+    expect_all_sent(&hot);
+    rig_close(hot.rig);
+}
+
+static void test_a_corrupt_stream_is_given_up(void)
+{
+    hot_t hot = open_network((rig_options_t){ .kind = RIG_UNICAST });
+    const int64_t end = rig_offer(hot.rig, NULL, PAYLOAD, PS_FLAG_UNFRAGMENTED);
+    atomic_store(&ps_frame_at(&hot.rig->log, end - SPAN)->frame_length, PS_HEADER_BYTES - 1);
+    rig_step(hot.rig, 10 * US);
+    expect_rest(&hot);
+    rig_close(hot.rig);
+}
+
+static void test_a_stream_has_nowhere_to_go(void)
+{
+    hot_t hot = open_network((rig_options_t){ .kind = RIG_MANUAL });
+    CHECK_EQ(ps_send_endpoint_remove_destination(hot.rig->driver, hot.rig->endpoint, 7), PS_OK);
+    offer_many(&hot);
+    rig_step(hot.rig, 10 * US);
+    expect_rest(&hot);
+    rig_close(hot.rig);
+}
+
+static void test_a_revoked_stream_is_done(void)
+{
+    hot_t hot = open_network((rig_options_t){ .kind = RIG_UNICAST });
+    CHECK_EQ(ps_publication_revoke(hot.rig->driver, hot.rig->pub), PS_OK);
+    offer_many(&hot);
+    rig_step(hot.rig, 0);
+    expect_rest(&hot);
+    rig_close(hot.rig);
+}
+
+/* ---- naps ------------------------------------------------------------------------------------ */
+
+static void test_a_sender_naps_while_hot_streams_stay_on_this_host(void)
+{
+    hot_t hot = open_hot();
+    CHECK_EQ(ps_sender_nap_ns(sender(&hot)), 0); /* a window of 32 KiB is soon used up */
+    hot.rig->pub->window_bytes = 320 * 1024;
+    CHECK_EQ(ps_sender_nap_ns(sender(&hot)), 20480);
+    hot.rig->pub->window_bytes = 320 * 1024 - 8192;
+    CHECK_EQ(ps_sender_nap_ns(sender(&hot)), 0); /* not worth it */
+    hot.rig->pub->window_bytes = 8 * 1024 * 1024;
+    CHECK_EQ(ps_sender_nap_ns(sender(&hot)), 50 * US);
+    atomic_store(&hot.rig->slot->want_room, 1);
+    CHECK_EQ(ps_sender_nap_ns(sender(&hot)), 0); /* a publisher waits for us */
+    atomic_store(&hot.rig->slot->want_room, 0);
+    ps_sender_ready(sender(&hot), hot.rig->pub);
+    CHECK_EQ(ps_sender_nap_ns(sender(&hot)), 0); /* it has its turn to come */
+    rig_step(hot.rig, 10 * US);
+    CHECK_EQ(ps_sender_nap_ns(sender(&hot)), 50 * US);
+    rig_step(hot.rig, 60 * US);
+    CHECK_EQ(ps_sender_nap_ns(sender(&hot)), 0); /* nothing is hot: it may park */
+    rig_close(hot.rig);
+}
+
+static void test_a_sender_does_not_nap_beside_hot_network_streams(void)
+{
+    hot_t hot = open_network((rig_options_t){ .kind = RIG_UNICAST });
+    CHECK_EQ(sender(&hot)->hot_count, 1);
+    hot.rig->pub->window_bytes = 8 * 1024 * 1024;
+    CHECK_EQ(ps_sender_nap_ns(sender(&hot)), 0);
+    rig_close(hot.rig);
+}
+
 int main(void)
 {
     if (!ps_barrier_available()) {
@@ -151,5 +342,15 @@ int main(void)
     test_a_sender_that_is_about_to_sleep_wakes_them_too();
     test_a_hot_stream_is_looked_at_untold();
     test_a_mark_that_falls_on_hot_does_no_harm();
+    test_a_bit_that_comes_late_does_no_harm();
+    test_a_rate_holds_frames_back();
+    test_a_congestion_window_holds_frames_back();
+    test_a_window_holds_frames_back();
+    test_a_full_socket_holds_frames_back();
+    test_a_corrupt_stream_is_given_up();
+    test_a_stream_has_nowhere_to_go();
+    test_a_revoked_stream_is_done();
+    test_a_sender_naps_while_hot_streams_stay_on_this_host();
+    test_a_sender_does_not_nap_beside_hot_network_streams();
     return 0;
 }

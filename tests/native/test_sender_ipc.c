@@ -27,6 +27,7 @@ typedef struct host {
     int32_t slots[2];
     int32_t slot;                  /* of the publication */
     int32_t exclusive;
+    int32_t term;
     const int32_t *bursts;         /* lengths, 0 ends; all is read before the next.  NULL: one */
     int32_t burst, burst_end;      /* the publisher's: the next length, where this burst ends */
     _Atomic int32_t received;
@@ -52,10 +53,11 @@ static ps_client_t *open_client(host_t *host, int32_t index)
     return client;
 }
 
-static void open_host(host_t *host, int32_t exclusive, const int32_t *bursts)
+static void open_host(host_t *host, int32_t exclusive, int32_t term, const int32_t *bursts)
 {
     memset(host, 0, sizeof(*host));
     host->exclusive = exclusive;
+    host->term = term;
     host->bursts = bursts;
     directory_make(host->directory, sizeof(host->directory));
     host->cnc = cnc_make(host->directory);
@@ -80,6 +82,8 @@ static void open_stream(host_t *host)
     snprintf(host->path, sizeof(host->path), "%s/1.logbuffer", host->directory);
     ps_log_params_t log = log_params(host->path);
     log.type = host->exclusive ? PS_LOG_EXCLUSIVE : PS_LOG_CONCURRENT;
+    log.term_length = host->term;
+    log.publication_window_bytes = host->term / 2;
     CHECK_EQ(ps_log_create(&log), PS_OK);
     host->slot = ps_slot_allocate(host->shared, PS_SLOT_PUBLICATION, 11);
     const ps_publication_params_t params = {
@@ -87,7 +91,7 @@ static void open_stream(host_t *host)
         .publisher_limit_counter_id = counter(host), .publisher_position_counter_id = counter(host),
         .sender_position_counter_id = -1, .sender_limit_counter_id = -1,
         .back_pressure_counter_id = -1, .naks_counter_id = -1, .receivers_counter_id = -1,
-        .window_bytes = 16 * 1024, .reserved_position = INT64_MAX,
+        .window_bytes = host->term / 4, .reserved_position = INT64_MAX,
         .exclusive = (uint8_t)host->exclusive };
     CHECK_EQ(ps_publication_add(host->driver, &params, &host->publication), PS_OK);
     CHECK_EQ(ps_publication_add_client(host->driver, host->publication, host->slots[0]), PS_OK);
@@ -223,11 +227,11 @@ static void receive_all(host_t *host)
     }
 }
 
-static void run(int32_t exclusive, const int32_t *bursts)
+static void run(int32_t exclusive, int32_t term, const int32_t *bursts)
 {
     host_t host;
     pthread_t thread;
-    open_host(&host, exclusive, bursts);
+    open_host(&host, exclusive, term, bursts);
     open_stream(&host);
     CHECK_EQ(pthread_create(&thread, NULL, publish_all, &host), 0);
     receive_all(&host);
@@ -235,18 +239,25 @@ static void run(int32_t exclusive, const int32_t *bursts)
     close_host(&host);
 }
 
+/* A window that is wide enough for the sender to nap beside the stream. */
+enum { NAP_TERM = 4 * 1024 * 1024 };
+
 static void test_shared_publication(void)
 {
-    run(0, NULL);
-    run(0, mixed);
-    run(0, at_term_ends);
+    run(0, PS_TERM_MIN, NULL);
+    run(0, PS_TERM_MIN, mixed);
+    run(0, PS_TERM_MIN, at_term_ends);
+    run(0, NAP_TERM, NULL);
+    run(0, NAP_TERM, mixed);
 }
 
 static void test_exclusive_publication(void)
 {
-    run(1, NULL);
-    run(1, mixed);
-    run(1, at_term_ends);
+    run(1, PS_TERM_MIN, NULL);
+    run(1, PS_TERM_MIN, mixed);
+    run(1, PS_TERM_MIN, at_term_ends);
+    run(1, NAP_TERM, NULL);
+    run(1, NAP_TERM, mixed);
 }
 
 int main(void)

@@ -320,6 +320,46 @@ static void test_a_dead_exclusive_owner_is_unblocked_at_once(void)
     rig_close(rig);
 }
 
+/* All that there is was sent, up to the very edge of the window: it is the spy that holds. */
+static void test_a_window_that_is_used_up_holds_nothing(void)
+{
+    rig_t *rig = rig_open(&(rig_options_t){ .kind = RIG_UNICAST, .window_bytes = 4096 });
+    (void)add_reader(rig, 0, -1, 1);
+    rig_step(rig, 0);
+    rig_sm(rig, GOLDEN_RECEIVER, &rig->peer, 0, 4096, 0);
+    rig_step(rig, 0);
+    for (int i = 0; i < 4; i++) {
+        rig_offer(rig, NULL, 1024 - 32, PS_FLAG_UNFRAGMENTED);
+    }
+    rig_step(rig, 0);
+    CHECK_EQ(rig_counter(rig, rig->sender_position), 4096);
+    CHECK_EQ(rig_counter(rig, rig->limit), 4096);
+    CHECK_EQ(atomic_load(&rig->slot->cause), PS_CAUSE_SPY);
+    rig_close(rig);
+}
+
+/* The window would end where a term that is not zeroed yet begins: only its readers change that. */
+static void test_a_limit_at_a_terms_start_wakes_nobody(void)
+{
+    rig_t *rig = rig_open(&(rig_options_t){ .kind = RIG_IPC, .window_bytes = RIG_TERM });
+    const int32_t reader = add_reader(rig, 0, -1, 0);
+    rig_step(rig, 0);
+    CHECK_EQ(rig_counter(rig, rig->limit), RIG_TERM);
+    fill(rig);
+    ps_counter_set(rig->cnc, reader, RIG_TERM);
+    rig_step(rig, MS);
+    CHECK_EQ(rig_counter(rig, rig->limit), 2 * RIG_TERM - PS_FRAME_ALIGNMENT);
+    rig_step(rig, 200 * MS); /* an untethered reader is looked at */
+    CHECK(ps_driver_next_deadline_ns(rig->driver, rig->now_ns) > rig->now_ns + 10 * MS);
+    fill(rig);
+    rig_step(rig, MS);
+    CHECK_EQ(cause(rig), PS_CAUSE_SLOW_SUBSCRIBER);
+    ps_counter_set(rig->cnc, reader, RIG_TERM + 1024);
+    rig_step(rig, MS);
+    CHECK_EQ(rig_counter(rig, rig->limit), 2 * RIG_TERM + 1024);
+    rig_close(rig);
+}
+
 static void test_untethered_spy_is_left_behind(void)
 {
     rig_t *rig = rig_open(&(rig_options_t){ .kind = RIG_UNICAST });
@@ -426,6 +466,8 @@ int main(void)
     test_a_claim_in_the_first_cycle_has_its_time();
     test_a_dead_claimer_is_unblocked_at_once();
     test_a_dead_exclusive_owner_is_unblocked_at_once();
+    test_a_window_that_is_used_up_holds_nothing();
+    test_a_limit_at_a_terms_start_wakes_nobody();
     test_untethered_spy_is_left_behind();
     test_account_sums_hold();
     test_receiver_window_is_charged_to_the_receiver();

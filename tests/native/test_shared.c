@@ -4,8 +4,8 @@
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
-#include <sys/stat.h>
 
+#include "ps_client_internal.h"
 #include "stream.h"
 
 static void slots_are_handed_out_and_come_back_clean(void)
@@ -39,13 +39,6 @@ static void slots_are_handed_out_and_come_back_clean(void)
     directory_remove(directory);
 }
 
-static int64_t memory_of(const char *path)
-{
-    struct stat info;
-    CHECK_EQ(stat(path, &info), 0);
-    return (int64_t)info.st_blocks * 512;
-}
-
 static void memory_is_taken_with_the_slots(void)
 {
     char directory[256];
@@ -69,6 +62,12 @@ static void memory_is_taken_with_the_slots(void)
     ps_shared_close(shared);
     CHECK_EQ(ps_shared_open(directory, 0, &shared), PS_OK); /* a successor goes on */
     CHECK_EQ(ps_slot_allocate(shared, PS_SLOT_PUBLICATION, 500), 164);
+    CHECK_EQ(unlink(path), 0); /* no more memory can be had: the slot stays free, untouched */
+    CHECK_EQ(ps_slot_allocate(shared, PS_SLOT_PUBLICATION, 501), PS_E_SYSTEM);
+    CHECK_EQ(ps_slot_id(shared, PS_SLOT_PUBLICATION, 165), 0);
+    CHECK_EQ(ps_slot_allocate(shared, PS_SLOT_IMAGE, 501), PS_E_SYSTEM);
+    ps_slot_free(shared, PS_SLOT_PUBLICATION, 7);
+    CHECK_EQ(ps_slot_allocate(shared, PS_SLOT_PUBLICATION, 501), 7); /* it has memory */
     ps_shared_close(shared);
     directory_remove(directory);
 }
@@ -288,6 +287,7 @@ static void awaiting_follows_how_long_waits_were(void)
     CHECK_EQ(ps_client_await(stream.client, ticket), 1);
     ticket = ps_client_ticket(stream.client);
     CHECK_EQ(ps_client_await(stream.client, ticket), 0); /* it gives up */
+    CHECK_EQ(stream.client->awaited, (uint64_t)ticket + 1); /* and a sleep does not wait so again */
     ps_client_wake(stream.client);
     CHECK_EQ(ps_client_sleep(stream.client, ticket, -1), PS_OK);
     stream_close(&stream);

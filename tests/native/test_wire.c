@@ -6,17 +6,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "check.h"
 #include "golden.h"
+#include "ps_driver_internal.h"
 #include "ps_wire.h"
 #include "ps_wire_fields.h"
-
-#define CHECK(condition)                                                                \
-    do {                                                                                \
-        if (!(condition)) {                                                             \
-            fprintf(stderr, "%s:%d: %s: %s\n", __FILE__, __LINE__, __func__, #condition); \
-            exit(1);                                                                    \
-        }                                                                               \
-    } while (0)
 
 static uint16_t type_of(const uint8_t *frame, uint32_t length, int expected)
 {
@@ -308,7 +302,7 @@ static const ps_trailer_t STATED = {
     .capabilities = PS_CAP_PENSTOCK | PS_CAP_ORDINALS, .daemon_id = UINT64_C(0xfedcba9876543210),
     .daemon_epoch = 3, .ordinal = 1234567890123, .credit_limit = 55, .released_ordinal = 44,
     .fill_ppm = 250000, .reason = PS_CAUSE_SLOW_SUBSCRIBER, .reason_client = 9,
-    .reason_backlog_bytes = 1 << 20,
+    .reason_backlog_bytes = 1 << 20, .flow_control = PS_WIRE_FC_TAGGED, .group_tag = -77,
 };
 
 static uint32_t build_sm(uint8_t *out)
@@ -336,6 +330,54 @@ static void test_trailers_come_back(void)
     length = ps_wire_build_setup(out, &setup, &STATED);
     CHECK(ps_wire_setup(out, length, &read) == PS_WIRE_OK);
     CHECK(read.trailer.ordinal == STATED.ordinal && read.trailer.credit_limit == -1);
+    CHECK(read.trailer.flow_control == PS_FC_TAGGED && read.trailer.group_tag == -77);
+    CHECK(sm.trailer.flow_control == PS_WIRE_FC_UNKNOWN); /* a sender's word */
+}
+
+/* Whatever a sender states comes back; with any other number of bytes cut off, or any bytes in its
+ * place, it is one that we know or none. */
+static void test_a_strategy_comes_back_or_is_unknown(void)
+{
+    ps_random_t random;
+    ps_random_seed(&random, 9);
+    for (int32_t round = 0; round < 20000; round++) {
+        uint8_t out[PS_TRAILER_MAX];
+        ps_trailer_t stated, read;
+        ps_trailer_clear(&stated);
+        stated.capabilities = PS_CAP_PENSTOCK;
+        stated.flow_control = (int32_t)ps_random_below(&random, PS_WIRE_FC_COUNT + 1) - 1;
+        stated.group_tag = (int64_t)ps_random_next(&random);
+        const uint32_t length = ps_trailer_write_setup(out, &stated);
+        ps_trailer_read(out, length, &read);
+        CHECK_EQ(read.flow_control, stated.flow_control);
+        CHECK_EQ(read.group_tag,
+                 stated.flow_control == PS_FC_TAGGED ? stated.group_tag : 0);
+        for (uint32_t at = PS_TRAILER_HEADER_BYTES; at < length; at++) {
+            if (ps_random_below(&random, 8) == 0) {
+                out[at] = (uint8_t)ps_random_next(&random);
+            }
+        }
+        ps_trailer_read(out, length, &read);
+        CHECK(read.flow_control >= PS_WIRE_FC_UNKNOWN && read.flow_control < PS_WIRE_FC_COUNT);
+        CHECK(read.flow_control == PS_FC_TAGGED || read.group_tag == 0);
+    }
+}
+
+static void test_a_strategy_of_a_later_version_is_unknown(void)
+{
+    uint8_t out[PS_TRAILER_MAX];
+    ps_trailer_t read;
+    const uint32_t length = ps_trailer_write_setup(out, &STATED);
+    uint8_t *value = out + length - 12; /* the last TLV */
+    CHECK_EQ(ps_get_u16(value - 4), PS_TLV_STRATEGY);
+    ps_put_u32(value, PS_WIRE_FC_COUNT);
+    ps_trailer_read(out, length, &read);
+    CHECK(read.flow_control == PS_WIRE_FC_UNKNOWN && read.group_tag == 0);
+    CHECK_EQ(read.capabilities, STATED.capabilities);
+    ps_put_u16(value - 2, 11); /* too short */
+    ps_put_u16(out + 6, (uint16_t)(length - 1));
+    ps_trailer_read(out, length - 1, &read);
+    CHECK(read.capabilities == 0 && read.flow_control == PS_WIRE_FC_UNKNOWN);
 }
 
 static uint32_t capabilities_of(const uint8_t *frame, uint32_t length)
@@ -411,6 +453,8 @@ int main(void)
     test_error_text_stays_inside();
     test_chain_rules();
     test_trailers_come_back();
+    test_a_strategy_comes_back_or_is_unknown();
+    test_a_strategy_of_a_later_version_is_unknown();
     test_a_damaged_trailer_is_no_trailer();
     test_a_later_version_of_trailers_is_understood_in_part();
     test_a_frame_shorter_than_its_base_has_no_trailer();

@@ -93,6 +93,17 @@ static void test_a_run_is_what_its_datagrams_are(void)
     int32_t messages;
     CHECK_EQ(ps_wire_run(data, 31, 31, RUN_TERM, &messages), 0);
     CHECK_EQ(ps_wire_run(data, 64, 33, RUN_TERM, &messages), 0);
+    /* A whole frame and a half one, in memory of just that size: nothing is read behind it. */
+    const ps_frame_t frame = { .frame_length = 32, .flags = PS_FLAG_UNFRAGMENTED,
+                               .type = PS_TYPE_DATA, .term_offset = 64 };
+    uint8_t *exact = malloc(48);
+    CHECK(exact != NULL);
+    memcpy(exact, &frame, sizeof frame);
+    memcpy(exact + sizeof frame, &frame, 16);
+    CHECK_EQ(ps_wire_run(exact, 48, 48, RUN_TERM, &messages), 0);
+    CHECK_EQ(ps_wire_run(exact, 32, 48, RUN_TERM, &messages), 0);
+    CHECK_EQ(ps_wire_run(exact, 32, 32, RUN_TERM, &messages), 32);
+    free(exact);
 }
 
 int main(void)

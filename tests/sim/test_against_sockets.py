@@ -115,6 +115,7 @@ def through_sockets(path: Route, contents: list[bytes]) -> Outcome:
     )
 
 
+@pytest.mark.alone
 @pytest.mark.parametrize("path", PATHS, ids=lambda path: path.name)
 def test_sockets_and_simulator_agree(path: Route) -> None:
     contents = list(messages(seed=9, sizes=SIZES, count=path.count))

@@ -66,3 +66,19 @@ def test_the_command_prints_a_line_for_each_reader(capsys: pytest.CaptureFixture
     printed = capsys.readouterr().out
     assert "max          published 2,500,000 bytes" in printed
     assert "b took 2,499,000 bytes, missed 0 messages" in printed
+
+
+@pytest.mark.parametrize(("content", "options", "words"), [
+    (b'"\xff"', [], "is not UTF-8 text"),
+    (b"a = " + b"[" * 5000, [], "recursion"),
+    (b"", ["--plot", "run.zip"], "run.zip: ends in none of .png, .svg, .pdf"),
+])
+def test_a_run_that_cannot_be_is_refused_in_one_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], content: bytes, options: list[str],
+    words: str,
+) -> None:
+    file = tmp_path / "some.toml"
+    file.write_bytes(content)
+    assert main(["sim", "run", str(file), *options]) == 2
+    [line] = capsys.readouterr().err.splitlines()
+    assert words in line

@@ -3,12 +3,7 @@
 
 from __future__ import annotations
 
-import shutil
-
 import pytest
 
-#: For ``pytestmark``.
-needs_java = pytest.mark.skipif(
-    shutil.which("java") is None,
-    reason="NOT RUN: Spark needs Java 17 (Debian: default-jdk-headless)",
-)
+#: For ``pytestmark``; the fixture is in ``tests/conftest.py``.
+needs_java = pytest.mark.usefixtures("java")

@@ -74,7 +74,32 @@ def _no_rejoin(scenario: Scenario) -> Scenario:
     return attrs.evolve(scenario, subscribers=subscribers)
 
 
+def _impatient(scenario: Scenario) -> Scenario:
+    timers = tuple(
+        (name, SECOND_NS) for name in ("image_liveness_timeout_ns", "connection_timeout_ns")
+    )
+    return _on_hosts(scenario, range(scenario.hosts), driver=timers)
+
+
 OLD: Final = (
+    Old(
+        scenario="paused-unicast",
+        about="a sender does not mind that its receiver is full",
+        complaint="beyond every window",
+        patches=(
+            Patch(
+                file="ps_flow_control.c",
+                now="return ps_fc_furthest(fc, sm->receiver_id, position + sm->window, limit);",
+                old="return ps_fc_furthest(fc, sm->receiver_id, position + 8 * sm->window, limit);",
+            ),
+        ),
+    ),
+    Old(
+        scenario="partition",
+        about="a second of silence ends an image: it is joined again at the latest point",
+        complaint="missed",
+        change=_impatient,
+    ),
     Old(
         scenario="long-lossy-path",
         about="one gap at a time is asked for and repaired",

@@ -100,6 +100,12 @@ class Peer:
             if line.get("event") == "timeout":
                 raise self._fail(f"gave up before {event!r}")
 
+    def newest(self, event: str, timeout_s: float = DEFAULT_TIMEOUT_S) -> dict[str, Any]:
+        """The next such event behind all that it has said already."""
+        for _ in range(self._lines.qsize()):
+            self.next(timeout_s)
+        return self.wait(event, timeout_s)
+
     def say(self, text: str = "\n") -> None:
         """Writes to its standard input."""
         assert self.process.stdin is not None

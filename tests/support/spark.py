@@ -3,16 +3,43 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
+import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
+from penstock.spark_bridge import register, tuned_settings
+
 Rows = list[Any]
 WAIT_S = 120.0
+
+
+@contextlib.contextmanager
+def local_session(**environment: str) -> Iterator[SparkSession]:
+    """Two task slots, and one more attempt for a task that fails."""
+    before = dict(os.environ)
+    os.environ.update(PYSPARK_PYTHON=sys.executable, **environment)
+    settings = {
+        **tuned_settings(), "spark.master": "local[2,2]", "spark.ui.enabled": "false",
+        "spark.driver.memory": "600m", "spark.sql.shuffle.partitions": "2",
+        "spark.driver.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -Xss4m",
+        "spark.ui.showConsoleProgress": "false", "spark.log.level": "OFF",
+        "spark.python.authenticate.socketTimeout": "60s",   # a busy machine starts them slowly
+    }  # fmt: skip
+    session = SparkSession.builder.config(map=settings).getOrCreate()
+    register(session)
+    try:
+        yield session
+    finally:
+        session.stop()
+        os.environ.clear()
+        os.environ.update(before)
 
 
 class Sink:

@@ -12,6 +12,14 @@ from numpy.typing import NDArray
 
 import penstock
 from penstock import Action, Client, Header, Image, Offer
+from penstock.client import (
+    CurveKeys,
+    GroupControl,
+    GroupRefused,
+    GroupState,
+    LogRange,
+    RangeNotRetained,
+)
 
 
 def publish(client: Client) -> None:
@@ -37,6 +45,7 @@ def publish(client: Client) -> None:
         assert_type(pub.is_connected, bool)
         assert_type(pub.wait_connected(timeout_s=5), bool)
         assert_type(pub.statistics().available_window, int)
+        assert_type(dict(pub.pressure().blocked_ns), dict[str, int])
         destination = pub.add_destination("aeron:udp?endpoint=10.0.0.3:40456")
         pub.remove_destination(destination)
 
@@ -83,6 +92,36 @@ async def in_trio(directory: Path) -> None:
         async for message in subscription:
             assert_type(message, bytes)
             break
+
+
+def in_groups(keys: CurveKeys) -> None:
+    with GroupControl(directory="/dev/shm/penstock") as near:
+        state = near.open(
+            name="query", channel="aeron:ipc", stream_id=1001, starting="earliest",
+            expiry_ns=60 * 10**9,
+        )
+        assert_type(state.logs, list[LogRange])
+        for log in near.state(name="query", channel="aeron:ipc", stream_id=1001).logs:
+            assert_type(log.time_index, list[tuple[int, int]])
+            pieces = near.fetch(
+                log_id=log.log_id, session_id=log.session_id, initial_term_id=log.initial_term_id,
+                start=log.committed, end=log.end_position,
+            )
+            assert_type(next(pieces), bytes)
+            pieces.close()
+            near.acknowledge(
+                name="query", channel="aeron:ipc", stream_id=1001,
+                positions={(log.session_id, log.initial_term_id): log.end_position},
+            )
+    far = GroupControl(address="tcp://10.0.0.2:40460", keys=keys, server_key="x" * 40)
+    try:
+        assert_type(far.groups(), list[GroupState])
+    except RangeNotRetained as error:
+        assert_type(error.lowest_readable, int)
+    except GroupRefused as error:
+        assert_type(error.code, str)
+    finally:
+        far.close()
 
 
 def main() -> None:

@@ -11,9 +11,11 @@ import mmap
 import os
 import struct
 import tempfile
+import threading
 import time
 import weakref
 from collections import deque
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -62,6 +64,7 @@ class LocalPort:
             directory=self.directory, client_id=1, client_slot=slot, daemon_id=7, daemon_epoch=1,
             daemon_version="0", sender_wake_fd=-1, receiver_wake_fd=-1,
         )
+        self._threads: list[threading.Thread] = []
         self.state = PortState.OPEN
         self.requests: list[Any] = []
         self.limits: dict[int, int] = {}
@@ -149,8 +152,16 @@ class LocalPort:
     def client(self) -> Client:
         return Client(self, timeout_s=5)
 
+    def soon(self, act: Callable[..., None], *args: Any) -> None:
+        """Does it in another thread, which ends before what it uses is unmapped."""
+        thread = threading.Thread(target=act, args=args)
+        self._threads.append(thread)
+        thread.start()
+
     def dispose(self) -> None:
         """Unmaps and removes everything."""
+        for thread in self._threads:
+            thread.join()
         for meta in self._meta:
             meta.close()
         self.cnc.close()

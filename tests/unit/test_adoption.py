@@ -3,15 +3,20 @@
 
 from __future__ import annotations
 
+import json
 import os
+import zlib
 from functools import cache
 from pathlib import Path
 from typing import Any
 
+import attrs
 import pytest
 from conductor_rig import MIB, Rig
+from group_rig import GroupRig
 from hypothesis import given
 from hypothesis import strategies as st
+from test_conductor_groups import end_stream
 
 from penstock.config import control
 from penstock.core.driver_types import EventType, ImageEnd, ObjectKind
@@ -21,7 +26,7 @@ from penstock.daemon.journal import Journal, JournalDamaged
 
 UNICAST = "aeron:udp?endpoint=10.0.0.2:40456"
 RECEIVE = "aeron:udp?endpoint=10.0.0.1:0"
-HEAD = b"PENSTOCK-REGISTRY 1\n"
+HEAD = b"PENSTOCK-REGISTRY 3\n"
 TOKEN = b"secret of the client"
 
 
@@ -244,6 +249,37 @@ def test_what_is_written_is_read() -> None:
     image = next(fields for (kind, _), fields in found.items() if kind == "image")
     assert image["log"].term_length == MIB
     assert isinstance(image["source"].port, int)
+
+
+def shapes() -> bytes:
+    """The names of all that the journal's records hold."""
+    streaming = GroupRig(journal=True)
+    streaming.open()
+    streaming.setup(streaming.endpoint())
+    streaming.ends[streaming.image()] = 64
+    end_stream(streaming, streaming.image())
+    records = [*busy()[0].all(a.Record), *streaming.all(a.Record)]
+    kinds = {r.kind: sorted(r.fields) for r in records if r.fields is not None}
+    classes = {
+        name: sorted(field.name for field in attrs.fields(cls))
+        for name, cls in journal._CLASSES.items()
+    }
+    assert set(kinds) == {
+        "client", "send_endpoint", "recv_endpoint", "publication", "subscription", "image", "link",
+        "group", "retained",
+    }
+    return json.dumps([kinds, classes], sort_keys=True).encode()
+
+
+def test_a_change_of_what_records_hold_is_another_format() -> None:
+    """A successor of another version must not take them for its own: raise journal.FORMAT."""
+    assert (journal.FORMAT, zlib.crc32(shapes())) == (3, 3588151067)
+
+
+def test_a_journal_of_another_format_is_refused() -> None:
+    older = written().replace(b"REGISTRY 3\n", b"REGISTRY 2\n", 1)
+    with pytest.raises(JournalDamaged, match="not of format 3"):
+        journal.decode(older)
 
 
 @given(st.data())

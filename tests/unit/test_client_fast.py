@@ -3,19 +3,20 @@
 
 from __future__ import annotations
 
+import ctypes
 import gc
 import sys
 import threading
 import time
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 from local_port import STREAM, TERM_LENGTH, LocalPort
+from support.not_run import module
 
-from penstock.client import Header, Publication, Subscription
-from penstock.core import errors
-
-fast = pytest.importorskip("penstock.core.fast")
+from penstock.client import Header, Offer, Publication, Subscription
+from penstock.core import errors, fast
 
 
 def test_clients_use_it_unless_told_not_to(
@@ -31,7 +32,7 @@ def test_clients_use_it_unless_told_not_to(
 def test_a_kept_view_is_ended_and_an_array_over_it_outlives_everything(
     port: LocalPort,
 ) -> None:
-    np = pytest.importorskip("numpy")
+    np = module("numpy")
     kept: list[Any] = []
     with port.client() as client:
         publication = client.add_publication("aeron:ipc", STREAM)
@@ -104,13 +105,58 @@ def test_calls_are_checked_like_those_of_python(
         subscription.poll(lambda: None, "3")  # type: ignore[arg-type]
 
 
+class _Slot(ctypes.Structure):
+    _fields_ = (("slot", ctypes.c_int), ("function", ctypes.c_void_p))
+
+
+class _Spec(ctypes.Structure):
+    _fields_ = (
+        ("name", ctypes.c_char_p), ("basic_size", ctypes.c_int), ("item_size", ctypes.c_int),
+        ("flags", ctypes.c_uint), ("slots", ctypes.POINTER(_Slot)),
+    )
+
+
+def exporter(asked: Callable[[], object]) -> tuple[Any, list[object]]:
+    """A buffer of one byte that calls Python when it is asked for, as a C type may; and what has to
+    live as long."""
+    content = ctypes.create_string_buffer(b"y")
+    api = ctypes.pythonapi
+
+    @ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.py_object, ctypes.c_void_p, ctypes.c_int)
+    def export(owner: object, view: int, flags: int) -> int:
+        asked()
+        fill = api.PyBuffer_FillInfo
+        return int(fill(ctypes.c_void_p(view), ctypes.py_object(owner), content, 1, 1, flags))
+
+    get_buffer = 1                      # Py_bf_getbuffer
+    slots = (_Slot * 2)(_Slot(get_buffer, ctypes.cast(export, ctypes.c_void_p)), _Slot(0, None))
+    spec = _Spec(b"test.Exporter", object.__basicsize__, 0, 0, slots)
+    api.PyType_FromSpec.restype = ctypes.py_object
+    return api.PyType_FromSpec(ctypes.byref(spec))(), [content, export, slots, spec]
+
+
 def test_a_buffer_whose_export_closes_the_publication_is_refused(
+    stream: tuple[Publication, Subscription],
+) -> None:
+    publication, subscription = stream
+    good, keep = exporter(lambda: None)
+    assert publication.offer(good) > 0
+    evil, more = exporter(publication.close)
+    assert publication.offer(evil) == Offer.CLOSED
+    assert publication.is_closed
+    received: list[bytes] = []
+    subscription.poll(lambda view, _header: received.append(bytes(view)))
+    assert received == [b"y"]
+    del keep, more
+
+
+def test_an_offer_to_a_closed_publication_is_refused(
     stream: tuple[Publication, Subscription],
 ) -> None:
     publication, _ = stream
     publication.offer(b"x")
     publication.close()
-    assert publication.offer(bytearray(b"y")) == -4
+    assert publication.offer(bytearray(b"y")) == Offer.CLOSED
 
 
 def test_lists_of_bytes_and_of_other_buffers_are_batches(
@@ -129,7 +175,7 @@ def test_lists_of_bytes_and_of_other_buffers_are_batches(
 def test_batches_become_numpy_arrays_in_one_copy(
     stream: tuple[Publication, Subscription],
 ) -> None:
-    np = pytest.importorskip("numpy")
+    np = module("numpy")
     publication, subscription = stream
     long = bytes(range(256)) * 16
     publication.offer_batch([b"abcd", b"efgh"])
@@ -148,7 +194,7 @@ def test_batches_become_numpy_arrays_in_one_copy(
 def test_columns_of_a_batch_survive_the_polls_after_it(
     stream: tuple[Publication, Subscription],
 ) -> None:
-    pytest.importorskip("numpy")
+    module("numpy")
     publication, subscription = stream
     batches = []
     for number in range(5):

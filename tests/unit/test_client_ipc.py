@@ -10,6 +10,7 @@ from contextlib import suppress
 
 import pytest
 from local_port import CHANNEL, MTU, STREAM, TERM_LENGTH, LocalPort, collect
+from support.not_run import module
 
 from penstock.client import Action, Client, Header, Offer, Publication, Subscription
 from penstock.config import control
@@ -119,8 +120,8 @@ def test_a_batch_is_accepted_up_to_the_limit(port: LocalPort, client: Client) ->
 
 
 def test_batches_from_numpy_and_arrow(stream: tuple[Publication, Subscription]) -> None:
-    np = pytest.importorskip("numpy")
-    pa = pytest.importorskip("pyarrow")
+    np = module("numpy")
+    pa = module("pyarrow")
     publication, subscription = stream
     rows = np.arange(12, dtype=np.uint8).reshape(3, 4)
     records = np.array([(1, 2.5), (3, 4.5)], dtype=[("a", "<i4"), ("b", "<f8")])
@@ -141,8 +142,8 @@ def test_batches_from_numpy_and_arrow(stream: tuple[Publication, Subscription]) 
 
 
 def test_batches_that_have_no_bytes_are_refused(stream: tuple[Publication, Subscription]) -> None:
-    np = pytest.importorskip("numpy")
-    pa = pytest.importorskip("pyarrow")
+    np = module("numpy")
+    pa = module("pyarrow")
     publication, _ = stream
     for given in (
         b"one message", "text", [1, 2], np.zeros((2, 2)), np.zeros(3), np.array([object()]),
@@ -157,8 +158,8 @@ def test_batches_that_have_no_bytes_are_refused(stream: tuple[Publication, Subsc
 def test_a_received_batch_has_columns_and_ends_at_release(
     stream: tuple[Publication, Subscription],
 ) -> None:
-    pytest.importorskip("numpy")
-    pytest.importorskip("pyarrow")
+    module("numpy")
+    module("pyarrow")
     publication, subscription = stream
     for index in range(4):
         publication.offer(b"m%d" % index, reserved_value=index)
@@ -226,7 +227,7 @@ def test_a_refused_claim_is_false_and_with_raises(port: LocalPort, client: Clien
 def test_a_claimed_array_that_outlives_the_block_is_harmless(
     stream: tuple[Publication, Subscription],
 ) -> None:
-    np = pytest.importorskip("numpy")
+    np = module("numpy")
     publication, subscription = stream
     with publication.try_claim(4) as claim:
         kept = np.frombuffer(claim.buffer, dtype=np.uint8)

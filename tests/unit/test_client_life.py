@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import os
-import threading
 
 import pytest
 from local_port import CHANNEL, FAR, STREAM, LocalPort, collect
@@ -35,7 +34,7 @@ def test_send_waits_for_a_receiver_and_for_room(port: LocalPort, client: Client)
     port.open_up(identity, limit=0)
     with pytest.raises(errors.TimeoutExpired, match="BACK_PRESSURED"):
         publication.send(b"x", 0.001)
-    threading.Thread(target=port.move_limit, args=(identity, FAR)).start()
+    port.soon(port.move_limit, identity, FAR)
     assert publication.send(b"x", 30) == 64
 
 
@@ -43,9 +42,7 @@ def test_send_batch_sends_all(port: LocalPort, client: Client) -> None:
     publication = client.add_publication(CHANNEL, STREAM)
     port.open_up(publication.registration_id, limit=64)
     subscription = client.add_subscription(CHANNEL, STREAM)
-    threading.Thread(
-        target=port.move_limit, args=(publication.registration_id, FAR)
-    ).start()
+    port.soon(port.move_limit, publication.registration_id, FAR)
     assert publication.send_batch([b"%d" % i for i in range(9)], 30) == 9 * 64
     assert collect(subscription) == [b"%d" % i for i in range(9)]
 
@@ -53,7 +50,7 @@ def test_send_batch_sends_all(port: LocalPort, client: Client) -> None:
 def test_waiting_ends_when_the_daemon_dies(port: LocalPort, client: Client) -> None:
     publication = client.add_publication(CHANNEL, STREAM)
     subscription = client.add_subscription(CHANNEL, STREAM)
-    threading.Thread(target=port.die).start()
+    port.soon(port.die)
     for wait in (
         lambda: subscription.wait(30),
         lambda: publication.send(b"x", 30),

@@ -62,6 +62,20 @@ def test_the_front_door_is_light() -> None:
     assert shown.stdout.strip() == b"[]"
 
 
+@pytest.mark.parametrize(("missing", "code", "words"), [
+    ("pyspark", "from penstock.spark_bridge import register; register(None)",
+     "penstock.spark_bridge needs pyspark: pip install 'penstock[spark]'"),
+    ("numpy", "from penstock.client import _message; _message._import('numpy', 'columns need')",
+     "columns need numpy: pip install numpy, or 'penstock[arrow]'"),
+])
+def test_a_missing_extra_is_named(missing: str, code: str, words: str) -> None:
+    shown = subprocess.run(
+        [sys.executable, "-c", f"import sys; sys.modules[{missing!r}] = None; {code}"],
+        capture_output=True, text=True, check=False,
+    )
+    assert shown.stderr.endswith(f"{words}\n")
+
+
 def test_every_public_name_is_there() -> None:
     for name in penstock.__all__:
         assert getattr(penstock, name) is not None
@@ -164,7 +178,7 @@ def test_ping_percentiles() -> None:
     ("arguments", "says"),
     [
         (["pub", "aeron:ipc", "1", "--dir", "/nowhere/at/all"], "no daemon is running in /nowhere"),
-        (["sub", "aeron:ipc", "x"], "'x' is not a valid integer"),
+        (["sub", "aeron:ipc", "x"], "'x' is not a valid stream id"),
         (["stat", "--once", "--dir", "/nowhere/at/all"], "no daemon is running in /nowhere"),
         (["pub", "aeron:ipc", "1", "/nowhere/file"], "/nowhere/file"),
         (["daemon", "--impair", "sunshine=1"], "sunshine"),

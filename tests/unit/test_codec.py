@@ -132,6 +132,15 @@ def test_frames_that_are_no_message() -> None:
     assert "bytes behind" in refusal(codec.encode(control.GetStatus(), 1) + b"\x00")
 
 
+@pytest.mark.parametrize("message", [
+    control.Status(snapshot={"text": "x" * 70_000}),
+    control.GroupReply(group={"text": "x" * 70_000}),
+    control.GroupList(groups={"1": {"text": "x" * 70_000}}),
+])
+def test_answers_about_many_streams_may_be_large(message: control.Message) -> None:
+    assert codec.decode(codec.encode(message, 1)) == (1, message)
+
+
 def test_size_and_nesting_are_bounded() -> None:
     assert "at most 65536" in refusal(b"\x94" + b"\x00" * 70_000)
     assert "nested deeper" in refusal(b"\x91" * 60_000)

@@ -3,82 +3,17 @@
 
 from __future__ import annotations
 
-import itertools
 from typing import Any
 
 import attrs
 import pytest
-from conductor_rig import MIB, SECOND_NS, Rig
+from conductor_rig import MIB, SECOND_NS
+from group_rig import UDP, GroupRig
 
 from penstock.config import control
-from penstock.core.driver_types import EventType, FlowControl, ImageEnd, ObjectKind, SlotKind
-from penstock.daemon import journal
+from penstock.core.driver_types import EventType, ImageEnd, ObjectKind
 from penstock.daemon.conductor import actions as a
 from penstock.daemon.conductor.retention import Locate, Located
-
-UDP = "aeron:udp?endpoint=127.0.0.1:5001"
-GROUP = "aeron:udp?endpoint=224.0.1.1:5001|interface=127.0.0.1"
-EXPIRY_NS = 30 * SECOND_NS
-
-
-class GroupRig(Rig):
-    """Requests about groups, and logs whose ends are what a test says."""
-
-    def __init__(self, **settings: Any) -> None:
-        super().__init__(**settings)
-        self.ends: dict[int, int] = {}
-        self.released: dict[int, int] = {}
-        self._requests = itertools.count(1)
-
-    def group(self, message: Any) -> Any:
-        number = next(self._requests)
-        self._run(self.conductor.on_group_request(number, message, self.now_ns))
-        answers = [x for x in self.all(a.Answer) if x.request_id == number]
-        assert len(answers) == 1, answers
-        return answers[0].message
-
-    def open(self, channel: str = UDP, name: str = "query", **options: Any) -> Any:
-        values = {"stream_id": 7, "expiry_ns": EXPIRY_NS, **options}
-        return self.group(control.OpenGroup(name=name, channel=channel, **values))
-
-    def logs(self, channel: str = UDP, name: str = "query") -> list[dict[str, Any]]:
-        answer = self.group(control.GetGroup(name=name, channel=channel, stream_id=7))
-        found: list[dict[str, Any]] = answer.group["logs"]
-        return found
-
-    def acknowledge(self, position: int, channel: str = UDP, **options: Any) -> Any:
-        values: dict[str, Any] = {"session_id": 42, "initial_term_id": 3, **options}
-        return self.group(
-            control.AcknowledgeGroup(
-                name="query", channel=channel, stream_id=7, sessions=[values["session_id"]],
-                initial_term_ids=[values["initial_term_id"]], positions=[position],
-            )
-        )
-
-    def endpoint(self) -> int:
-        return next(iter(self.world.recv_endpoints))
-
-    def image(self) -> int:
-        return next(iter(self.world.images))
-
-    def _perform_native(self, action: a.Action) -> Any:
-        match action:
-            case a.ViewLog(log_id=log_id, committed_counter_id=counter_id):
-                if log_id not in self.ends:
-                    return a.ActionError(code="unknown_registration", message="no such log")
-                started = self.counters[counter_id].value
-                end = self.ends[log_id]
-                committed = self.released.get(counter_id, started)
-                return a.LogView(committed=min(committed, end), end_position=end)
-            case a.ReleaseTo(position_counter_id=counter_id, position=position):
-                self.released[counter_id] = max(position, self.released.get(counter_id, 0))
-            case a.SetCounter(counter_id=counter_id, value=value) if counter_id in self.counters:
-                self.released[counter_id] = value
-            case a.OldestPosition():
-                return 512
-            case _:
-                return super()._perform_native(action)
-        return None
 
 
 def streaming(**options: Any) -> GroupRig:
@@ -215,6 +150,17 @@ def test_a_bad_channel_leaves_nothing_behind() -> None:
     assert rig.open("aeron:udp?endpoint=nowhere.invalid:1").code == "unknown_host"
     assert rig.open("aeron:udp?colour=blue").code == "invalid_channel"
     rig.release_all()
+    rig.advance(30)
+    rig.assert_nothing_left()
+
+
+def test_a_channel_that_has_no_room_for_its_session_is_refused() -> None:
+    rig = GroupRig()
+    channel = UDP + "|alias="
+    channel += "a" * (control.MAX_CHANNEL_CHARS - len(channel))
+    answer = rig.open(channel, sessions=[1])
+    assert answer.code == "invalid_channel"
+    assert str(len(channel) + len("|session-id=1")) in answer.message
     rig.advance(30)
     rig.assert_nothing_left()
 
@@ -381,62 +327,6 @@ def test_expiry_gives_up_what_was_kept_of_an_ended_stream() -> None:
     rig.assert_nothing_left()
 
 
-# ---- what cannot be relied on --------------------------------------------------------------------
-
-
-def multicast(rig: GroupRig, fc: str) -> None:
-    """A publication here, and its image here."""
-    ready = rig.pub(rig.client(), f"{GROUP}|fc={fc}")
-    publication = rig.world.publications[ready.original_id]
-    rig.sub(rig.client(), GROUP)
-    rig.setup(rig.endpoint(), session_id=publication.session_id, setup_flags=0x40,
-              initial_term_id=publication.initial_term_id,
-              active_term_id=publication.initial_term_id)
-    rig.ends[rig.image()] = 0
-
-
-def test_a_strategy_that_does_not_wait_is_refused_and_named() -> None:
-    rig = GroupRig()
-    multicast(rig, "max")
-    answer = rig.open(GROUP)
-    assert answer.code == "unreliable"
-    assert "flow control is max" in answer.message
-    assert not rig.world.groups
-    warnings = rig.open(GROUP, allow_unreliable=True).group["warnings"]
-    assert any("flow control is max" in warning for warning in warnings)
-
-
-def test_a_strategy_that_waits_is_taken() -> None:
-    rig = GroupRig()
-    multicast(rig, "min")
-    assert not any("flow control" in w for w in rig.open(GROUP).group["warnings"])
-
-
-def test_an_unknown_strategy_is_warned_of() -> None:
-    rig = GroupRig()
-    rig.open(GROUP)
-    rig.setup(rig.endpoint(), setup_flags=0x40)
-    rig.ends[rig.image()] = 0
-    [warning] = rig.open(GROUP).group["warnings"]
-    assert "not known here" in warning
-
-
-def test_a_subscription_that_does_not_ask_again_is_refused() -> None:
-    rig = GroupRig()
-    rig.sub(rig.client(), UDP + "|reliable=false")
-    rig.setup(rig.endpoint())
-    rig.ends[rig.image()] = 0
-    assert rig.open(UDP + "|reliable=false").code == "unreliable"
-
-
-def test_readers_of_a_local_log_are_waited_for_whatever_the_network_does() -> None:
-    rig = GroupRig()
-    ready = rig.pub(rig.client(), f"{GROUP}|fc=max")
-    rig.ends[ready.original_id] = 0
-    assert rig.last(a.AddPublicationObject).params.flow_control is FlowControl.MAX
-    assert rig.open(f"aeron-spy:{GROUP}").group["warnings"] == []
-
-
 # ---- where logs are ------------------------------------------------------------------------------
 
 
@@ -474,94 +364,3 @@ def test_the_floor_rises_before_the_data_plane_may_clean() -> None:
     rig._perform_native = look          # type: ignore[method-assign]
     rig.acknowledge(2048)
     assert floors == [2048]
-
-
-# ---- adoption ------------------------------------------------------------------------------------
-
-
-def records_of(rig: Rig) -> dict[Any, Any]:
-    """What the rig's conductor wrote down, as a successor reads it."""
-    return journal.decode(journal._HEAD + b"".join(
-        journal.encode(record.kind, record.key, record.fields) for record in rig.all(a.Record)
-    ))
-
-
-def successor(rig: GroupRig) -> GroupRig:
-    """A conductor that adopts what the first one wrote down."""
-    heir = GroupRig(journal=True)
-    heir.ends, heir.released = dict(rig.ends), dict(rig.released)
-    heir.counters, heir.slots = dict(rig.counters), dict(rig.slots)
-    heir.files = set(rig.files)
-    heir.conductor.world.next_id = itertools.count(1000).__next__
-    heir._run(heir.conductor.adopt(records_of(rig), now_ns=heir.now_ns))
-    return heir
-
-
-def test_a_successor_goes_on_with_groups_positions_and_kept_logs() -> None:
-    rig = streaming(journal=True)
-    first = rig.image()
-    end_stream(rig, first)
-    rig.setup(rig.endpoint(), session_id=50)
-    second = rig.image()
-    rig.ends[second] = 8192
-    rig.acknowledge(4096, session_id=50)
-    heir = successor(rig)
-    logs = {log["log_id"]: log for log in heir.logs()}
-    assert (logs[first]["ended"], logs[first]["committed"], logs[first]["end_position"]) == \
-        (True, 0, 4096)
-    assert logs[second]["committed"] == 4096
-    assert heir.last(a.AddImageSubscriber).params.tether
-    assert heir.last(a.DescribeClient).name == "query"
-    assert heir.acknowledge(4096).group["logs"][0]["log_id"] == second
-    assert heir.files == {heir.world.images[second].log.path}
-    heir.advance(29)
-    assert heir.world.groups
-    heir.advance(2)
-    assert not heir.world.groups
-
-
-def test_a_death_while_an_image_drains_loses_nothing_and_leaves_nothing() -> None:
-    rig = streaming(journal=True)
-    image = rig.image()
-    rig.event(EventType.IMAGE_INACTIVE, kind=ObjectKind.IMAGE, id=image, reason=ImageEnd.TIMEOUT)
-    heir = successor(rig)
-    heir.release_all()
-    [log] = heir.logs()
-    assert (log["log_id"], log["ended"], log["end_position"]) == (image, True, 4096)
-    heir.setup(heir.endpoint(), term_offset=4096)   # the session comes back
-    again = max(heir.world.images)
-    heir.ends[again] = 8192
-    assert again != image
-    path = log["log_path"]
-    assert path in heir.files
-    heir.acknowledge(4096)
-    assert path not in heir.files
-    assert [x["log_id"] for x in heir.logs()] == [again]
-
-
-def test_an_image_that_cannot_be_adopted_stays_readable() -> None:
-    rig = streaming(journal=True)
-    image = rig.image()
-    rig.acknowledge(1024)
-    heir = GroupRig(journal=True)
-    heir.ends, heir.released = dict(rig.ends), dict(rig.released)
-    heir.counters, heir.slots, heir.files = dict(rig.counters), dict(rig.slots), set(rig.files)
-    heir.fail(a.AddImageObject, message="no memory")
-    heir._run(heir.conductor.adopt(records_of(rig), now_ns=0))
-    [log] = heir.logs()
-    assert (log["log_id"], log["ended"], log["committed"], log["end_position"]) == \
-        (image, True, 1024, 4096)
-
-
-def test_slots_and_counters_of_groups_are_in_use() -> None:
-    from penstock.daemon.conductor.adopt import counters_in_use, logs_in_use, slots_in_use
-
-    rig = streaming(journal=True)
-    end_stream(rig, rig.image())
-    heir = successor(rig)
-    [kept] = [kept for group in heir.world.groups.values() for kept in group.retained.values()]
-    [group] = heir.world.groups.values()
-    assert kept.counter_id in counters_in_use(heir.world)
-    assert {(SlotKind.SUBSCRIBER, kept.slot), (SlotKind.GROUP, group.slot),
-            (SlotKind.CLIENT, group.client.slot)} <= slots_in_use(heir.world)
-    assert logs_in_use(heir.world) == {kept.log.path}

@@ -302,3 +302,18 @@ def test_refusals_have_their_code(channel: str, code: str) -> None:
     rig.lose(client)
     rig.advance(2)
     rig.assert_nothing_left()
+
+
+@pytest.mark.parametrize(("channel", "window"), [
+    ("aeron:ipc", 64 * 1024), ("aeron:udp?endpoint=10.0.0.2:40456", 32 * 1024),
+])
+def test_the_session_of_a_tag_leaves_the_window_of_its_medium(channel: str, window: int) -> None:
+    rig = Rig()
+    client = rig.client()
+    joint = "|" if "?" in channel else "?"
+    first = rig.pub(client, f"{channel}{joint}term-length=64k|tags=9,5")
+    assert rig.last(a.AddPublicationObject).params.window_bytes == window
+    other = f"{channel}{joint}session-id=tag:5"
+    second = rig.ask(client, control.AddPublication(channel=other, stream_id=8))
+    assert second.session_id == first.session_id
+    assert rig.last(a.AddPublicationObject).params.window_bytes == window

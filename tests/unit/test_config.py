@@ -154,6 +154,8 @@ def test_files_that_cannot_be_read(tmp_path: Path) -> None:
     broken = tmp_path / "broken.toml"
     broken.write_text("[agents\n", encoding="utf-8")
     assert "is not TOML" in str(load.check_file(broken)[0])
+    broken.write_text("a = " + "[" * 5000, encoding="utf-8")
+    assert "is not TOML" in str(load.check_file(broken)[0])
     binary = tmp_path / "binary.toml"
     binary.write_bytes(b"\xff\xfe")
     assert "UTF-8" in str(load.check_file(binary)[0])

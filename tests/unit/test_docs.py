@@ -41,6 +41,18 @@ def test_the_page_of_offer_codes_has_every_code() -> None:
     assert listed == {code.name: code.value for code in penstock.Offer}
 
 
+def test_the_page_of_events_has_every_event() -> None:
+    code = "".join(p.read_text("utf-8") for p in (DOCS.parent / "daemon").rglob("*.py"))
+    told = set(re.findall(r'world\.event\(\s*f?"([a-z_{}]+)"', code))
+    told |= {"group_closed", "group_expired"}
+    page = (DOCS / "operating.md").read_text(encoding="utf-8").split("## Events")[1]
+    listed = {
+        name for line in page.split("## ")[0].splitlines() if line.startswith("| `")
+        for name in re.findall(r"`([a-z_]+)`", line.split("|")[1])
+    }
+    assert listed == told - {"group_{reason}"}
+
+
 def test_links_between_pages_lead_somewhere() -> None:
     pages = {str(path.relative_to(DOCS)) for path in DOCS.rglob("*.md")}
     for page in sorted(pages):
@@ -54,6 +66,14 @@ def test_the_site_is_configured() -> None:
         site = yaml.safe_load(file)
     assert site["strict"] is True
     assert site["docs_dir"] == "docs"
+    listed = {page for entry in site["nav"] for page in pages_of(entry)}
+    assert listed == {path.name for path in DOCS.glob("*.md")}
+    front = (DOCS / "index.md").read_text(encoding="utf-8")
+    assert listed - {"index.md"} == set(re.findall(r"\]\(([a-z-]+\.md)\)", front))
+
+
+def pages_of(entry: dict[str, str | list[str]]) -> list[str]:
+    return [p for found in entry.values() for p in ([found] if isinstance(found, str) else found)]
 
 
 @pytest.mark.parametrize("page", ["flow-control.md", "loss-recovery.md"])

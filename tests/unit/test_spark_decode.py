@@ -81,6 +81,12 @@ def test_only_the_columns_that_were_asked_for_in_their_order() -> None:
     nothing = attrs.evolve(messages(b"a"), times_us=np.array([], np.int64))
     (batch,) = Decoder(OPTIONS, StructType([METADATA[4]])).decode(nothing)
     assert batch.to_pylist() == [{"timestamp": None}]
+    newer = attrs.evolve(
+        messages(b"a", b"b", b"c"), time_positions=np.array([64, 128], np.int64)
+    )
+    (batch,) = Decoder(OPTIONS, StructType([METADATA[4]])).decode(newer)
+    # Nobody knows yet when the last one came: not before the newest that is known.
+    assert [row["timestamp"].microsecond for row in batch.to_pylist()] == [1000, 2000, 2000]
 
 
 @pytest.mark.parametrize("wrap", [ipc, lambda batch: bytes(batch.serialize())])

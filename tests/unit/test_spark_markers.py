@@ -14,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.core.errors import InvalidArgument
+from penstock.spark_bridge import _assembler
 from penstock.spark_bridge._assembler import (
     Assembler,
     CommittedPart,
@@ -242,6 +243,29 @@ def test_open_and_given_up_parts_are_shown() -> None:
     assert reader.statistics.partial_messages == 2
 
 
+def test_a_commit_of_another_part_completes_nothing() -> None:
+    """Its BEGIN, and the end of the part before it, were lost."""
+    reader = Assembler()
+    reader.marked(1, begin(part_of(1, 0)))
+    reader.rows(1, [b"x"])
+    assert reader.marked(1, commit(part_of(2, 0), [b"x"])) is None
+    assert [p.reason for p in reader.partial] == ["damaged"]
+
+
+def test_queries_that_were_seen_last_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_assembler, "_QUERIES_KEPT", 2)
+    first, second, third = (attrs.evolve(part_of(1, 0), query=UUID(int=n)) for n in (7, 8, 9))
+    reader = Assembler()
+    for part in (first, second, attrs.evolve(first, epoch=2)):
+        assert send(reader, 1, part, [b"x"]) is not None
+    reader.marked(2, begin(attrs.evolve(second, attempt=5)))    # a repeat: its rows are not kept
+    reader.rows(2, [b"x"])
+    assert send(reader, 1, third, [b"x"]) is not None
+    assert reader.state()["queries"].keys() == {str(UUID(int=7)), str(UUID(int=9))}
+    assert reader.marked(2, commit(attrs.evolve(second, attempt=5), [b"x"])) is None
+    assert reader.statistics.repeats == 1
+
+
 def test_keys_are_parts_of_their_own() -> None:
     reader = Assembler()
     assert send(reader, 1, part_of(1, 0, key=b"a"), [b"1"]) is not None
@@ -288,8 +312,9 @@ def test_rows_and_commits_without_a_begin_are_counted() -> None:
 
 @pytest.mark.parametrize(
     "state", [{}, {"version": 9, "queries": {}}, {"version": 1, "queries": {"x": 1}},
+              {"version": 1, "queries": {str(QUERY): {"floor": "high", "epochs": {}}}},
               {"version": 1, "queries": {str(QUERY): {"floor": 0, "epochs": {"1": [[0]]}}}}],
 )  # fmt: skip
 def test_a_state_that_is_none_is_refused(state: dict[str, object]) -> None:
-    with pytest.raises((InvalidArgument, ValueError)):
+    with pytest.raises(InvalidArgument, match="state"):
         Assembler(state=state)

@@ -17,13 +17,14 @@ from pyspark.sql.types import BinaryType, LongType, StringType, StructField, Str
 from support import frames as made
 from support.frames import Stream
 
-from penstock.client import DaemonUnreachable, RangeNotRetained
+from penstock.client import DaemonUnreachable, GroupRefused, NotAuthorised, RangeNotRetained
 from penstock.core import gather
+from penstock.core.errors import InvalidArgument
 from penstock.spark_bridge import _fetch, _reader
 from penstock.spark_bridge._offsets import Session
-from penstock.spark_bridge._options import SourceOptions, StreamName
+from penstock.spark_bridge._options import Daemon, SourceOptions, StreamName
 from penstock.spark_bridge._planner import Holder, Range
-from penstock.spark_bridge._reader import DataLoss, read_ranges
+from penstock.spark_bridge._reader import DataLoss, Unreadable, read_ranges
 
 OPTIONS = SourceOptions(
     streams=(StreamName(channel="aeron:ipc", stream_id=1001),), subscription="s",
@@ -83,7 +84,7 @@ def read(
 
     def sources(_options: SourceOptions, _item: Range) -> Iterator[Any]:
         for control in controls:
-            yield _fetch._Fetched(item, HOLDER, control)  # type: ignore[arg-type]
+            yield _fetch._Fetched(item, HOLDER, control)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(_reader, "sources", sources)
@@ -94,14 +95,16 @@ _lengths = st.lists(st.integers(0, 200) | st.integers(2000, 9000), min_size=1, m
 
 
 @given(lengths=_lengths, sizes=st.lists(st.integers(1, 40), min_size=1, max_size=5),
-       failures=st.lists(st.integers(0, 12), max_size=3))
-@settings(max_examples=80)
+       failures=st.lists(st.integers(0, 12), max_size=3),
+       batch_bytes=st.sampled_from([1024, 16 * 1024, 64 * 1024]))
+@settings(max_examples=120)
 def test_every_message_comes_once_whoever_fails_on_the_way(
-    lengths: list[int], sizes: list[int], failures: list[int]
+    lengths: list[int], sizes: list[int], failures: list[int], batch_bytes: int
 ) -> None:
     stream = made.of_messages(bytes([n % 256]) * length for n, length in enumerate(lengths))
     controls = [Pieces(stream, sizes, fail_after=after) for after in failures]
-    rows = read(stream, [*controls, Pieces(stream, sizes)])
+    options = attrs.evolve(OPTIONS, batch_bytes=batch_bytes)
+    rows = read(stream, [*controls, Pieces(stream, sizes)], options)
     assert [(row["position"], row["value"]) for row in rows] == [
         (after, payload) for _, after, _, payload in stream.messages
     ]
@@ -114,6 +117,20 @@ def test_a_message_longer_than_a_batch_gets_a_larger_one() -> None:
     assert [len(row["value"]) for row in read(stream, [Pieces(stream, [3])])] == [10, 100_000, 10]
 
 
+def test_a_message_that_was_given_up_at_the_end_of_a_term_holds_nobody_up() -> None:
+    """Its publisher died between two fragments, and the rest of the term is behind it."""
+    stream = Stream()
+    stream.message(b"before")
+    while stream.term_length - stream.position > 256:
+        stream.pad(min(4096, stream.term_length - stream.position - 256))
+    stream.frame(bytes(224), made.BEGIN)
+    assert stream.position == stream.term_length
+    stream.message(b"behind")
+    for sizes in ([1], [1000]):
+        rows = read(stream, [Pieces(stream, sizes)])
+        assert [row["value"] for row in rows] == [b"before", b"behind"]
+
+
 def test_what_nobody_has_fails_or_is_skipped() -> None:
     stream = made.of_messages([b"a", b"b"])
     gone = RangeNotRetained("released", lowest_readable=4096, end_position=8192)
@@ -123,6 +140,59 @@ def test_what_nobody_has_fails_or_is_skipped() -> None:
     assert read(stream, [Pieces(stream, [1], fail_after=0, error=gone)], tolerant) == []
     with pytest.raises(DataLoss, match="no daemon holds it"):
         read(stream, [])
+
+
+@pytest.mark.parametrize("error", [
+    None,       # unreachable
+    NotAuthorised("the key is not taken"),
+    GroupRefused("16 fetches of this connection are under way: try again later", code="limit"),
+])
+@pytest.mark.parametrize("others", [0, 1])
+def test_what_is_only_out_of_reach_is_never_skipped(error: Exception | None, others: int) -> None:
+    """Although another daemon has it no more."""
+    stream = made.of_messages([b"a", b"b"])
+    gone = RangeNotRetained("released", lowest_readable=4096, end_position=8192)
+    controls = [Pieces(stream, [1], fail_after=0, error=error)]
+    controls += [Pieces(stream, [1], fail_after=0, error=gone)] * others
+    for options in (OPTIONS, attrs.evolve(OPTIONS, fail_on_data_loss=False)):
+        with pytest.raises(Unreadable, match=r"\[0, 128\) cannot be read: far: .*daemon"):
+            read(stream, controls, options)
+
+
+@pytest.mark.parametrize("damaged", [False, True])
+def test_rows_that_are_out_are_not_completed_from_elsewhere_when_they_may_be_wrong(
+    damaged: bool
+) -> None:
+    """Somebody wrote where they were read: the task has to fail, and to be repeated."""
+    stream = made.of_messages([b"a", b"b"])
+    if damaged:
+        stream.data[64 + 8] ^= 32       # what was written there
+    item = whole(stream)
+
+    class Released(_fetch._Fetched):
+        def finish(self) -> None:
+            raise _fetch.RangeLost("released while it was read")
+
+    def sources(_options: SourceOptions, _item: Range) -> Iterator[Any]:
+        for kind in (Released, _fetch._Fetched):
+            yield kind(item, HOLDER, Pieces(stream, [1]))
+
+    for tolerant in (False, True):
+        options = attrs.evolve(OPTIONS, fail_on_data_loss=not tolerant)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(_reader, "sources", sources)
+            with pytest.raises(DataLoss, match=r"released while it was read.*has to run again"):
+                list(read_ranges(options, SCHEMA, [item]))
+
+
+def test_a_host_without_the_key_file_reads_nothing_and_says_so(tmp_path: Path) -> None:
+    stream = made.of_messages([b"a", b"b"])
+    options = attrs.evolve(
+        OPTIONS, fail_on_data_loss=False, key_file=str(tmp_path / "none.key_secret"),
+        daemon_dir=str(tmp_path), daemons=(Daemon(address="tcp://far:1", server_key="k"),),
+    )
+    with pytest.raises(InvalidArgument, match=r"option keyFile: .*none\.key_secret"):
+        list(read_ranges(options, SCHEMA, [whole(stream)]))
 
 
 def test_damage_and_gaps_are_not_passed_on() -> None:
@@ -143,6 +213,23 @@ def test_damage_and_gaps_are_not_passed_on() -> None:
     tolerant = attrs.evolve(OPTIONS, fail_on_data_loss=False)
     rows = read(dropped, [Pieces(dropped, [1])], tolerant)
     assert [row["value"] for row in rows] == [b"a", b"b"]
+
+
+@pytest.mark.parametrize("batch_bytes", [64, 64 * 1024])
+def test_damage_in_the_middle_is_read_elsewhere_or_skipped_where_losses_are(
+    batch_bytes: int
+) -> None:
+    stream = made.of_messages([b"a", b"b", b"c", b"d"])
+    damaged = made.of_messages([b"a", b"b", b"c", b"d"])
+    damaged.data[2 * 64 + 8] ^= 32       # another term offset
+    options = attrs.evolve(OPTIONS, batch_bytes=batch_bytes)
+    with pytest.raises(DataLoss, match=r"\[128, 256\) cannot be read.*failOnDataLoss=false"):
+        read(damaged, [Pieces(damaged, [1])], options)
+    tolerant = attrs.evolve(options, fail_on_data_loss=False)
+    rows = read(damaged, [Pieces(damaged, [1])], tolerant)
+    assert [row["value"] for row in rows] == [b"a", b"b"]
+    rows = read(stream, [Pieces(damaged, [1]), Pieces(stream, [1])], options)
+    assert [row["value"] for row in rows] == [b"a", b"b", b"c", b"d"]
 
 
 def test_a_log_is_mapped_once_until_another_file_has_its_name() -> None:

@@ -66,6 +66,45 @@ class NoStrategy:
     pass
 
 
+class Unspeakable(Exception):
+    def __repr__(self) -> str:
+        raise RuntimeError("no words")
+
+
+class UnspeakableRaises(Good):
+    def on_status_messages(self, snapshots: Sequence[ReceiverView], now_ns: int) -> int:
+        raise Unspeakable
+
+
+class Exits(Good):
+    def on_status_messages(self, snapshots: Sequence[ReceiverView], now_ns: int) -> int:
+        sys.exit(3)
+
+
+class Interrupts(Good):
+    def on_status_messages(self, snapshots: Sequence[ReceiverView], now_ns: int) -> int:
+        raise KeyboardInterrupt
+
+
+class ExitsWhenMade(Good):
+    def __init__(self) -> None:
+        sys.exit(3)
+
+
+class UnspeakableWhenMade(Good):
+    def __init__(self) -> None:
+        raise Unspeakable
+
+
+class _Refuses(type):
+    def __getattr__(cls, name: str) -> object:
+        raise SystemExit(3) if name == "on_status_messages" else AttributeError(name)
+
+
+class RefusesToBeLookedAt(metaclass=_Refuses):
+    pass
+
+
 def _name(found: type) -> str:
     sys.modules["strategies_under_test"] = sys.modules[__name__]
     return f"py:strategies_under_test:{found.__name__}"
@@ -103,6 +142,27 @@ def test_one_that_raises_is_told_once_and_counted() -> None:
     assert (running.calls, running.raised, running.nonsense) == (5, 5, 0)
     assert "mine" in answers[0].complaint
     assert [answer.complaint for answer in answers[1:]] == [""] * 4
+
+
+@pytest.mark.parametrize("found", [Exits, Interrupts, UnspeakableRaises])
+def test_whatever_it_raises_is_contained(found: type) -> None:
+    host = _host(found)
+    answers = [host.run(7, (VIEW,), n) for n in range(2)]
+    assert [answer.limit for answer in answers] == [None] * 2
+    assert "raised" in answers[0].complaint
+    running = host.get(7)
+    assert running is not None
+    assert running.raised == 2
+
+
+def test_an_answer_that_cannot_be_shown_or_is_long_is_contained(
+    monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for answer in (Unspeakable(), "x" * 10**6):
+        monkeypatch.setattr(Nonsense, "answer", answer)
+        complaint = _host(Nonsense).run(7, (VIEW,), 1).complaint
+        assert "which is no position" in complaint
+        assert len(complaint) < 500
 
 
 @pytest.mark.parametrize("answer", [None, -1, 2**63, 1.5, "far", True])
@@ -143,7 +203,7 @@ def test_strategies_that_do_not_return_are_left_behind_but_not_without_end() -> 
 
 @pytest.mark.parametrize("name", [
     "py:nowhere_at_all:X", "py:nothing-of-that-name", "py:sys:path",
-    _name(NoStrategy), _name(Good) + "x",
+    _name(NoStrategy), _name(Good) + "x", _name(RefusesToBeLookedAt),
 ])
 def test_what_is_no_strategy_is_refused_by_name(name: str) -> None:
     with pytest.raises(ChannelRefused) as caught:
@@ -152,9 +212,10 @@ def test_what_is_no_strategy_is_refused_by_name(name: str) -> None:
     assert name in str(caught.value)
 
 
-def test_one_that_cannot_be_made_is_refused() -> None:
-    with pytest.raises(ChannelRefused, match="no"):
-        make(_name(CannotBeMade))
+@pytest.mark.parametrize("found", [CannotBeMade, ExitsWhenMade, UnspeakableWhenMade])
+def test_one_that_cannot_be_made_is_refused(found: type) -> None:
+    with pytest.raises(ChannelRefused, match=f"{found.__name__}: cannot be made: "):
+        make(_name(found))
 
 
 # ---- the choice ----------------------------------------------------------------------------------

@@ -4,20 +4,20 @@
 from __future__ import annotations
 
 import re
-import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from support.not_run import need_command
 
 SYSTEMD = Path(__file__).parents[2] / "systemd"
 MAX_EXPOSURE = 2.0
 
-pytestmark = pytest.mark.skipif(
-    shutil.which("systemd-analyze") is None,
-    reason="systemd-analyze is missing (Debian: systemd): tools/ensure_packages.sh tests",
-)
+
+@pytest.fixture(autouse=True)
+def systemd() -> None:
+    need_command("systemd-analyze", "systemd")
 
 
 def run(*command: str) -> str:

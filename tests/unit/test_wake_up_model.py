@@ -19,9 +19,10 @@ FULL = Rules(messages=2, window=1, full=True)
     SMALL._replace(dirty=NOT),
     SMALL._replace(dirty=DATA),
     SMALL._replace(dirty=HOT),
+    SMALL._replace(dirty=HOT, adopted=True),
     SMALL._replace(messages=2),
     FULL,
-], ids=["cold", "told", "hot", "two", "full"])
+], ids=["cold", "told", "hot", "adopted", "two", "full"])
 def test_every_order_of_steps_can_still_deliver_everything(rules: Rules) -> None:
     worlds, stuck = explore(rules)
     assert stuck is None
@@ -31,12 +32,13 @@ def test_every_order_of_steps_can_still_deliver_everything(rules: Rules) -> None
 @pytest.mark.parametrize("rules", [
     SMALL._replace(dirty=DATA, fence=False),
     SMALL._replace(dirty=HOT, barrier=False),
+    SMALL._replace(dirty=HOT, adopted=True, barrier=False),
     SMALL._replace(dirty=HOT, wake_at_cooling=False),
     SMALL._replace(dirty=HOT, cool_to_park=False),
     SMALL._replace(dirty=HOT, look_when_parked=False),
     FULL._replace(want_room=False),
     FULL._replace(ask=False),
 ], ids=lambda rules: next(name for name, value in rules._asdict().items() if value is False
-                          and name != "full"))
+                          and name not in ("adopted", "full")))
 def test_without_any_part_of_the_protocol_some_order_gets_stuck(rules: Rules) -> None:
     assert explore(rules)[1] is not None

@@ -27,6 +27,7 @@ class Rules(NamedTuple):
     window: int = 2
     publishers: int = 1           #: more than one: a shared publication
     dirty: int = NOT              #: at the start; DATA: a mark that the sender did not see yet
+    adopted: bool = False         #: at the start: a successor adopts what its predecessor left
     full: bool = False            #: at the start: one message was delivered and not yet released
     fence: bool = True            #: the publisher's, before its second look at dirty
     barrier: bool = True          #: the sender's, when a stream cools
@@ -85,6 +86,12 @@ def start(rules: Rules) -> World:
     there = int(rules.full)
     share = (rules.messages - there) // rules.publishers
     hot, told = rules.dirty == HOT, rules.dirty == DATA
+    if rules.adopted:  # add_publication; clients that re-attach are woken, as behind any barrier
+        return World(
+            publishers=tuple(Publisher(left=share) for _ in range(rules.publishers)),
+            limit=rules.window, dirty=rules.dirty, sender="cool", then="turn",
+            sender_parked=False, parking=False,
+        )
     return World(
         publishers=tuple(Publisher(left=share) for _ in range(rules.publishers)),
         limit=rules.window,

@@ -1,0 +1,21 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is to be done in the child of a fork."""
+
+from __future__ import annotations
+
+import os
+import weakref
+from collections.abc import Callable
+
+
+def call_in_child(method: Callable[[], None]) -> None:
+    """Has the bound method called in every forked child, while its object lives: Python keeps such
+    a hook for ever, so it holds the object weakly."""
+    reference = weakref.WeakMethod(method)
+
+    def after_in_child() -> None:
+        found = reference()
+        if found is not None:
+            found()
+
+    os.register_at_fork(after_in_child=after_in_child)

@@ -1,0 +1,200 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * ps_sim_bound.c: what has been accepted by offer and is not yet released never exceeds the
+ * publication window and the receiver window together.
+ *
+ * Both ends are the applications' own: where an accepted message begins, and what readers have
+ * released, by the counters that they write themselves.  Which reader counts, by strategy:
+ *
+ *   every strategy   the receiver that was ever furthest on (max, unicast; nak with a window of
+ *                    half a term; custom may hold the sender back, never send it further)
+ *   min, tagged      each receiver that is followed, from when the sender is within its window
+ *   on this host     IPC readers and spies: the slowest; the publication window alone
+ *
+ * Of the readers of one receiver the slowest that is tethered counts; where none is, what has come
+ * counts as released.
+ */
+#include "ps_driver_state.h"
+#include "ps_sender.h"
+#include "ps_sim_probe.h"
+
+static bool gates(int32_t state)
+{
+    return state == PS_TETHER_ACTIVE || state == PS_TETHER_LINGER;
+}
+
+static int64_t load(const _Atomic int64_t *cell)
+{
+    return atomic_load_explicit(cell, memory_order_relaxed);
+}
+
+static int64_t image_released(const ps_image_t *image)
+{
+    int64_t slowest = INT64_MAX;
+    for (int32_t i = 0; i < image->n_subscribers; i++) {
+        const int64_t position = load(image->subscribers[i].position);
+        if (gates(image->subscribers[i].tether.state) && position < slowest) {
+            slowest = position;
+        }
+    }
+    return slowest == INT64_MAX ? ps_image_contiguous(image) : slowest;
+}
+
+/* What a message takes of the log. */
+static int64_t framed_bytes(const ps_publication_t *pub, int32_t size)
+{
+    const int32_t most = pub->log.mtu - PS_HEADER_BYTES;
+    const int32_t whole = size > 0 ? (size - 1) / most : 0;
+    return (int64_t)whole * pub->log.mtu + ps_align32(size - whole * most + PS_HEADER_BYTES);
+}
+
+/* Of the padding that ends a term only the header travels: a sender that has room for that much
+ * stands at the next term. */
+static int64_t past_padding(const ps_sim_ledger_t *ledger, const ps_publication_t *pub,
+                            int64_t edge)
+{
+    const int64_t number = ps_probe_ordinal(ledger, edge);     /* the first that ends beyond */
+    if (number >= ledger->count) {
+        return edge;
+    }
+    const int64_t start = ledger->ends[number] - framed_bytes(pub, ledger->sizes[number]);
+    const int64_t before = number > 0 ? ledger->ends[number - 1] : 0;
+    const bool padded = start > before && (start & pub->log.term_mask) == 0;
+    return padded && edge < start && edge >= before + PS_HEADER_BYTES ? start : edge;
+}
+
+/* Up to where a receiver has room, as configured. */
+static int64_t edge_of(const ps_image_t *image)
+{
+    const int64_t half = image->log.term_length / 2;
+    const bool pressure = (image->params.peer_capabilities & PS_CAP_PRESSURE) != 0;
+    const int64_t window = pressure || image->params.window_bytes > half
+        ? half : image->params.window_bytes;
+    return image_released(image) + window;
+}
+
+static const ps_publication_t *publication_of(const ps_simworld_t *world,
+                                              const ps_sim_publisher_t *publisher)
+{
+    const ps_sim_ledger_t *ledger = &world->ledgers[publisher->params.ledger];
+    const ps_driver_t *driver = world->seats[publisher->params.host].driver;
+    for (int32_t i = 0; driver != NULL && i < driver->sender->publication_count; i++) {
+        const ps_publication_t *pub = driver->sender->publications[i];
+        if (pub->log.session_id == ledger->session_id && pub->log.stream_id == ledger->stream_id) {
+            return pub;
+        }
+    }
+    return NULL;
+}
+
+void ps_sim_bound_look(ps_simworld_t *world, int32_t host)
+{
+    const ps_driver_t *driver = world->seats[host].driver;
+    for (int32_t i = 0; i < driver->receiver->n_images; i++) {
+        const ps_image_t *image = driver->receiver->images[i];
+        for (int32_t at = 0; image->state == PS_IMAGE_ACTIVE && at < world->ledger_count; at++) {
+            ps_sim_ledger_t *ledger = &world->ledgers[at];
+            if (ledger->session_id == image->params.session_id
+                && ledger->stream_id == image->params.stream_id) {
+                const int64_t edge = edge_of(image);
+                ledger->edge = edge > ledger->edge ? edge : ledger->edge;
+            }
+        }
+    }
+}
+
+static void fail(ps_simworld_t *world, const ps_sim_publisher_t *publisher, int64_t start,
+                 int64_t bound, const char *who)
+{
+    ps_sim_violate(world, "stream %d: a message was accepted at %lld, the windows of %s end at "
+                   "%lld", world->ledgers[publisher->params.ledger].stream_id, (long long)start,
+                   who, (long long)bound);
+}
+
+static void check_local(ps_simworld_t *world, const ps_sim_publisher_t *publisher,
+                        const ps_publication_t *pub, int64_t start, int64_t window)
+{
+    int64_t slowest = INT64_MAX;
+    for (int32_t i = 0; i < pub->subscriber_count; i++) {
+        const int64_t position = load(pub->subscribers[i].cell);
+        if (gates(pub->subscribers[i].tether.state) && position < slowest) {
+            slowest = position;
+        }
+    }
+    if (slowest != INT64_MAX && start >= slowest + window) {
+        fail(world, publisher, start, slowest + window, "a reader on its host");
+    }
+}
+
+/* The image of a receiver; NULL: it has gone, or its host has. */
+static const ps_image_t *image_of(const ps_simworld_t *world, const ps_publication_t *pub,
+                                  int64_t receiver_id)
+{
+    for (int32_t host = 0; host < world->simnet->host_count; host++) {
+        const ps_driver_t *driver = world->seats[host].driver;
+        for (int32_t i = 0; driver != NULL && i < driver->receiver->n_images; i++) {
+            const ps_image_t *image = driver->receiver->images[i];
+            if (image->params.session_id == pub->log.session_id
+                && image->params.stream_id == pub->log.stream_id
+                && image->state == PS_IMAGE_ACTIVE && image->endpoint != NULL
+                && image->endpoint->params.receiver_id == receiver_id) {
+                return image;
+            }
+        }
+    }
+    return NULL;
+}
+
+static void check_followed(ps_simworld_t *world, const ps_sim_publisher_t *publisher,
+                           const ps_publication_t *pub, int64_t start, int64_t window)
+{
+    const ps_sim_ledger_t *ledger = &world->ledgers[publisher->params.ledger];
+    ps_probe_pub_t *model = ps_probe_pub(world->simnet->probe, publisher->params.host,
+                                         pub->log.session_id, pub->log.stream_id);
+    for (int32_t i = 0; model != NULL && i < model->receiver_count; i++) {
+        ps_probe_receiver_t *receiver = &model->receivers[i];
+        const ps_image_t *image =
+            receiver->followed && !receiver->leaving ? image_of(world, pub, receiver->id) : NULL;
+        if (image == NULL) {
+            continue;
+        }
+        const int64_t edge = past_padding(ledger, pub, edge_of(image));
+        /* Who joins, or is heard again, may have been left behind before. */
+        receiver->within =
+            receiver->within || (model->high <= edge && pub->sender_limit <= edge);
+        if (receiver->within && start >= edge + window) {
+            fail(world, publisher, start, edge + window, "a receiver that is followed");
+            receiver->within = false;
+        }
+    }
+}
+
+void ps_sim_bound_check(ps_simworld_t *world, const ps_sim_publisher_t *publisher, int64_t end,
+                        int32_t size)
+{
+    ps_sim_ledger_t *ledger = &world->ledgers[publisher->params.ledger];
+    const ps_publication_t *pub = publication_of(world, publisher);
+    if (pub == NULL) {
+        return;
+    }
+    const int64_t start = end - framed_bytes(pub, size);
+    const int64_t window = pub->params.window_bytes < pub->log.term_length
+        ? pub->params.window_bytes : pub->log.term_length;
+    check_local(world, publisher, pub, start, window);
+    if (pub->endpoint == NULL || pub->params.spies_simulate_connection) {
+        return; /* with spies that stand for receivers nobody else need have room */
+    }
+    for (int32_t host = 0; host < world->simnet->host_count; host++) {
+        if (world->seats[host].driver != NULL) {
+            ps_sim_bound_look(world, host);
+        }
+    }
+    const int64_t edge = past_padding(ledger, pub, ledger->edge);
+    if (ledger->edge > 0 && start >= edge + window) {
+        fail(world, publisher, start, edge + window, "the receiver furthest on");
+        ledger->edge = INT64_MAX / 2;
+    }
+    if (world->simnet->probe != NULL
+        && (pub->params.flow_control == PS_FC_MIN || pub->params.flow_control == PS_FC_TAGGED)) {
+        check_followed(world, publisher, pub, start, window);
+    }
+}

@@ -1,0 +1,117 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * ps_sim_probe_batch.c: what must hold of many rather than of one: datagrams and turns are as full
+ * as room and limits allow, and random delays are distributed as they should be.
+ */
+#include <math.h>
+
+#include "ps_sender.h"
+#include "ps_sim_probe.h"
+
+enum { TEST_EVERY = 64, LEAST_SAMPLES = 64 };
+
+static void complain(ps_probe_t *probe, const ps_probe_pub_t *model, const char *what, int64_t a,
+                     int64_t b)
+{
+    ps_probe_fail(probe, model->host, model->pub->log.session_id, "%s (%lld, %lld)", what,
+                  (long long)a, (long long)b);
+}
+
+/* ---- datagrams ------------------------------------------------------------------------------- */
+
+/* Bytes on the wire of the frame at position, 0: there is none. */
+static int64_t frame_wire(const ps_publication_t *pub, int64_t position)
+{
+    const ps_frame_t *frame = ps_frame_at(&pub->log, position);
+    const int32_t length = ps_frame_length_acquire(frame);
+    return length <= 0 ? 0 : frame->type == PS_TYPE_PAD ? PS_HEADER_BYTES : ps_align32(length);
+}
+
+/* [from, from + span) left for the first time, `wire` bytes of it.  Padding ends a datagram, and so
+ * does a term. */
+void ps_probe_batch_sent(ps_probe_t *probe, ps_probe_pub_t *model, int64_t from, int64_t span,
+                         int64_t wire)
+{
+    const ps_publication_t *pub = model->pub;
+    const int64_t end = from + span;
+    const int64_t next = (end & pub->log.term_mask) == 0 || span > wire ? 0 : frame_wire(pub, end);
+    model->turn_datagrams++;
+    model->turn_bytes += wire;
+    if (next > 0 && wire + next <= pub->log.mtu && end + next <= pub->sender_limit) {
+        complain(probe, model, "a datagram could have taken more", wire, next);
+    }
+}
+
+/* A turn ends when it is long, when nothing is there, or when something holds it. */
+static void look_at_turn(ps_probe_t *probe, ps_probe_pub_t *model, int64_t now_ns)
+{
+    const ps_publication_t *pub = model->pub;
+    const int64_t limit =
+        model->turn_limit < pub->sender_limit ? model->turn_limit : pub->sender_limit;
+    const int64_t next = frame_wire(pub, pub->sender_position);
+    const int64_t most = pub->log.mtu;
+    const bool held = pub->rated || pub->paced || model->stated_rate > 0 || pub->revoked
+        || pub->corrupt || pub->short_send || ps_probe_is_full(probe, model->host, now_ns);
+    if (model->turn_datagrams > 0 && next > 0 && pub->sender_position + next <= limit && !held
+        && model->turn_datagrams < PS_TURN_DATAGRAMS
+        && model->turn_bytes + most <= PS_TURN_BYTES) {
+        complain(probe, model, "a turn could have taken more", model->turn_datagrams,
+                 model->turn_bytes);
+    }
+    if (model->turn_datagrams > PS_TURN_DATAGRAMS
+        || model->turn_bytes > PS_TURN_BYTES + most) {
+        complain(probe, model, "a turn is too long", model->turn_datagrams, model->turn_bytes);
+    }
+    model->turn_datagrams = 0;
+    model->turn_bytes = 0;
+    model->turn_limit = pub->sender_limit;
+}
+
+void ps_probe_batch_look(ps_probe_t *probe, ps_probe_pub_t *model, int64_t now_ns)
+{
+    if (model->pub->endpoint != NULL && model->pub->endpoint->params.mdc == PS_MDC_NONE) {
+        look_at_turn(probe, model, now_ns);
+    }
+}
+
+/* ---- delays ---------------------------------------------------------------------------------- */
+
+/* Where a delay of wait_ns lies in the distribution of RFC 5401, section 3.2.3: 0 to 1, and all as
+ * likely. */
+static double share_below(double wait_ns, double most_ns, double group)
+{
+    const double lambda = log(group) + 1;
+    return expm1(lambda * wait_ns / most_ns) / expm1(lambda);
+}
+
+/* The first NAK of a gap of a group waits for so long.  All of a run are taken together: their
+ * greatest distance from what is to be expected is beyond 3.6 / sqrt(n) once in 10^11 looks. */
+void ps_probe_backoff(ps_probe_t *probe, const ps_probe_image_t *model, int64_t wait_ns)
+{
+    const ps_driver_params_t *params = model->image->receiver->params;
+    ps_probe_backoff_t *known = &probe->backoff;
+    const int64_t most_ns = params->nak_multicast_max_backoff_ns;
+    if (most_ns <= 0) {
+        return;
+    }
+    const double share = share_below((double)wait_ns, (double)most_ns,
+                                     (double)params->nak_multicast_group_size);
+    const int32_t bin = (int32_t)(share * PS_PROBE_BINS);
+    known->bins[bin < 0 ? 0 : bin < PS_PROBE_BINS ? bin : PS_PROBE_BINS - 1]++;
+    known->count++;
+    if (known->count < LEAST_SAMPLES || known->count % TEST_EVERY != 0 || known->broken) {
+        return;
+    }
+    double sum = 0;
+    for (int32_t i = 0; i + 1 < PS_PROBE_BINS; i++) {
+        sum += (double)known->bins[i] / (double)known->count;
+        const double apart = fabs(sum - (double)(i + 1) / PS_PROBE_BINS);
+        if (apart > 3.6 / sqrt((double)known->count)) {
+            known->broken = true;
+            ps_probe_fail(probe, model->host, model->image->params.session_id,
+                          "delays of NAKs are not distributed as they should be: %.2f of %lld "
+                          "below %.2f", sum, (long long)known->count,
+                          (double)(i + 1) / PS_PROBE_BINS);
+            return;
+        }
+    }
+}

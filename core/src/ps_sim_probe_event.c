@@ -1,0 +1,294 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * ps_sim_probe_event.c: what the agents tell the conductor: each event is due, says what is, and
+ * comes once; none is missing.
+ */
+#include "ps_driver_state.h"
+#include "ps_sender.h"
+#include "ps_sim_probe.h"
+
+enum { P_TOLD = 36, P_LOSS = 37, P_ENDED = 38, P_TERM = 39 };
+#define SECOND INT64_C(1000000000)
+#define LOSS_EVERY_NS INT64_C(100000000)
+
+static void complain(ps_probe_t *probe, int32_t host, int32_t session_id, const char *what,
+                     int64_t a, int64_t b)
+{
+    ps_probe_fail(probe, host, session_id, "%s (%lld, %lld)", what, (long long)a, (long long)b);
+}
+
+/* What found no room waits for the conductor, and a few ticks more. */
+bool ps_probe_is_crowded(const ps_probe_t *probe, int32_t host, int64_t now_ns)
+{
+    return now_ns - probe->crowded_ns[host] <= 2 * ps_probe_slack_ns(probe, host);
+}
+
+static int64_t patience_ns(const ps_probe_t *probe, int32_t host, int64_t now_ns)
+{
+    return ps_probe_is_crowded(probe, host, now_ns) ? INT64_MAX / 2
+                                                    : ps_probe_slack_ns(probe, host);
+}
+
+/* ---- publications ---------------------------------------------------------------------------- */
+
+static void on_connected(ps_probe_t *probe, ps_probe_pub_t *model, const ps_event_t *event,
+                         int64_t now_ns)
+{
+    ps_probe_told_t *told = &model->told;
+    /* Cut off and back in one cycle is told once more, in the next. */
+    const bool quiet = !ps_probe_is_crowded(probe, model->host, now_ns)
+        && now_ns - probe->read_ns[model->host] > ps_probe_slack_ns(probe, model->host);
+    if (event->a != model->pub->connected && quiet) {
+        complain(probe, model->host, model->pub->log.session_id,
+                 "a connection is told otherwise than it is", event->a, model->pub->connected);
+    }
+    if (told->connected == event->a && quiet) {
+        complain(probe, model->host, model->pub->log.session_id, "a connection is told twice",
+                 event->a, 0);
+    }
+    told->connected = (int32_t)event->a;
+}
+
+static void on_pub_term(ps_probe_t *probe, ps_probe_pub_t *model, const ps_event_t *event,
+                        int64_t now_ns)
+{
+    const ps_publication_t *pub = model->pub;
+    ps_probe_told_t *told = &model->told;
+    const bool again = told->term_ns != 0 && told->term == event->a;
+    if (event->a != pub->reserved_position && !probe->cycles[model->host].commanded) {
+        complain(probe, model->host, pub->log.session_id, "storage is asked for elsewhere",
+                 event->a, pub->reserved_position);
+    }
+    if (again && now_ns - told->term_ns < SECOND) {
+        complain(probe, model->host, pub->log.session_id, "storage is asked for again too soon",
+                 now_ns - told->term_ns, event->a);
+    }
+    told->term = event->a;
+    told->term_ns = now_ns;
+}
+
+static void on_subscriber(ps_probe_t *probe, ps_probe_told_t *told, int32_t host,
+                          int32_t session_id, const ps_event_t *event)
+{
+    int32_t free = -1;
+    for (int32_t i = 0; i < PS_PROBE_TETHERS; i++) {
+        if (told->tether_ids[i] == event->a + 1) {
+            if (told->tether_states[i] == event->reason) {
+                complain(probe, host, session_id, "a reader's state is told twice", event->a,
+                         event->reason);
+            }
+            told->tether_states[i] = event->reason;
+            return;
+        }
+        free = told->tether_ids[i] == 0 ? i : free;
+    }
+    if (event->reason == PS_TETHER_ACTIVE) {
+        complain(probe, host, session_id, "a reader is told to be back that was not away",
+                 event->a, 0);
+    }
+    if (free >= 0) {
+        told->tether_ids[free] = event->a + 1;
+        told->tether_states[free] = event->reason;
+    }
+}
+
+static void on_pub_event(ps_probe_t *probe, ps_probe_pub_t *model, const ps_event_t *event,
+                         int64_t now_ns)
+{
+    const ps_publication_t *pub = model->pub;
+    ps_probe_told_t *told = &model->told;
+    switch (event->type) {
+    case PS_EV_PUB_CONNECTED:
+        on_connected(probe, model, event, now_ns);
+        break;
+    case PS_EV_PUB_DRAINED:
+        if (told->drained || pub->state != PS_PUB_DRAINED || event->a != pub->sender_position
+            || event->b != pub->end_position - pub->sender_position) {
+            complain(probe, model->host, pub->log.session_id, "drained is told wrong or twice",
+                     event->a, event->b);
+        }
+        told->drained = true;
+        break;
+    case PS_EV_PUB_EOS_ACK:
+        if (told->ended || pub->params.group || !pub->end_of_stream) {
+            complain(probe, model->host, pub->log.session_id,
+                     "the end is told to be confirmed twice, or too soon", told->ended, 0);
+        }
+        told->ended = true;
+        break;
+    case PS_EV_TERM_NEEDED:
+        on_pub_term(probe, model, event, now_ns);
+        break;
+    case PS_EV_SUBSCRIBER:
+        on_subscriber(probe, told, model->host, pub->log.session_id, event);
+        break;
+    default:
+        break;
+    }
+}
+
+static void promise_pub(ps_probe_t *probe, ps_probe_pub_t *model, int64_t now_ns)
+{
+    const ps_publication_t *pub = model->pub;
+    ps_probe_told_t *told = &model->told;
+    const int64_t slack_ns = patience_ns(probe, model->host, now_ns);
+    told->connected = told->connected < 0 ? pub->connected : told->connected;
+    ps_probe_promise(probe, &model->promises[P_TOLD],
+                     told->connected == pub->connected, now_ns, slack_ns,
+                     "a connection is told", model->host, pub->log.session_id);
+    ps_probe_promise(probe, &model->promises[P_ENDED],
+                     pub->state != PS_PUB_DRAINED || told->drained || pub->params.adopted, now_ns,
+                     slack_ns, "that it is drained is told", model->host, pub->log.session_id);
+    /* Half a term of storage ahead of the limit that producers will get. */
+    const int64_t consumer = pub->endpoint != NULL ? pub->sender_position : pub->slowest_position;
+    const bool slowed = pub->gating_count > 0 && pub->slowest_position < consumer;
+    const int64_t want = (slowed ? pub->slowest_position : consumer) + pub->window_bytes;
+    const int64_t stored = pub->reserved_position == INT64_MAX
+        ? INT64_MAX : pub->reserved_position & ~(int64_t)pub->log.term_mask;
+    const bool asks = stored != INT64_MAX && want > stored - ps_pub_term(pub) / 2
+        && pub->connected && pub->state == PS_PUB_ACTIVE && !pub->rated
+        && pub->quarantine_count == 0
+        && (pub->endpoint != NULL || pub->gating_count > 0);
+    ps_probe_promise(probe, &model->promises[P_TERM],
+                     !asks || (told->term_ns != 0 && told->term == pub->reserved_position),
+                     now_ns, slack_ns, "storage is asked for", model->host,
+                     pub->log.session_id);
+}
+
+/* ---- images ---------------------------------------------------------------------------------- */
+
+static void on_loss(ps_probe_t *probe, ps_probe_image_t *model, const ps_event_t *event,
+                    int64_t now_ns)
+{
+    ps_probe_told_t *told = &model->told;
+    if (event->a <= 0 || event->b > model->image->hwm) {
+        complain(probe, model->host, model->image->params.session_id, "a loss that is none",
+                 event->a, event->b);
+    }
+    if (told->loss_ns != 0 && now_ns - told->loss_ns < LOSS_EVERY_NS) {
+        complain(probe, model->host, model->image->params.session_id,
+                 "a loss is told too soon after another", now_ns - told->loss_ns, event->a);
+    }
+    told->lost += event->a;
+    told->loss_ns = now_ns;
+}
+
+static void on_image_event(ps_probe_t *probe, ps_probe_image_t *model, const ps_event_t *event,
+                           int64_t now_ns)
+{
+    const ps_image_t *image = model->image;
+    ps_probe_told_t *told = &model->told;
+    const int32_t session_id = image->params.session_id;
+    switch (event->type) {
+    case PS_EV_IMAGE_INACTIVE:
+        if (told->ended || event->reason != image->end_reason || event->a > image->position
+            || image->state == PS_IMAGE_ACTIVE) {
+            complain(probe, model->host, session_id, "an image's end is told wrong or twice",
+                     event->reason, image->end_reason);
+        }
+        told->ended = true;
+        break;
+    case PS_EV_IMAGE_DRAINED:
+        if (told->drained || image->state != PS_IMAGE_DRAINED) {
+            complain(probe, model->host, session_id, "drained is told twice or too soon",
+                     image->state, 0);
+        }
+        told->drained = true;
+        break;
+    case PS_EV_LOSS:
+        on_loss(probe, model, event, now_ns);
+        break;
+    case PS_EV_TERM_NEEDED:
+        if (told->term_ns != 0 && told->term == event->a) {
+            complain(probe, model->host, session_id, "storage is asked for twice", event->a, 0);
+        }
+        told->term = event->a;
+        told->term_ns = now_ns + 1;
+        break;
+    case PS_EV_SUBSCRIBER:
+        on_subscriber(probe, told, model->host, session_id, event);
+        break;
+    default:
+        break;
+    }
+}
+
+static void promise_image(ps_probe_t *probe, ps_probe_image_t *model, int64_t now_ns)
+{
+    const ps_image_t *image = model->image;
+    const ps_probe_told_t *told = &model->told;
+    const int64_t slack_ns = patience_ns(probe, model->host, now_ns);
+    const int64_t lost =
+        atomic_load_explicit(&image->slot->lost_bytes, memory_order_relaxed) - told->lost_before;
+    const bool active = image->state == PS_IMAGE_ACTIVE;
+    if (told->lost > lost) {
+        complain(probe, model->host, image->params.session_id, "more is told to be lost than was",
+                 told->lost, lost);
+    }
+    ps_probe_promise(probe, &model->promises[P_LOSS], told->lost == lost || !active, now_ns,
+                     LOSS_EVERY_NS + slack_ns, "what is lost is told", model->host,
+                     image->params.session_id);
+    ps_probe_promise(probe, &model->promises[P_ENDED],
+                     image->state != PS_IMAGE_ENDED || told->ended, now_ns, slack_ns,
+                     "an image's end is told", model->host, image->params.session_id);
+    ps_probe_promise(probe, &model->promises[P_TOLD],
+                     image->state != PS_IMAGE_DRAINED || told->drained, now_ns, slack_ns,
+                     "that an image is drained is told", model->host, image->params.session_id);
+    const bool asks = active && image->reserved_position != INT64_MAX
+        && image->hwm + image->log.term_length / 2 > image->reserved_position;
+    ps_probe_promise(probe, &model->promises[P_TERM],
+                     !asks || (told->term_ns != 0 && told->term == image->reserved_position),
+                     now_ns, slack_ns, "storage is asked for", model->host,
+                     image->params.session_id);
+}
+
+/* ---- of a cycle ------------------------------------------------------------------------------ */
+
+static void take(ps_probe_t *probe, int32_t host, const ps_event_t *event, int64_t now_ns)
+{
+    if (event->now_ns != now_ns) {
+        complain(probe, host, event->session_id, "an event of another time", event->now_ns,
+                 event->type);
+    }
+    for (int32_t i = 0; i < probe->pub_count && event->kind == PS_KIND_PUBLICATION; i++) {
+        if (probe->pubs[i]->host == host && probe->pubs[i]->id == event->id
+            && probe->pubs[i]->seen) {
+            on_pub_event(probe, probe->pubs[i], event, now_ns);
+        }
+    }
+    for (int32_t i = 0; i < probe->image_count && event->kind == PS_KIND_IMAGE; i++) {
+        if (probe->images[i]->host == host && probe->images[i]->id == event->id
+            && probe->images[i]->seen) {
+            on_image_event(probe, probe->images[i], event, now_ns);
+        }
+    }
+}
+
+void ps_probe_event_look(ps_probe_t *probe, int32_t host, int64_t now_ns)
+{
+    const ps_driver_t *driver = ps_probe_driver(probe, host);
+    for (int32_t id = 0; id < PS_AGENTS; id++) {
+        const ps_ring_t *ring = &driver->agents[id].events;
+        const uint64_t tail = atomic_load_explicit(&ring->tail, memory_order_relaxed);
+        const uint64_t head = atomic_load_explicit(&ring->head, memory_order_relaxed);
+        if (tail - head >= ring->capacity) {
+            probe->crowded_ns[host] = now_ns;
+        }
+        for (uint64_t at = probe->cycles[host].events[id]; at < tail; at++) {
+            ps_event_t event;
+            memcpy(&event, ring->records + (at & (ring->capacity - 1)) * ring->record_bytes,
+                   sizeof event);
+            take(probe, host, &event, now_ns);
+        }
+    }
+    for (int32_t i = 0; i < probe->pub_count; i++) {
+        if (probe->pubs[i]->host == host && probe->pubs[i]->seen) {
+            promise_pub(probe, probe->pubs[i], now_ns);
+        }
+    }
+    for (int32_t i = 0; i < probe->image_count; i++) {
+        if (probe->images[i]->host == host && probe->images[i]->seen
+            && probe->images[i]->image->receiver != NULL) {
+            promise_image(probe, probe->images[i], now_ns);
+        }
+    }
+}

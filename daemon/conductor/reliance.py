@@ -1,0 +1,137 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Whether a sender waits for a consumer group that is behind.
+
+Of this host's publications that is known, and of a penstock sender on another one, whose SETUP
+states its flow control.  Aeron states nothing: of a group stream of its drivers only a doubt can be
+told.
+"""
+
+from __future__ import annotations
+
+import attrs
+
+from penstock.core.driver_types import FlowControl
+from penstock.daemon.conductor.model import Group, Image, Publication, SubscriberLink
+from penstock.daemon.conductor.retention import window_of
+from penstock.daemon.conductor.saga import Refused
+from penstock.daemon.conductor.world import World
+
+
+@attrs.frozen
+class Strategy:
+    """By whom a sender is held."""
+
+    kind: FlowControl | None            # None: that cannot be known from here
+    group_tag: int | None = None        # of the receivers that count, when tagged
+
+
+def strategy_of(world: World, source: Image | Publication) -> Strategy:
+    """The flow control of a stream's sender, wherever it is."""
+    if isinstance(source, Publication):
+        return _strategy(source.params.flow_control, source.params.fc_group_tag)
+    if source.sender_flow_control >= 0:
+        return _strategy(source.sender_flow_control, source.sender_group_tag)
+    if not source.params.group:
+        return Strategy(FlowControl.UNICAST)
+    for publication in world.publications.values():         # of this host, which keeps it to itself
+        same = (
+            publication.stream_id == source.stream_id
+            and publication.session_id == source.session_id
+            and publication.initial_term_id == source.initial_term_id
+        )
+        if same and publication.endpoint is not None:
+            return _strategy(publication.params.flow_control, publication.params.fc_group_tag)
+    return Strategy(None)
+
+
+def _strategy(kind: int, group_tag: int) -> Strategy:
+    return Strategy(FlowControl(kind), group_tag if kind == FlowControl.TAGGED else None)
+
+
+def strategy_name(world: World, source: Image | Publication) -> str:
+    """The flow control of a stream's sender for people; "" when that cannot be known."""
+    found = strategy_of(world, source)
+    if found.kind is None:
+        return ""
+    name = found.kind.name.lower()
+    return name if found.group_tag is None else f"{name},g:{found.group_tag}"
+
+
+def links_of(group: Group) -> list[SubscriberLink]:
+    """What a group reads that has not ended."""
+    return [
+        link for subscription in group.client.subscriptions.values()
+        for link in subscription.links.values()
+    ]
+
+
+def unreliable(world: World, group: Group) -> list[str]:
+    """Streams that certainly do not wait for the group."""
+    found = (_doubt(world, link) for link in links_of(group))
+    return [what for certain, what in found if certain]
+
+
+def check_reliable(world: World, group: Group) -> None:
+    """Refuses a group that asks for streams that wait, when one does not."""
+    if group.allow_unreliable:
+        return
+    for what in unreliable(world, group):
+        raise Refused(
+            "unreliable",
+            f"{what} for a group that is behind: use fc=min or a gtag, or open the group with "
+            "allow_unreliable",
+        )
+
+
+def warnings_of(world: World, group: Group) -> list[str]:
+    """What may not wait for the group, and windows that are smaller than they could be."""
+    found = []
+    for link in links_of(group):
+        what = _doubt(world, link)[1]
+        if what:
+            found.append(what)
+        source = link.source
+        wanted = min(link.subscription.plan.receiver_window, source.log.term_length // 2)
+        if isinstance(source, Image) and window_of(source) < wanted:
+            found.append(
+                f"session {source.session_id} of stream {source.stream_id}: its window is "
+                f"{window_of(source)} bytes, of {wanted} that the log allows: another subscription "
+                "was there first"
+            )
+    return found
+
+
+def _doubt(world: World, link: SubscriberLink) -> tuple[bool, str]:
+    """(is it certain?, what) about a source that may not wait for the group."""
+    source = link.source
+    what = f"session {source.session_id} of stream {source.stream_id}"
+    if isinstance(source, Publication):
+        if source.params.flow_control is FlowControl.NAK and source.endpoint is None:
+            return True, f"{what}: its flow control is nak, which does not wait"
+        return False, ""                # the sender waits for every reader of its own log
+    if not source.params.reliable:
+        return True, f"{what}: reliable=false, lost data is not asked for again"
+    strategy = strategy_of(world, source)
+    match strategy.kind:
+        case FlowControl.UNICAST | FlowControl.MIN:
+            return False, ""
+        case FlowControl.TAGGED:
+            return _doubt_tag(what, strategy.group_tag, link.subscription.plan.group_tag)
+        case None:
+            return False, (
+                f"{what}: it is sent to a group, by a flow control that is not known here: unless "
+                "it is min, or tagged with this channel's gtag, a slow reader loses data"
+            )
+        case kind:
+            return True, f"{what}: its flow control is {kind.name.lower()}, which does not wait"
+
+
+def _doubt_tag(what: str, wanted: int | None, stated: int | None) -> tuple[bool, str]:
+    if stated is None:
+        return True, f"{what}: its flow control is tagged, and the channel states no gtag"
+    if stated != wanted:
+        return True, (
+            f"{what}: its flow control waits for receivers with gtag={wanted}, and the channel "
+            f"states gtag={stated}"
+        )
+    return False, ""

@@ -1,0 +1,205 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``penstock daemon --trace FILE``: what happened, as JSON lines: one object an event.
+
+``{"t": ns, "host": name, "event": name, "fields": {...}}``: what the event feed tells, in its own
+words, and a ``sample`` of every stream (:mod:`penstock.daemon.samples`) at a steady interval.  The
+simulator writes the same.
+
+Whoever tells something only puts it into a bounded queue; a thread of the trace makes lines of it
+and writes them.  A slow or full disk holds nobody up: what has no room is dropped and counted, and
+``trace_dropped`` stands where it is missing.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import logging
+import os
+import stat
+import threading
+import time
+from collections import deque
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from penstock.core.errors import ConfigurationError
+
+_LOG = logging.getLogger("penstock.daemon")
+_BEGINNING: Final = b'{"t": '
+_TORN_BYTES: Final = 1 << 20            # a line that a killed daemon left is not longer
+_CLOSE_S: Final = 2.0
+
+DROPPED: Final = "trace_dropped"
+"""The event that stands for what is missing: ``{"events": how many}``."""
+_QUEUE: Final = 65_536
+
+Entry = tuple[int, str, Mapping[str, Any]]
+
+
+def line(at_ns: int, host: str | None, name: str, fields: Mapping[str, Any]) -> str:
+    """One event, without a line's end."""
+    event = {"t": at_ns, "host": host, "event": name, "fields": fields}
+    return json.dumps(event, default=str, skipkeys=True)
+
+
+class TraceFile:
+    """Opened by :meth:`open`.  ``t`` is the wall clock of the moment when the trace was opened, and
+    from there on the monotonic clock: it never goes back, and traces of several hosts can be laid
+    side by side as well as their clocks agree."""
+
+    def __init__(self, path: Path, fd: int, *, host: str, file_bytes: int, queue: int) -> None:
+        self._path = path
+        self._fd = fd
+        self._host = host
+        self._limit_bytes = file_bytes
+        self._limit = queue
+        self._bytes = os.fstat(fd).st_size
+        self._epoch_ns = time.time_ns() - time.monotonic_ns()
+        self._waiting: deque[Entry] = deque()
+        self._weight = 0                # streams and events in what waits
+        self._missing = 0               # not yet told
+        self._complained = False
+        self._closing = False
+        self._news = threading.Condition()
+        self._thread = threading.Thread(target=self._run, name="penstock-trace", daemon=True)
+        self.dropped = 0
+        self._thread.start()
+
+    @classmethod
+    def open(
+        cls, name: str, *, directory: Path, host: str, file_bytes: int, queue: int = _QUEUE
+    ) -> TraceFile:
+        """A successor goes on in the file of its predecessor.
+
+        :raises ConfigurationError: it cannot be written, is something else, or lies in the
+            daemon's directory.
+        """
+        path = Path(name).absolute()
+        if path.resolve().is_relative_to(directory.resolve()):
+            raise ConfigurationError(
+                f"trace.file: {path} lies in the daemon's directory, which goes with the daemon: "
+                "choose a file elsewhere"
+            )
+        try:
+            fd = _open(path)
+        except OSError as error:
+            raise ConfigurationError(
+                f"trace.file: {path} cannot be written: {error.strerror}"
+            ) from error
+        return cls(path, fd, host=host, file_bytes=file_bytes, queue=queue)
+
+    # ---- who tells -------------------------------------------------------------------------------
+
+    def put(self, name: str, fields: Mapping[str, Any], *, weight: int = 1) -> None:
+        """Told now; ``fields`` are not changed after.  Never waits for the disk."""
+        at_ns = time.monotonic_ns() + self._epoch_ns
+        with self._news:
+            if self._closing:
+                return
+            if self._weight + weight > self._limit:
+                self._missing += 1
+                self.dropped += 1
+                return
+            self._tell_missing(at_ns)
+            self._waiting.append((at_ns, name, fields))
+            self._weight += weight
+            self._news.notify()
+
+    def _tell_missing(self, at_ns: int) -> None:
+        """Under the lock."""
+        if self._missing:
+            self._waiting.append((at_ns, DROPPED, {"events": self._missing}))
+            self._missing = 0
+
+    def close(self) -> None:
+        """What waits is written, unless the disk takes more than 2 s for it."""
+        with self._news:
+            self._closing = True
+            self._tell_missing(time.monotonic_ns() + self._epoch_ns)
+            self._news.notify()
+        self._thread.join(_CLOSE_S)
+        if self._thread.is_alive():
+            _LOG.error("%s: the disk is too slow: its end is missing", self._path)
+
+    # ---- the thread ------------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        while True:
+            with self._news:
+                self._news.wait_for(lambda: self._waiting or self._closing)
+                batch, self._waiting, self._weight = self._waiting, deque(), 0
+                closing = self._closing
+            if batch:
+                self._write(batch)
+            elif closing:
+                os.close(self._fd)
+                return
+
+    def _write(self, batch: deque[Entry]) -> None:
+        lines = [f"{line(at_ns, self._host, name, fields)}\n" for at_ns, name, fields in batch]
+        data = "".join(lines).encode()
+        try:
+            if self._bytes and self._bytes + len(data) > self._limit_bytes > 0:
+                self._begin_anew()
+            written = 0
+            while written < len(data):
+                written += os.write(self._fd, data[written:])
+            self._bytes += len(data)
+        except (OSError, ConfigurationError) as error:
+            self._on_failure(str(error), batch)
+
+    def _begin_anew(self) -> None:
+        """The full file becomes FILE.1, in place of an older one."""
+        os.replace(self._path, f"{self._path}.1")
+        fd = _open(self._path)
+        os.close(self._fd)
+        self._fd, self._bytes = fd, 0
+
+    def _on_failure(self, why: str, batch: deque[Entry]) -> None:
+        """The batch is missing now, and what it told to be missing still is."""
+        with contextlib.suppress(OSError):
+            os.ftruncate(self._fd, self._bytes)         # no torn line
+        untold = sum(int(fields["events"]) for _, name, fields in batch if name == DROPPED)
+        lost = sum(1 for _, name, _ in batch if name != DROPPED)
+        with self._news:
+            self._missing += untold + lost
+            self.dropped += lost
+        if not self._complained:
+            self._complained = True
+            _LOG.error("%s: %s: the trace has a hole", self._path, why)
+
+
+def _open(path: Path) -> int:
+    """Open for appending whole lines, and ours alone."""
+    flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NONBLOCK
+    fd = os.open(path, flags, 0o640)
+    try:
+        if not stat.S_ISREG(os.fstat(fd).st_mode):
+            raise ConfigurationError(f"trace.file: {path} is not a file: choose another")
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise ConfigurationError(
+                f"trace.file: {path} is written by another daemon: choose another file"
+            ) from None
+        _mend(fd, path)
+    except BaseException:
+        os.close(fd)
+        raise
+    return fd
+
+
+def _mend(fd: int, path: Path) -> None:
+    """Takes away a line that breaks off; a file that is no trace is not touched."""
+    size = os.fstat(fd).st_size
+    beginning = os.pread(fd, len(_BEGINNING), 0)
+    if not _BEGINNING.startswith(beginning):
+        raise ConfigurationError(
+            f"trace.file: {path} holds something else than a trace: choose another file"
+        )
+    tail_at = max(0, size - _TORN_BYTES)
+    tail = os.pread(fd, size - tail_at, tail_at)
+    os.ftruncate(fd, tail_at + tail.rfind(b"\n") + 1)

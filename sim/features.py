@@ -1,0 +1,160 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Features of channels, applications and machines that a generated scenario may have besides.
+
+They are drawn from a generator of their own, so that a seed's scenario stays what it was but for
+them.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Sequence
+from typing import Final
+
+import attrs
+
+from penstock.sim.draw import Draw
+from penstock.sim.faults import WITNESS_STREAM
+from penstock.sim.scenario import (
+    MS_NS,
+    SECOND_NS,
+    HostScript,
+    PublisherScript,
+    Scenario,
+    SubscriberScript,
+)
+
+#: Where a timestamp is written: at the start, unaligned, beyond most messages, beside the payload.
+_PLACES: Final = ("0", "8", "27", "536", "1336", "reserved", "reserved")
+
+
+class _Features(Draw):
+    """Adds to one scenario."""
+
+    def __init__(self, scenario: Scenario, seed: int) -> None:
+        super().__init__(random.Random(f"features {seed}"), 0.1, set(scenario.classes))
+        self.scenario = scenario
+
+    def _streams(self, suits: Callable[[PublisherScript], bool]) -> list[int]:
+        """Streams, but for the witness, all of whose publishers suit."""
+        streams = {p.stream_id for p in self.scenario.publishers} - {WITNESS_STREAM}
+        unfit = {p.stream_id for p in self.scenario.publishers if not suits(p)}
+        return sorted(streams - unfit)
+
+    def _extend(
+        self, stream_id: int, outward: Sequence[str] = (), inward: Sequence[str] = ()
+    ) -> None:
+        """Options for all channels of a stream: its publishers', its subscribers'."""
+        self.scenario = attrs.evolve(
+            self.scenario,
+            publishers=tuple(
+                attrs.evolve(p, channel="|".join((p.channel, *outward)))
+                if p.stream_id == stream_id else p
+                for p in self.scenario.publishers
+            ),
+            subscribers=tuple(
+                attrs.evolve(s, channel="|".join((s.channel, *inward)))
+                if s.stream_id == stream_id else s
+                for s in self.scenario.subscribers
+            ),
+        )
+
+    # ---- channels with timestamps ----------------------------------------------------------------
+
+    def timestamps(self) -> None:
+        rng = self.rng
+        for stream in self._streams(lambda p: p.channel.startswith("aeron:udp")):
+            if not self.chance("timestamps"):
+                continue
+            media, read, sent = (rng.choice(_PLACES) for _ in range(3))
+            inward = (
+                *((f"media-rcv-ts-offset={media}",) if rng.random() < 0.6 else ()),
+                *((f"channel-rcv-ts-offset={read}",) if rng.random() < 0.6 else ()),
+            )
+            outward = (f"channel-snd-ts-offset={sent}",) if rng.random() < 0.7 else ()
+            self._extend(stream, outward, inward)
+
+
+    # ---- strategies in Python --------------------------------------------------------------------
+
+    def moods(self) -> None:
+        """A strategy in Python that is wrong now and then."""
+        for stream in self._streams(lambda p: p.channel.startswith("aeron:udp")
+                                    and "fc=" not in p.channel):
+            if self.chance("moody strategy"):
+                self._extend(stream, ("fc=py:penstock.sim.strategies:Moody",))
+
+
+    # ---- spies -----------------------------------------------------------------------------------
+
+    def spies(self) -> None:
+        """Readers on the publisher's host, which may stand for receivers that are not there."""
+        rng = self.rng
+        for stream in self._streams(lambda p: p.channel.startswith("aeron:udp")):
+            if not self.chance("spies"):
+                continue
+            (publisher,) = (p for p in self.scenario.publishers if p.stream_id == stream)
+            for _ in range(rng.choice([1, 1, 2])):
+                slow = rng.random() < 0.4
+                start = rng.randrange(2 * SECOND_NS)
+                spy = SubscriberScript(
+                    host=publisher.host, channel=f"aeron-spy:{_address(publisher.channel)}",
+                    stream_id=stream, start_ns=rng.choice([0, 0, rng.randrange(SECOND_NS)]),
+                    may_join_late=True, poll_limit=rng.choice([1, 10]) if slow else 64,
+                    interval_ns=rng.choice([100_000, MS_NS]) if slow else 0,
+                    pauses=((start, start + rng.choice([50, 1500]) * MS_NS),)
+                    if rng.random() < 0.3 else (),
+                )
+                self.scenario = attrs.evolve(
+                    self.scenario, subscribers=(*self.scenario.subscribers, spy)
+                )
+            if rng.random() < 0.6:
+                self.classes.add("ssc")
+                self._stand_in(stream)
+
+    def _stand_in(self, stream: int) -> None:
+        """What goes on without receivers they do not get."""
+        self._extend(stream, ("ssc=true",))
+        self.scenario = attrs.evolve(self.scenario, subscribers=tuple(
+            attrs.evolve(s, may_join_late=True, may_miss=True) if s.stream_id == stream else s
+            for s in self.scenario.subscribers
+        ))
+
+
+    # ---- conductors ------------------------------------------------------------------------------
+
+    def conductors(self) -> None:
+        """Some have room for few events, and some are slow to take them."""
+        rng = self.rng
+        machines = {machine.host: machine for machine in self.scenario.machines}
+        for host in range(self.scenario.hosts):
+            script = machines.get(host, HostScript(host=host))
+            if self.chance("few events"):
+                capacity = ("event_capacity", rng.choice([2, 2, 4]))
+                script = attrs.evolve(script, driver=(*script.driver, capacity))
+            full = "event_capacity" in dict(script.driver)
+            if self.chance("slow conductor") or (full and rng.random() < 0.6):
+                self.classes.add("slow conductor")
+                script = attrs.evolve(script, conductor_ns=rng.choice([MS_NS, 5 * MS_NS]))
+            if script != HostScript(host=host):
+                machines[host] = script
+        self.scenario = attrs.evolve(
+            self.scenario, machines=tuple(machines[host] for host in sorted(machines))
+        )
+
+
+def _address(channel: str) -> str:
+    """Of a channel only where it goes."""
+    base, _, options = channel.partition("?")
+    kept = ("endpoint=", "interface=", "control=", "control-mode=")
+    return f"{base}?{'|'.join(o for o in options.split('|') if o.startswith(kept))}"
+
+
+def add(scenario: Scenario, seed: int) -> Scenario:
+    """The scenario with the features of the seed."""
+    features = _Features(scenario, seed)
+    features.timestamps()
+    features.moods()
+    features.spies()
+    features.conductors()
+    return attrs.evolve(features.scenario, classes=tuple(sorted(features.classes)))

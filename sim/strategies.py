@@ -1,0 +1,50 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Strategies in Python for generated scenarios."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+from penstock.core.driver_types import ReceiverView
+
+_FRESH_NS: Final = 1_000_000_000
+#: No positions, whatever they look like.
+_NONSENSE: Final[tuple[object, ...]] = (None, True, -1, 2**63, 1e6, "far", (), b"\0" * 1000)
+_ERRORS: Final = (ValueError("moody"), SystemExit(1), KeyboardInterrupt(), ZeroDivisionError())
+#: Right answers before each that is none.
+_PATIENCE: Final = 3
+
+
+class Slowest:
+    """The slowest that was heard in the last second sets the pace."""
+
+    def on_status_messages(self, snapshots: Sequence[ReceiverView], now_ns: int) -> int:
+        """How far the sender may go: a stream position."""
+        fresh = [view for view in snapshots if now_ns - view.heard_ns < _FRESH_NS] or snapshots
+        return min(view.position + view.window for view in fresh)
+
+
+class Moody:
+    """As :class:`Slowest`, but that now and then it raises, answers what is no position, lets the
+    sender go anywhere, or stops it for a step."""
+
+    def __init__(self) -> None:
+        self.raised = 0
+        self.nonsense = 0
+        self._calls = 0
+        self._calm = Slowest()
+
+    def on_status_messages(self, snapshots: Sequence[ReceiverView], now_ns: int) -> Any:
+        """How far the sender may go, or not."""
+        mood, rest = divmod(self._calls, _PATIENCE + 1)
+        self._calls += 1
+        if rest < _PATIENCE:
+            return self._calm.on_status_messages(snapshots, now_ns)
+        if mood % 3 == 0:
+            self.raised += 1
+            raise _ERRORS[mood // 3 % len(_ERRORS)]
+        if mood % 3 == 1:
+            self.nonsense += 1
+            return _NONSENSE[mood // 3 % len(_NONSENSE)]
+        return 2**62 if mood % 2 == 0 else 0

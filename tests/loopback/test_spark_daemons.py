@@ -1,0 +1,86 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A query's process beside the driver, and several daemons that it speaks to over TCP."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import attrs
+import pytest
+from support.hosts import PenstockHost, penstock_host
+
+from loopback.streams import eventually
+from loopback.test_remote_control import keygen
+from penstock.client import GroupControl
+from penstock.spark_bridge._options import read_options
+from penstock.spark_bridge._source import _Planning
+
+EXPIRY_S = 2
+
+
+@attrs.frozen(kw_only=True)
+class Daemon:
+    host: PenstockHost
+    address: str
+    key: str
+
+
+@pytest.fixture
+def daemons(tmp_path: Path) -> Iterator[list[Daemon]]:
+    """Two that let the same client in."""
+    allowed = tmp_path / "allowed"
+    allowed.write_text(keygen(tmp_path, "query"), encoding="utf-8")
+    found = []
+    with penstock_host_of(tmp_path, "one") as one, penstock_host_of(tmp_path, "two") as two:
+        for host in (one, two):
+            eventually(lambda host=host: "served on" in host.errors(), "it serves nobody")
+            told = re.search(r"served on (tcp://\S+) with the key (\S+)", host.errors())
+            assert told is not None
+            found.append(Daemon(host=host, address=told[1], key=told[2]))
+        yield found
+
+
+def penstock_host_of(folder: Path, name: str) -> contextlib.AbstractContextManager[PenstockHost]:
+    keygen(folder, name)
+    config = folder / f"{name}.toml"
+    config.write_text(
+        f'[control_tcp]\nlisten = "127.0.0.1:0"\nsecret_key = "{folder}/{name}.key_secret"\n'
+        f'clients = "{folder}/allowed"\n', encoding="utf-8",
+    )
+    return penstock_host(folder / f"penstock-{name}", "--config", str(config))
+
+
+def _deadline_ns(control: GroupControl) -> int:
+    """When the group expires unless something is heard; this only looks."""
+    (group,) = control.groups()
+    assert group.name == "kept"
+    return time.monotonic_ns() + group.expires_ns
+
+
+@pytest.mark.parametrize("slow", [0, 1])
+def test_a_daemon_that_does_not_answer_lets_no_group_of_another_one_expire(
+    daemons: list[Daemon], tmp_path: Path, slow: int
+) -> None:
+    planning = _Planning(read_options({
+        "channel": "aeron:ipc", "streamId": "1001", "subscription": "kept",
+        "groupExpiry": f"{EXPIRY_S}s", "keyFile": str(tmp_path / "query.key_secret"),
+        "control": ",".join(daemon.address for daemon in daemons),
+        "serverKeys": json.dumps({daemon.address: daemon.key for daemon in daemons}),
+    }))
+    stopped, other = daemons[slow], daemons[1 - slow]
+    try:
+        planning.initial()
+        os.kill(stopped.host.pid, signal.SIGSTOP)
+        with GroupControl(directory=str(other.host.directory)) as control:
+            enough_ns = _deadline_ns(control) + int(2.5 * EXPIRY_S * 1e9)
+            eventually(lambda: _deadline_ns(control) > enough_ns, "its deadline stands still")
+    finally:
+        os.kill(stopped.host.pid, signal.SIGCONT)
+        planning.stop()

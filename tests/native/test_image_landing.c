@@ -1,0 +1,67 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Images: what is received into the log before it is checked.
+ */
+#include "recv_world.h"
+
+/* Long buffers in order land in the log; then one with a mistake somewhere, which a reader must
+ * never come to, and what repairs it. */
+static void landing_stream(uint64_t seed, int32_t *landed, int32_t *spoilt)
+{
+    enum { TOTAL = 24 * WORLD_TERM_LENGTH, RUN_BYTES = 1024 };
+    world_t world;
+    ps_random_t random;
+    const world_options_t plain = { 0 };
+    int64_t consumed = 0;
+    ps_random_seed(&random, seed);
+    world_open(&world, &plain);
+    world_make_image(&world, &plain);
+    for (int32_t turn = 0; consumed < TOTAL; turn++) {
+        CHECK(turn < 100000);
+        const int64_t limit = consumed + WORLD_WINDOW / 2 / RUN_BYTES * RUN_BYTES;
+        const int64_t bad = ps_random_below(&random, 6) == 0
+                                ? consumed + RUN_BYTES * (int64_t)ps_random_below(&random, 8) : -1;
+        for (int64_t at = consumed; at < limit; at += RUN_BYTES) {
+            uint8_t data[RUN_BYTES];
+            for (int32_t in = 0; in < RUN_BYTES; in += 64) {
+                (void)world_frame(&world, data + in, at + in, 64, PS_TYPE_DATA);
+            }
+            if (at == bad) { /* any byte of any header */
+                data[64 * ps_random_below(&random, RUN_BYTES / 64) +
+                     ps_random_below(&random, 24)] ^= (uint8_t)(1 + ps_random_below(&random, 255));
+                ++*spoilt;
+            }
+            world_inject(&world, data, RUN_BYTES);
+        }
+        world_step(&world);
+        int64_t position = world_status(&world).position;
+        world_check_reader(&world, consumed);
+        if (position < limit) {
+            world_data(&world, position & ~(int64_t)(RUN_BYTES - 1),
+                       (position & ~(int64_t)(RUN_BYTES - 1)) + RUN_BYTES, 64);
+            world_step(&world);
+            position = world_status(&world).position;
+            world_check_reader(&world, consumed);
+        }
+        consumed = position;
+        world_consume(&world, consumed);
+        world_step(&world);
+    }
+    *landed += memnet_landed(world.memnet);
+    world_close(&world);
+}
+
+static void test_what_lands_is_checked_before_it_is_seen(void)
+{
+    int32_t landed = 0, spoilt = 0;
+    for (uint64_t seed = 1; seed <= 12; seed++) {
+        landing_stream(seed, &landed, &spoilt);
+    }
+    CHECK(spoilt > 40);
+    CHECK(landed > 40);
+}
+
+int main(void)
+{
+    RUN(test_what_lands_is_checked_before_it_is_seen);
+    return 0;
+}

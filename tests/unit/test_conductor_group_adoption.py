@@ -1,0 +1,210 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Consumer groups of a daemon that died, in the conductor of its successor."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import attrs
+from conductor_rig import Rig
+from group_rig import GROUP, UDP, GroupRig
+from test_conductor_groups import end_stream, streaming
+
+from penstock.config import control
+from penstock.core.driver_types import EventType, FlowControl, ImageEnd, ObjectKind, SlotKind
+from penstock.daemon import journal
+from penstock.daemon.conductor import actions as a
+
+
+def records_of(rig: Rig) -> dict[Any, Any]:
+    """What the rig's conductor wrote down, as a successor reads it."""
+    return journal.decode(journal._HEAD + b"".join(
+        journal.encode(record.kind, record.key, record.fields) for record in rig.all(a.Record)
+    ))
+
+
+def successor(rig: GroupRig) -> GroupRig:
+    """A conductor that adopts what the first one wrote down."""
+    heir = GroupRig(journal=True)
+    heir.ends, heir.released = dict(rig.ends), dict(rig.released)
+    heir.counters, heir.slots = dict(rig.counters), dict(rig.slots)
+    heir.files = set(rig.files)
+    heir.conductor.world.next_id = itertools.count(1000).__next__
+    heir._run(heir.conductor.adopt(records_of(rig), now_ns=heir.now_ns))
+    return heir
+
+
+def test_a_successor_goes_on_with_groups_positions_and_kept_logs() -> None:
+    rig = streaming(journal=True)
+    first = rig.image()
+    end_stream(rig, first)
+    rig.setup(rig.endpoint(), session_id=50)
+    second = rig.image()
+    rig.ends[second] = 8192
+    rig.acknowledge(4096, session_id=50)
+    heir = successor(rig)
+    logs = {log["log_id"]: log for log in heir.logs()}
+    assert (logs[first]["ended"], logs[first]["committed"], logs[first]["end_position"]) == \
+        (True, 0, 4096)
+    assert logs[second]["committed"] == 4096
+    assert heir.last(a.AddImageSubscriber).params.tether
+    assert heir.last(a.DescribeClient).name == "query"
+    assert heir.acknowledge(4096).group["logs"][0]["log_id"] == second
+    assert heir.files == {heir.world.images[second].log.path}
+    heir.advance(29)
+    assert heir.world.groups
+    heir.advance(2)
+    assert not heir.world.groups
+
+
+def test_a_death_while_an_image_drains_loses_nothing_and_leaves_nothing() -> None:
+    rig = streaming(journal=True)
+    image = rig.image()
+    rig.event(EventType.IMAGE_INACTIVE, kind=ObjectKind.IMAGE, id=image, reason=ImageEnd.TIMEOUT)
+    heir = successor(rig)
+    heir.release_all()
+    [log] = heir.logs()
+    assert (log["log_id"], log["ended"], log["end_position"]) == (image, True, 4096)
+    heir.setup(heir.endpoint(), term_offset=4096)   # the session comes back
+    again = max(heir.world.images)
+    heir.ends[again] = 8192
+    assert again != image
+    path = log["log_path"]
+    assert path in heir.files
+    heir.acknowledge(4096)
+    assert path not in heir.files
+    assert [x["log_id"] for x in heir.logs()] == [again]
+
+
+def test_a_successor_knows_the_strategy_of_other_hosts() -> None:
+    rig = GroupRig(journal=True)
+    rig.open(GROUP, allow_unreliable=True)
+    rig.setup(rig.endpoint(), setup_flags=0x40, peer_flow_control=int(FlowControl.MAX))
+    rig.ends[rig.image()] = 0
+    [before] = rig.open(GROUP, allow_unreliable=True).group["unreliable"]
+    assert "flow control is max" in before
+    assert successor(rig).open(GROUP, allow_unreliable=True).group["unreliable"] == [before]
+
+
+def test_an_image_that_cannot_be_adopted_stays_readable() -> None:
+    rig = streaming(journal=True)
+    image = rig.image()
+    rig.acknowledge(1024)
+    heir = GroupRig(journal=True)
+    heir.ends, heir.released = dict(rig.ends), dict(rig.released)
+    heir.counters, heir.slots, heir.files = dict(rig.counters), dict(rig.slots), set(rig.files)
+    heir.fail(a.AddImageObject, message="no memory")
+    heir._run(heir.conductor.adopt(records_of(rig), now_ns=0))
+    [log] = heir.logs()
+    assert (log["log_id"], log["ended"], log["committed"], log["end_position"]) == \
+        (image, True, 1024, 4096)
+
+
+def test_a_publication_that_cannot_be_adopted_stays_readable() -> None:
+    rig = GroupRig(journal=True)
+    rig.open("aeron:ipc")
+    ready = rig.pub(rig.client(), "aeron:ipc?term-length=64k")
+    rig.ends[ready.original_id] = 4096
+    heir = GroupRig(journal=True)
+    heir.ends, heir.released = dict(rig.ends), dict(rig.released)
+    heir.counters, heir.slots, heir.files = dict(rig.counters), dict(rig.slots), set(rig.files)
+    heir.fail(a.AddPublicationObject, message="no memory")
+    heir._run(heir.conductor.adopt(records_of(rig), now_ns=0))
+    [log] = heir.logs("aeron:ipc")
+    assert (log["log_id"], log["ended"], log["end_position"]) == (ready.original_id, True, 4096)
+
+
+def test_slots_and_counters_of_groups_are_in_use() -> None:
+    from penstock.daemon.conductor.adopt import counters_in_use, logs_in_use, slots_in_use
+
+    rig = streaming(journal=True)
+    end_stream(rig, rig.image())
+    heir = successor(rig)
+    [kept] = [kept for group in heir.world.groups.values() for kept in group.retained.values()]
+    [group] = heir.world.groups.values()
+    assert kept.counter_id in counters_in_use(heir.world)
+    assert {(SlotKind.SUBSCRIBER, kept.slot), (SlotKind.GROUP, group.slot),
+            (SlotKind.CLIENT, group.client.slot)} <= slots_in_use(heir.world)
+    assert logs_in_use(heir.world) == {kept.log.path}
+
+
+# ---- a death at any moment -----------------------------------------------------------------------
+
+
+@attrs.frozen
+class Moment:
+    """What stands in the directory just before a record is written."""
+
+    counters: dict[int, Any]
+    slots: dict[Any, Any]
+    files: set[str]
+    released: dict[int, int]
+
+
+class ShortLived(GroupRig):
+    """A conductor of which every moment is known."""
+
+    def __init__(self) -> None:
+        self.moments: list[Moment] = []
+        super().__init__(journal=True)
+
+    def _perform(self, action: a.Action) -> Any:
+        if isinstance(action, a.Record):
+            self.moments.append(
+                Moment(dict(self.counters), dict(self.slots), set(self.files), dict(self.released))
+            )
+        return super()._perform(action)
+
+    def heir(self, cut: int) -> GroupRig:
+        """A successor, had this one died before it wrote record ``cut``."""
+        made = GroupRig(journal=True)
+        moment = self.moments[cut]
+        made.counters, made.slots = dict(moment.counters), dict(moment.slots)
+        made.files, made.released = set(moment.files), dict(moment.released)
+        made.ends = dict(self.ends)
+        made.conductor.world.next_id = itertools.count(1000).__next__
+        records = journal.decode(journal._HEAD + b"".join(
+            journal.encode(r.kind, r.key, r.fields) for r in self.all(a.Record)[:cut]
+        ))
+        made._run(made.conductor.adopt(records, now_ns=made.now_ns))
+        return made
+
+
+def life() -> ShortLived:
+    """Two groups of a stream that ends, and one of a local publication that is closed."""
+    rig = ShortLived()
+    rig.open()
+    rig.open(name="other", sessions=[42])
+    rig.setup(rig.endpoint())
+    image = rig.image()
+    rig.ends[image] = 4096
+    rig.acknowledge(1024)
+    client = rig.client()
+    rig.open("aeron:ipc")
+    ready = rig.pub(client, "aeron:ipc?term-length=64k")
+    rig.ends[ready.original_id] = 4096
+    end_stream(rig, image)
+    rig.ask(client, control.RemovePublication(registration_id=ready.registration_id))
+    rig.event(EventType.PUB_DRAINED, kind=ObjectKind.PUBLICATION, id=ready.original_id)
+    rig.advance(2)
+    rig.release(ObjectKind.PUBLICATION, ready.original_id)
+    rig.acknowledge(4096)
+    rig.group(control.CloseGroup(name="other", channel=UDP, stream_id=7))
+    return rig
+
+
+def test_after_a_death_at_any_moment_each_log_is_held_once_and_let_go_once() -> None:
+    rig = life()
+    assert len(rig.moments) > 25
+    for cut in range(len(rig.moments)):
+        heir = rig.heir(cut)
+        for plain in heir.group(control.ListGroups()).groups.values():
+            ids = [log["log_id"] for log in plain["logs"]]
+            assert len(ids) == len(set(ids)), f"before record {cut}"
+            for log in plain["logs"]:   # what nobody adds to any more has ended
+                live = {*heir.world.images, *heir.world.publications}
+                assert log["ended"] == (log["log_id"] not in live), f"before record {cut}"
+        heir.advance(31)                # frees each slot and counter: the rig has each once
+        assert not heir.world.groups
+        assert not heir.world.holdings
