@@ -45,6 +45,8 @@ from penstock.daemon.fetches import FetchDesk, Peer
 _LOG = logging.getLogger("penstock.daemon")
 SOCKET_NAME: Final = "groups.sock"
 _QUEUED: Final = 64                     # messages to one connection that does not read
+#: ZeroMQ counts what has left by halves of its high-water mark: only half of it is sure room.
+_HIGH_WATER: Final = 2 * _QUEUED
 _ASKED: Final = 1024                    # requests that the conductor has not answered
 _ASKED_EACH: Final = 32                 # of one connection
 _BATCH: Final = 64
@@ -107,7 +109,7 @@ class GroupService:
 
     def _router(self) -> zmq.Socket[bytes]:
         router = self._context.socket(zmq.ROUTER)
-        router.setsockopt(zmq.SNDHWM, _QUEUED)
+        router.setsockopt(zmq.SNDHWM, _HIGH_WATER)
         router.setsockopt(zmq.RCVHWM, _QUEUED)
         router.setsockopt(zmq.ROUTER_MANDATORY, 1)
         router.setsockopt(zmq.MAXMSGSIZE, MAX_MESSAGE_BYTES)
@@ -267,13 +269,11 @@ class GroupService:
             _LOG.error("cannot encode %s: %s", type(message).__name__, error)
             head = codec.encode(Failure(code="internal", message=str(error)[:500]), correlation)
         frames = [peer.identity, head] if data is None else [peer.identity, head, data]
-        try:
-            peer.router.send_multipart(frames, zmq.DONTWAIT, copy=data is None)
-        except zmq.ZMQError as error:
-            if error.errno in (zmq.EHOSTUNREACH, zmq.EAGAIN):
-                return False
-            raise
-        return True
+        sent = _sent(peer.router, frames, copy=data is None)
+        if not sent:
+            peer.router.getsockopt(zmq.EVENTS)      # takes in what the I/O thread says has left
+            sent = _sent(peer.router, frames, copy=data is None)
+        return sent
 
     def _refuse(self, peer: Peer, correlation: int, code: str, why: str) -> None:
         self._send(peer, Failure(code=code, message=why[:1000]), correlation, None)
@@ -281,3 +281,14 @@ class GroupService:
     def _malformed(self, peer: Peer, correlation: int, why: str) -> None:
         self.malformed += 1
         self._refuse(peer, correlation, "malformed", why)
+
+
+def _sent(router: zmq.Socket[bytes], frames: list[bytes], *, copy: bool) -> bool:
+    """False: the peer has gone, or there is no room for what it should read."""
+    try:
+        router.send_multipart(frames, zmq.DONTWAIT, copy=copy)
+    except zmq.ZMQError as error:
+        if error.errno in (zmq.EHOSTUNREACH, zmq.EAGAIN):
+            return False
+        raise
+    return True

@@ -17,7 +17,7 @@ import os
 import signal
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +34,8 @@ PATIENCE_S = 240.0
 FRESH_NS = 200_000_000
 WORK_S = 0.6            # longer in each task, so that there is a middle of it
 STREAM = 700
+DEATHS = 4              # a part may end between the look and the death
+TOLD_S = 40.0           # what a reader needs to know that a part's session has died
 
 
 class Flow:
@@ -126,10 +128,12 @@ class Flow:
         assert len(self.received) == len(set(self.received))
         print(f"{len(found)} messages; {self.repeated()} rows came again into the journal")
 
-    def left_parts(self, before: int) -> None:
+    def left_parts(self, before: int) -> bool:
         """The dead were in the middle of their parts."""
-        while self.partial <= before:
+        end = time.monotonic() + TOLD_S
+        while self.partial <= before and time.monotonic() < end:
             self.hear()
+        return self.partial > before
 
     def repeated(self) -> int:
         """Rows that came again into a sink that is not idempotent."""
@@ -170,23 +174,28 @@ def strike(flow: Flow, pids: list[int]) -> None:
         kill(pid)
 
 
-def test_an_executor_dies(spark: SparkCluster, flow: Flow, driver: Driver) -> None:
+def die_in_parts(flow: Flow, driver: Driver, victims: Callable[[], list[int]]) -> None:
+    """They die, again if what was open was not theirs, or has ended before they died."""
     before = flow.partial
-    strike(flow, spark.executors(driver.application)[1])
-    flow.survived(driver)
-    flow.left_parts(before)
+    for _ in range(DEATHS):
+        strike(flow, victims())
+        flow.survived(driver)
+        if flow.left_parts(before):
+            return
+    raise AssertionError(f"{DEATHS} deaths, and none in the middle of a part")
+
+
+def test_an_executor_dies(spark: SparkCluster, flow: Flow, driver: Driver) -> None:
+    die_in_parts(flow, driver, lambda: spark.executors(driver.application)[1])
 
 
 def test_the_python_workers_die(spark: SparkCluster, flow: Flow, driver: Driver) -> None:
-    before = flow.partial
-    strike(flow, [
+    die_in_parts(flow, driver, lambda: [
         worker
         for executors in spark.executors(driver.application).values()
         for executor in executors
         for worker in spark.python_workers(executor)
     ])
-    flow.survived(driver)
-    flow.left_parts(before)
 
 
 def test_the_daemons_client_dies(flow: Flow, driver: Driver) -> None:
