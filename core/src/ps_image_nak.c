@@ -152,24 +152,26 @@ static int32_t ask_for(ps_image_t *image, int32_t limit, int64_t now_ns, int64_t
     ps_nak_list_t list = { .session_id = image->params.session_id,
                            .stream_id = image->params.stream_id };
     int32_t most = takes_lists(image) ? PS_IMAGE_NAK_RANGES_PER_CYCLE : PS_IMAGE_NAKS_PER_CYCLE;
+    int32_t looks = 0;
     int32_t asked = 0;
 
     for (int32_t i = 0; i < limit; i++) {
         ps_gap_t *gap = &image->gaps.items[i];
 
-        if (gap->due_ns <= now_ns && asked < most) {
+        if (gap->due_ns <= now_ns && looks < most) {
             int32_t length = part_of(image, gap);
             int32_t before = gap->asked;
 
             if (length > 0) {
                 add_range(image, &list, gap->from, length);
                 gap->asked += gap->asked < INT32_MAX;
+                asked++; /* a gap without memory is looked at, which is no work */
             }
             if (list.count == PS_NAK_LIST_MAX) {
                 send_naks(image, &list, now_ns);
             }
             gap->due_ns = now_ns + retry_ns(image, before);
-            asked++;
+            looks++;
         }
         *due_ns = gap->due_ns < *due_ns ? gap->due_ns : *due_ns;
     }

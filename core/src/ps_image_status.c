@@ -140,6 +140,9 @@ void ps_image_check_storage(ps_image_t *image, int64_t end)
     if (image->reserved_position != INT64_MAX && !image->term_event_taken &&
         end + image->log.term_length / 2 > image->reserved_position) {
         image->term_event_taken = ps_image_emit(image, &event);
+        if (!image->term_event_taken) { /* ring full: a tick asks again, whatever else comes */
+            ps_image_timer(image, image->receiver->now_ns + PS_TICK_NS);
+        }
     }
 }
 

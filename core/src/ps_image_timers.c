@@ -202,6 +202,7 @@ void ps_image_tick(ps_image_t *image, int64_t now_ns)
     tick_status(image, now_ns);
     tick_join_hold(image, now_ns);
     tick_transports(image, now_ns);
+    ps_image_check_storage(image, image->hwm);
     if (image->lost_bytes > 0) {
         ps_image_report_loss(image, now_ns);
     }

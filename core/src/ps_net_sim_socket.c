@@ -177,6 +177,8 @@ static void refuse(ps_socket_t *socket, const ps_dgram_t *dgrams, int32_t count,
     for (int32_t i = 0; i < count && simnet->probe != NULL; i++) {
         ps_probe_refused(simnet->probe, socket->host->index, dgrams[i].data, dgrams[i].length,
                          now_ns);
+        ps_sim_stamp_refused(simnet->probe, socket->host->index, dgrams[i].data, dgrams[i].length,
+                             now_ns);
     }
 }
 

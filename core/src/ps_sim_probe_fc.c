@@ -143,6 +143,23 @@ static void raise(ps_probe_pub_t *model, const ps_sm_t *sm, int64_t position, in
     model->limit = position + window > model->limit ? position + window : model->limit;
 }
 
+/* live: how many receivers are. */
+static bool has_receivers(const ps_probe_pub_t *model, int32_t live)
+{
+    return !model->pub->revoked && live > 0
+        && (!follows(model->pub)
+            || followed_count(model) >= model->pub->params.fc_group_min_size);
+}
+
+static int32_t live_count(const ps_probe_pub_t *model)
+{
+    int32_t live = 0;
+    for (int32_t i = 0; i < model->receiver_count; i++) {
+        live += model->receivers[i].live;
+    }
+    return live;
+}
+
 void ps_probe_fc_sm(ps_probe_t *probe, ps_probe_pub_t *model, const ps_sm_t *sm, int64_t now_ns)
 {
     const ps_publication_t *pub = model->pub;
@@ -191,6 +208,8 @@ void ps_probe_fc_sm(ps_probe_t *probe, ps_probe_pub_t *model, const ps_sm_t *sm,
         raise(model, sm, position, now_ns);
         receiver->edge = position + sm->window;
     }
+    /* One that came may have left before the cycle is looked at: nothing is inherited after it. */
+    model->ever_connected = model->ever_connected || has_receivers(model, live_count(model));
 }
 
 void ps_probe_fc_error(ps_probe_pub_t *model, int64_t receiver_id)
@@ -280,10 +299,7 @@ void ps_probe_fc_look(ps_probe_t *probe, ps_probe_pub_t *model, int64_t now_ns)
     const int64_t slack_ns = ps_probe_slack_ns(probe, model->host);
     const int32_t live = expire(model, now_ns);
     const bool spied = pub->params.spies_simulate_connection && pub->gating_count > 0;
-    const bool connected =
-        !pub->revoked
-        && ((live > 0 && (!follows(pub) || followed_count(model) >= pub->params.fc_group_min_size))
-            || spied);
+    const bool connected = has_receivers(model, live) || (spied && !pub->revoked);
     /* What a predecessor had connected stays so as long as a receiver may be silent. */
     const int64_t until_ns = pub->inherited_until_ns;
     model->ever_connected = model->ever_connected || connected;

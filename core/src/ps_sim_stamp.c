@@ -9,7 +9,7 @@
 #include "ps_sim_stamp.h"
 #include "ps_wire_fields.h"
 
-enum { MAX_STREAMS = 256, SEEN = 8192, PASSED = 256, RESERVED = -8, NOWHERE = INT32_MIN,
+enum { MAX_STREAMS = 256, SEEN = 8192, PASSED = 256, TRIED = 64, RESERVED = -8, NOWHERE = INT32_MIN,
        STAMP_BYTES = 8 };
 
 /* A datagram, and when. */
@@ -26,8 +26,9 @@ typedef struct stamped {
     int32_t places[2];
     int64_t epoch_offset_ns;
     int64_t high;           /* end of what left, to whomever, or was passed over */
-    uint64_t count, passed_count;
+    uint64_t count, passed_count, tried_count;
     seen_t seen[SEEN];
+    seen_t tried[TRIED];    /* stamped for a socket that did not take it */
     seen_t passed[PASSED];  /* by a sender that spies led: without a time */
 } stamped_t;
 
@@ -126,46 +127,79 @@ static const char *look_at_frames(const stamped_t *stream, const ps_sim_packet_t
     return NULL;
 }
 
-static bool carries_data(const ps_sim_packet_t *packet, ps_data_t *data)
+static bool carries_data(const uint8_t *bytes, uint32_t length, ps_data_t *data)
 {
     uint16_t type = 0;
-    return ps_wire_check(packet->data, packet->length, &type) == PS_WIRE_OK
+    return ps_wire_check(bytes, length, &type) == PS_WIRE_OK
         && (type == PS_TYPE_DATA || type == PS_TYPE_PAD)
-        && ps_wire_data(packet->data, packet->length, data) == PS_WIRE_OK && !data->is_heartbeat;
+        && ps_wire_data(bytes, length, data) == PS_WIRE_OK && !data->is_heartbeat;
+}
+
+/* The entry of the publication whose data these bytes are, and what of it.  NULL: not data, or of a
+ * channel without a time of sending. */
+static stamped_t *outgoing(ps_probe_t *probe, int32_t host, const uint8_t *bytes, uint32_t length,
+                           int64_t *from, int64_t *to)
+{
+    ps_data_t data;
+    int32_t span = 0;
+    int32_t messages = 0;
+    if (!carries_data(bytes, length, &data)) {
+        return NULL;
+    }
+    const ps_probe_pub_t *model = ps_probe_pub(probe, host, data.session_id, data.stream_id);
+    if (model == NULL || !model->pub->params.channel_timestamp
+        || ps_wire_chain(bytes, length, model->pub->log.term_length, &span, &messages)
+            != PS_WIRE_OK) {
+        return NULL;
+    }
+    const ps_publication_t *pub = model->pub;
+    stamped_t *stream = entry_of(probe->world->simnet, -1, &pub->log, pub->driver);
+    if (stream != NULL) {
+        stream->places[0] = pub->params.channel_timestamp_offset;
+        stream->places[1] = NOWHERE;
+        stream->sender = host;
+        *from = position_of(&pub->log, &data);
+        *to = *from + span;
+    }
+    return stream;
 }
 
 void ps_sim_stamp_sent(ps_probe_t *probe, int32_t host, const ps_sim_packet_t *packet,
                        enum ps_sim_kind kind, int64_t now_ns)
 {
-    ps_data_t data;
-    int32_t span = 0;
-    int32_t messages = 0;
-    if (!carries_data(packet, &data)) {
-        return;
-    }
-    const ps_probe_pub_t *model = ps_probe_pub(probe, host, data.session_id, data.stream_id);
-    if (model == NULL || !model->pub->params.channel_timestamp
-        || ps_wire_chain(packet->data, packet->length, model->pub->log.term_length, &span,
-                         &messages) != PS_WIRE_OK) {
-        return;
-    }
-    const ps_publication_t *pub = model->pub;
-    stamped_t *stream = entry_of(probe->world->simnet, -1, &pub->log, pub->driver);
+    int64_t from = 0;
+    int64_t to = 0;
+    stamped_t *stream = outgoing(probe, host, packet->data, packet->length, &from, &to);
     if (stream == NULL) {
         return;
     }
-    stream->places[0] = pub->params.channel_timestamp_offset;
-    stream->places[1] = NOWHERE;
-    stream->sender = host;
-    const int64_t from = position_of(&pub->log, &data);
-    keep(stream, from, span, now_ns, now_ns);
+    keep(stream, from, to - from, now_ns, now_ns);
     /* What is new to one destination may have left to another before. */
-    const bool first = kind == PS_SIM_FRESH && from + span > stream->high;
+    const bool first = kind == PS_SIM_FRESH && to > stream->high;
     const char *wrong = first ? look_at_frames(stream, packet, now_ns) : NULL;
-    stream->high = from + span > stream->high ? from + span : stream->high;
+    stream->high = to > stream->high ? to : stream->high;
     if (wrong != NULL) {
-        ps_probe_fail(probe, host, data.session_id, "%s", wrong);
+        ps_probe_fail(probe, host, stream->session_id, "%s", wrong);
     }
+}
+
+void ps_sim_stamp_refused(ps_probe_t *probe, int32_t host, const uint8_t *bytes, uint32_t length,
+                          int64_t now_ns)
+{
+    int64_t from = 0;
+    int64_t to = 0;
+    stamped_t *stream = outgoing(probe, host, bytes, length, &from, &to);
+    if (stream == NULL || from < stream->high) {
+        return;     /* what is sent again keeps its time */
+    }
+    const seen_t tried = {.from = from, .to = to, .times_ns = {now_ns, now_ns}};
+    for (uint64_t i = 0; i < TRIED && i < stream->tried_count; i++) {
+        if (stream->tried[i].from == from) {
+            stream->tried[i] = tried;   /* the newer time is written over the older */
+            return;
+        }
+    }
+    stream->tried[stream->tried_count++ % TRIED] = tried;
 }
 
 /* Nobody on the network is there: what the sender passes over goes as it was published when it is
@@ -206,7 +240,7 @@ void ps_sim_stamp_read(ps_probe_t *probe, int32_t host, const ps_sim_packet_t *p
     ps_data_t data;
     int32_t span = 0;
     int32_t messages = 0;
-    if (!carries_data(packet, &data)) {
+    if (!carries_data(packet->data, packet->length, &data)) {
         return;
     }
     const ps_probe_image_t *model =
@@ -245,9 +279,23 @@ static bool was_seen(const stamped_t *stream, int32_t which, int64_t from, int64
     return stream->count > SEEN;    /* too long ago to say */
 }
 
-/* One side's stamps of a message.  reserved: what the message must have there, as it stands. */
-static bool take_over(const stamped_t *stream, const ps_message_t *message, uint8_t *published,
-                      bool *reserved)
+/* Whether bytes from [from, to) were to leave at that time, and the socket did not take them. */
+static bool was_tried(const stamped_t *stream, int64_t from, int64_t to, int64_t epoch_ns)
+{
+    for (uint64_t i = 0; i < TRIED && i < stream->tried_count; i++) {
+        const seen_t *tried = &stream->tried[i];
+        if (tried->from < to && from < tried->to
+            && tried->times_ns[0] + stream->epoch_offset_ns == epoch_ns) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* One side's stamps of a message.  unsent: it may be read before it left.  reserved: what the
+ * message must have there, as it stands. */
+static bool take_over(const stamped_t *stream, const ps_message_t *message, bool unsent,
+                      uint8_t *published, bool *reserved)
 {
     const int64_t most = stream->mtu - PS_HEADER_BYTES;
     const int64_t payload = message->length < most ? message->length : most;
@@ -255,13 +303,15 @@ static bool take_over(const stamped_t *stream, const ps_message_t *message, uint
         const int32_t place = stream->places[i];
         /* Below it may be a stamp that the other side, or the second, has written over. */
         const bool last = i == 1 || place != stream->places[1];
+        const int64_t from = message->start_position;
         int64_t value = message->reserved_value;
         if (place == RESERVED && last) {
-            *reserved = was_seen(stream, i, message->start_position, message->position, value);
+            *reserved = was_seen(stream, i, from, message->position, value)
+                || (unsent && was_tried(stream, from, message->position, value));
         } else if (fits(place, payload) && last) {
             memcpy(&value, message->data + place, STAMP_BYTES);
-            if (!was_seen(stream, i, message->start_position, message->start_position + 1,
-                          value)) {
+            if (!was_seen(stream, i, from, from + 1, value)
+                && !(unsent && was_tried(stream, from, from + 1, value))) {
                 return false;
             }
             memcpy(published + place, &value, STAMP_BYTES);
@@ -282,18 +332,19 @@ const char *ps_sim_stamp_expected(ps_simworld_t *world, int32_t host, const ps_m
     const stamped_t *in = find(simnet, host, message->session_id, message->stream_id);
     const stamped_t *out = find(simnet, -1, message->session_id, message->stream_id);
     bool reserved = message->reserved_value == 0;
-    if (in == NULL && out != NULL && out->sender == host && reserved
-        && memcmp(published, message->data, (size_t)message->length) == 0) {
+    const bool spy = in == NULL && out != NULL && out->sender == host;
+    if (spy && reserved && memcmp(published, message->data, (size_t)message->length) == 0) {
         return NULL;    /* a spy may be ahead of the sender */
     }
-    const bool plain =
-        reserved && out != NULL && was_passed(out, message->start_position, message->position);
+    const bool passed =
+        out != NULL && was_passed(out, message->start_position, message->position);
+    const bool plain = reserved && passed;
     if (out != NULL && !writes_over(in, out->places[0])
-        && !take_over(out, message, published, &reserved) && !plain) {
+        && !take_over(out, message, spy || passed, published, &reserved) && !plain) {
         return "has not the time at which it was sent";
     }
     reserved = reserved || plain;
-    if (in != NULL && !take_over(in, message, published, &reserved)) {
+    if (in != NULL && !take_over(in, message, false, published, &reserved)) {
         return "has not the time at which it came";
     }
     return reserved ? NULL : "has another reserved value than it should";

@@ -11,6 +11,9 @@
 /* A datagram of a stream whose channel writes the time of sending has left. */
 void ps_sim_stamp_sent(ps_probe_t *probe, int32_t host, const ps_sim_packet_t *packet,
                        enum ps_sim_kind kind, int64_t now_ns);
+/* A socket did not take it: a spy may read it with the time at which it was to leave. */
+void ps_sim_stamp_refused(ps_probe_t *probe, int32_t host, const uint8_t *bytes, uint32_t length,
+                          int64_t now_ns);
 /* Spies led its sender over [from, to). */
 void ps_sim_stamp_passed(ps_probe_t *probe, const ps_probe_pub_t *model, int64_t from, int64_t to);
 /* A driver is about to take a datagram that arrived at rx_ns. */

@@ -242,6 +242,16 @@ static void test_revoked_and_abandoned_images_end_at_once(void)
     world_close(&world);
 }
 
+static void fill_event_ring(world_t *world)
+{
+    for (int32_t session = 0; session < 4; session++) {
+        uint8_t frame[256];
+        const uint32_t length = golden("setup", frame);
+        frame[12] = (uint8_t)session;
+        world_inject(world, frame, length);
+    }
+}
+
 static void test_events_wait_for_room_in_the_ring(void)
 {
     const world_options_t tiny = {.event_capacity = 2};
@@ -249,12 +259,7 @@ static void test_events_wait_for_room_in_the_ring(void)
     ps_event_t event;
     int32_t inactive = 0;
     open_image(&world, &tiny);
-    for (int32_t session = 0; session < 4; session++) { /* fill the ring */
-        uint8_t frame[256];
-        const uint32_t length = golden("setup", frame);
-        frame[12] = (uint8_t)session;
-        world_inject(&world, frame, length);
-    }
+    fill_event_ring(&world);
     world_heartbeat(&world, 0, PS_FLAG_UNFRAGMENTED | PS_FLAG_EOS);
     world_step(&world);
     for (int32_t i = 0; i < 10; i++) {
@@ -264,6 +269,54 @@ static void test_events_wait_for_room_in_the_ring(void)
         world_pass(&world, 2 * MS);
     }
     CHECK_EQ(inactive, 1);
+    world_close(&world);
+}
+
+static void test_storage_is_asked_for_once_there_is_room_in_the_ring(void)
+{
+    const world_options_t tiny = {.event_capacity = 2, .reserved_position = 32768};
+    world_t world;
+    ps_event_t event;
+    open_image(&world, &tiny);
+    fill_event_ring(&world);
+    world_data(&world, 0, 64, 64);
+    world_step(&world);
+    world_consume(&world, 64);
+    world_pass(&world, 5 * MS);     /* it has nothing to do any more, so no cycle looks at it */
+    CHECK_EQ(world_event(&world, PS_EV_TERM_NEEDED, &event), 0);
+    world_pass(&world, 5 * MS);
+    CHECK_EQ(world_event(&world, PS_EV_TERM_NEEDED, &event), 1);
+    CHECK_EQ(event.a, 32768);
+    world_close(&world);
+}
+
+static void test_a_gap_without_memory_is_no_work(void)
+{
+    const world_options_t two_terms = {.reserved_position = 32768};
+    world_t world;
+    ps_event_t event;
+    int32_t work = 0;
+    open_image(&world, &two_terms);
+    for (int64_t at = 0; at < 32768; at += 8192) {
+        world_data(&world, at, at + 8192, 64);
+        world_step(&world);
+        world_consume(&world, at + 8192);
+        world_pass(&world, MS);
+    }
+    world_heartbeat(&world, 32768 + 64, PS_FLAG_UNFRAGMENTED);
+    world_pass(&world, 5 * MS);
+    CHECK_EQ(world_status(&world).gaps, 1);
+    CHECK_EQ(world_count_sent(&world, PS_TYPE_NAK), 0);
+    for (int32_t i = 0; i < 200; i++) {
+        world.now_ns += 250000;
+        work += world_step(&world);
+    }
+    CHECK_EQ(world_count_sent(&world, PS_TYPE_NAK), 0);
+    CHECK_EQ(work, 0);
+    CHECK_EQ(world_event(&world, PS_EV_TERM_NEEDED, &event), 1);
+    CHECK_EQ(ps_image_reserved(world.driver, world.image, 65536), PS_OK);
+    world_pass(&world, 50 * MS);
+    CHECK(world_count_sent(&world, PS_TYPE_NAK) > 0);
     world_close(&world);
 }
 
@@ -450,6 +503,8 @@ int main(void)
     RUN(test_silence_ends_an_image);
     RUN(test_revoked_and_abandoned_images_end_at_once);
     RUN(test_events_wait_for_room_in_the_ring);
+    RUN(test_storage_is_asked_for_once_there_is_room_in_the_ring);
+    RUN(test_a_gap_without_memory_is_no_work);
     RUN(test_rejection_sends_errors_until_it_ends);
     RUN(test_round_trip_is_measured_and_answered);
     RUN(test_untethered_subscriber_stops_gating);
