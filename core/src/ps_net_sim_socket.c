@@ -14,6 +14,7 @@ enum {
     DEFAULT_RCVBUF_BYTES = 212992,   /* Linux's */
     EPHEMERAL_LOW = 32768,
     EPHEMERAL_HIGH = 60999,
+    RUN_DATAGRAMS = 64,              /* of one joined buffer, as of Linux's GRO */
     PPM = 1000000
 };
 
@@ -337,6 +338,17 @@ static void sim_close(ps_socket_t *socket)
     free(socket);
 }
 
+static void report_read(const ps_socket_t *socket, const ps_sim_queued_t *entry, bool by_sender,
+                        int64_t now_ns)
+{
+    ps_probe_t *probe = socket->host->simnet->probe;
+    assert(entry->rx_ns <= now_ns);
+    if (probe != NULL) {
+        ps_probe_read(probe, socket->host->index, entry->packet, by_sender, now_ns);
+        ps_sim_stamp_read(probe, socket->host->index, entry->packet, entry->rx_ns, now_ns);
+    }
+}
+
 static int sim_recv(ps_socket_t *socket, int32_t limit, ps_on_datagram_fn fn, void *context,
                     int64_t now_ns)
 {
@@ -346,18 +358,116 @@ static int sim_recv(ps_socket_t *socket, int32_t limit, ps_on_datagram_fn fn, vo
         if (entry == NULL) {
             break;
         }
-        assert(entry->rx_ns <= now_ns);
-        if (socket->host->simnet->probe != NULL) {
-            ps_probe_t *probe = socket->host->simnet->probe;
-            ps_probe_read(probe, socket->host->index, entry->packet, fn == ps_sender_on_datagram,
-                          now_ns);
-            ps_sim_stamp_read(probe, socket->host->index, entry->packet, entry->rx_ns, now_ns);
-        }
+        report_read(socket, entry, fn == ps_sender_on_datagram, now_ns);
         fn(context, entry->packet->data, entry->packet->length, &entry->packet->from,
            entry->rx_ns);
         ps_sim_release(entry->packet);
         free(entry);
         count++;
+    }
+    return count;
+}
+
+/* ---- runs ------------------------------------------------------------------------------------ */
+
+/* Where in its stream the datagram begins, false: it is no data. */
+static bool is_data(const ps_sim_packet_t *packet, ps_data_t *data)
+{
+    uint16_t type = 0;
+    return ps_wire_check(packet->data, packet->length, &type) == PS_WIRE_OK
+        && type == PS_TYPE_DATA && ps_wire_data(packet->data, packet->length, data) == PS_WIRE_OK
+        && !data->is_heartbeat;
+}
+
+/* Whether a kernel would join `next` to a run of `length` bytes that begins with `first`: as long,
+ * or shorter and the last, from the same sender.  Only what arrived together and follows in its
+ * stream is joined here: what the probe sees one by one is then what is taken at once. */
+static bool joins(const ps_sim_queued_t *first, const ps_sim_queued_t *next, uint32_t length)
+{
+    ps_data_t a, b;
+    const uint32_t segment = first->packet->length;
+    return length % segment == 0 && next->packet->length <= segment
+        && length + next->packet->length <= PS_SIM_MAX_DATAGRAM_BYTES
+        && next->rx_ns == first->rx_ns && ps_sim_same_ip(&next->packet->from, &first->packet->from)
+        && next->packet->from.port == first->packet->from.port && is_data(first->packet, &a)
+        && is_data(next->packet, &b) && a.session_id == b.session_id
+        && a.stream_id == b.stream_id && a.term_id == b.term_id
+        && b.term_offset == a.term_offset + (int32_t)length;
+}
+
+/* Takes the next datagram, and those that come with it; joined: in one piece.  Returns how many. */
+static int32_t take_run(ps_socket_t *socket, int32_t limit, uint8_t *joined, uint32_t *length,
+                        ps_sim_queued_t *first, int64_t now_ns)
+{
+    const ps_probe_t *probe = socket->host->simnet->probe;
+    int32_t count = 0;
+    while (count < limit && socket->head != NULL) {
+        ps_sim_queued_t *entry = socket->head;
+        if (count > 0 && !joins(first, entry, *length)) {
+            break;
+        }
+        (void)take(socket);
+        if (count == 0 && (probe != NULL
+                           && !ps_probe_is_next(probe, socket->host->index, entry->packet))) {
+            limit = 1;
+        }
+        report_read(socket, entry, false, now_ns);
+        memcpy(joined + *length, entry->packet->data, entry->packet->length);
+        *length += entry->packet->length;
+        if (count++ == 0) {
+            *first = *entry;
+        } else {
+            ps_sim_release(entry->packet);
+        }
+        free(entry);
+    }
+    return count;
+}
+
+/* As a kernel that receives into the landing: all but the first eight bytes is there before anybody
+ * knows whose they are.  Returns the bytes that stay. */
+static uint32_t settle(const ps_lander_t *lander, void *context, const ps_landing_t *landing,
+                       const uint8_t *data, uint32_t length, const ps_sim_queued_t *first)
+{
+    const uint32_t segment = first->packet->length;
+    const uint32_t there = length < landing->length ? length : landing->length;
+    const uint32_t whole = there == length ? length : there - there % segment;
+    uint64_t first_word;
+    if (there <= sizeof first_word) {
+        return 0;
+    }
+    memcpy(&first_word, data, sizeof first_word);
+    memcpy(landing->at + sizeof first_word, data + sizeof first_word, there - sizeof first_word);
+    return whole == 0 ? 0
+        : lander->landed(context, landing, first_word, whole, segment, &first->packet->from,
+                         first->rx_ns);
+}
+
+static int sim_recv_runs(ps_socket_t *socket, int32_t limit, ps_on_run_fn fn,
+                         const ps_lander_t *lander, void *context, int64_t now_ns)
+{
+    uint8_t joined[PS_SIM_MAX_DATAGRAM_BYTES];
+    int32_t count = 0;
+    while (count < limit) {
+        ps_landing_t landing;
+        ps_sim_queued_t first = {.packet = NULL};
+        uint32_t length = 0;
+        const bool lands = lander != NULL && lander->land(context, &landing);
+        const int32_t most = limit - count < RUN_DATAGRAMS ? limit - count : RUN_DATAGRAMS;
+        const int32_t taken = take_run(socket, most, joined, &length, &first, now_ns);
+        if (taken == 0) {
+            break;
+        }
+        const uint32_t done =
+            lands ? settle(lander, context, &landing, joined, length, &first) : 0;
+        const uint32_t rest = length - done;
+        const uint32_t segment = first.packet->length;
+        if (rest > 0 || length == 0) {
+            fn(context, joined + done, rest, segment < rest ? segment : rest, &first.packet->from,
+               first.rx_ns);
+        }
+        ps_sim_release(first.packet);
+        count += taken;
     }
     return count;
 }
@@ -389,6 +499,7 @@ const ps_net_ops_t PS_SIM_OPS = {
     .recv = sim_recv,
     .fd = sim_fd,
     .local = sim_local,
-    .reconnect = sim_reconnect
+    .reconnect = sim_reconnect,
+    .recv_runs = sim_recv_runs
 };
 

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 
 #include "ps_driver_state.h"
+#include "ps_log.h"
 #include "ps_sender.h"
 #include "ps_sim_probe.h"
 #include "ps_wire_fields.h"
@@ -475,6 +476,25 @@ void ps_probe_refused(ps_probe_t *probe, int32_t host, const uint8_t *data, uint
         && type != PS_TYPE_PAD && type != PS_TYPE_SETUP) {
         sent_by_receiver(probe, host, data, length, type, now_ns);
     }
+}
+
+bool ps_probe_is_next(const ps_probe_t *probe, int32_t host, const ps_sim_packet_t *packet)
+{
+    const ps_driver_t *driver = ps_probe_driver(probe, host);
+    ps_data_t data;
+    if (ps_wire_data(packet->data, packet->length, &data) != PS_WIRE_OK) {
+        return false;
+    }
+    for (int32_t i = 0; i < driver->receiver->n_images; i++) {
+        const ps_image_t *image = driver->receiver->images[i];
+        if (image->params.session_id == data.session_id
+            && image->params.stream_id == data.stream_id && image->state == PS_IMAGE_ACTIVE) {
+            return image->gaps.count == 0
+                && ps_position(data.term_id, data.term_offset, image->log.shift,
+                               image->log.initial_term_id) == image->hwm;
+        }
+    }
+    return false;
 }
 
 bool ps_probe_is_full(const ps_probe_t *probe, int32_t host, int64_t now_ns)

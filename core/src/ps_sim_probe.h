@@ -305,6 +305,9 @@ void ps_probe_sent(ps_probe_t *probe, int32_t host, const ps_sim_packet_t *packe
  * repeat it; senders do not. */
 void ps_probe_refused(ps_probe_t *probe, int32_t host, const uint8_t *data, uint32_t length,
                       int64_t now_ns);
+/* Whether the datagram begins where its image ends, and nothing is missing before: then those that
+ * follow it may be taken at once. */
+bool ps_probe_is_next(const ps_probe_t *probe, int32_t host, const ps_sim_packet_t *packet);
 /* Whether it was lately that a socket of the host took nothing: what is to leave waits. */
 bool ps_probe_is_full(const ps_probe_t *probe, int32_t host, int64_t now_ns);
 /* A duty cycle of the host's driver begins; it ended, and reported so much work. */

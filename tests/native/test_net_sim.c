@@ -299,8 +299,89 @@ static void test_a_full_receive_buffer_drops(void)
     end_world(&world);
 }
 
+/* ---- runs ------------------------------------------------------------------------------------ */
+
+enum { FRAME = 128 };
+
+typedef struct runs {
+    int32_t count;
+    uint32_t lengths[8], segments[8];
+    int32_t landings;               /* so many to offer */
+    uint64_t memory[PS_LANDING_LEAST / 8];
+    uint64_t first_word;
+    uint32_t stays;
+} runs_t;
+
+static void send_frame(world_t *world, ps_socket_t *socket, const ps_addr_t *to, int32_t offset,
+                       int64_t now_ns)
+{
+    uint8_t data[FRAME] = {0};
+    const int32_t header[8] = {FRAME, 0x01c0 << 8, offset, 7, 1001, 3, 0, 0};
+    memcpy(data, header, sizeof header);
+    const ps_dgram_t dgram = {data, sizeof data};
+    CHECK(world->nets[0]->ops->send(socket, to, &dgram, 1, now_ns) == 1);
+}
+
+static void on_run(void *context, const uint8_t *data, uint32_t length, uint32_t segment,
+                   const ps_addr_t *from, int64_t rx_ns)
+{
+    runs_t *runs = context;
+    int32_t frame_length;
+    memcpy(&frame_length, data, sizeof frame_length);
+    CHECK(frame_length == FRAME && from->port != 0 && rx_ns == 5);
+    runs->lengths[runs->count] = length;
+    runs->segments[runs->count++] = segment;
+}
+
+static bool land(void *context, ps_landing_t *out)
+{
+    runs_t *runs = context;
+    *out = (ps_landing_t){.at = (uint8_t *)runs->memory, .length = sizeof runs->memory};
+    return runs->landings-- > 0;
+}
+
+static uint32_t landed(void *context, const ps_landing_t *landing, uint64_t first_word,
+                       uint32_t length, uint32_t segment, const ps_addr_t *from, int64_t rx_ns)
+{
+    runs_t *runs = context;
+    CHECK(landing->at == (uint8_t *)runs->memory && segment == FRAME && from->port != 0);
+    CHECK(length == 3 * FRAME && rx_ns == 5);
+    runs->first_word = first_word;
+    return runs->stays;
+}
+
+/* What arrived together and follows in its stream comes in one piece, and may land. */
+static void test_datagrams_that_follow_are_joined(void)
+{
+    static const int32_t offsets[] = {0, FRAME, 2 * FRAME, 4 * FRAME, 5 * FRAME};
+    static const ps_lander_t lander = {land, landed};
+    for (uint32_t stays = 0; stays <= 3 * FRAME; stays += 2 * FRAME) {
+        world_t world = make_world(1, &(ps_simnet_link_t){.delay_ns = 5});
+        const ps_addr_t to = host_address(1, 4000);
+        ps_socket_t *rx = open_socket(&world, 1, (ps_socket_params_t){.bind = to});
+        ps_socket_t *tx = open_socket(&world, 0, (ps_socket_params_t){
+            .bind = address(0, 0, 0, 0, 0), .connect = to});
+        runs_t runs = {.landings = 1, .stays = stays};
+        for (int i = 0; i < 5; i++) {
+            send_frame(&world, tx, NULL, offsets[i], 0);
+        }
+        CHECK(ps_simnet_advance(world.simnet, 5) == 5);
+        CHECK(world.nets[0]->ops->recv_runs(rx, 64, on_run, &lander, &runs, 5) == 5);
+        CHECK(runs.count == 2);
+        CHECK(runs.lengths[0] == 3 * FRAME - stays && runs.segments[0] == FRAME);
+        CHECK(runs.lengths[1] == 2 * FRAME && runs.segments[1] == FRAME);
+        CHECK((runs.first_word & 0xffffffffu) == FRAME);
+        CHECK(runs.memory[0] == 0 && (int32_t)runs.memory[1] == 0);
+        CHECK((int32_t)runs.memory[(FRAME + 8) / 8] == FRAME);
+        close_socket(&world, rx);
+        close_socket(&world, tx);
+        end_world(&world);
+    }
+}
+
 int main(void)
 {
+    test_datagrams_that_follow_are_joined();
     test_unicast_arrives_after_the_delay();
     test_multicast_reaches_members_only();
     test_the_seed_decides_the_trace();
