@@ -234,14 +234,15 @@ class _Maker(Draw):
 
     def _patience_ns(self, publisher: PublisherScript) -> int:
         """On a path that loses much, cubic stays at its least window: one of its two datagrams a
-        round trip, repairs counted."""
-        readers = (s for s in self.subscribers if s.stream_id == publisher.stream_id)
+        round trip, repairs counted.  What each of a group loses holds all of them."""
+        readers = [s for s in self.subscribers if s.stream_id == publisher.stream_id]
         if not any("cc=cubic" in reader.channel for reader in readers):
             return 0
         payload = 256 - 32 if "mtu=256" in publisher.channel else 576 - 32
         datagrams = publisher.count * (publisher.size_high // payload + 1)
         ways = [self.link, *(rule.link for rule in self.rules)]
-        return datagrams * 2 * max(way.delay_ns + way.jitter_ns for way in ways)
+        round_trip_ns = 2 * max(way.delay_ns + way.jitter_ns for way in ways)
+        return datagrams * round_trip_ns * len(readers)
 
     def _press(self, receivers: int) -> None:
         """The last stream is faster than one of its readers, for seconds."""

@@ -84,6 +84,7 @@ typedef struct ps_sim_link_state {
     uint64_t *drops;        /* numbers to lose, in no order */
     int32_t drop_count;
     bool bad;               /* Gilbert-Elliott */
+    int64_t bad_since_ns;
 } ps_sim_link_state_t;
 
 struct ps_simnet {

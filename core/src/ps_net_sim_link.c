@@ -11,6 +11,10 @@ enum { PPM = 1000000 };
 
 #define NS_PER_S INT64_C(1000000000)
 
+/* A burst is counted in datagrams, but what disturbs a real link goes by: on a quiet one, where one
+ * passes in a second, a burst would otherwise outlast any liveness timeout. */
+#define BURST_MOST_NS (2 * NS_PER_S)
+
 static bool happens(ps_simnet_t *simnet, uint32_t ppm)
 {
     return ppm > 0 && ps_random_below(&simnet->random, PPM) < ppm;
@@ -26,15 +30,23 @@ static bool is_listed(const ps_sim_link_state_t *link, uint64_t number)
     return false;
 }
 
-static bool is_lost(ps_simnet_t *simnet, ps_sim_link_state_t *link)
+static bool stays_bad(ps_simnet_t *simnet, const ps_sim_link_state_t *link, int64_t now_ns)
+{
+    return now_ns - link->bad_since_ns < BURST_MOST_NS
+        && !happens(simnet, link->params.burst_leave_ppm);
+}
+
+static bool is_lost(ps_simnet_t *simnet, ps_sim_link_state_t *link, int64_t now_ns)
 {
     const ps_simnet_link_t *params = &link->params;
     if (is_listed(link, link->datagrams++)) {
         return true;
     }
     if (params->burst_enter_ppm > 0) {
-        link->bad = link->bad ? !happens(simnet, params->burst_leave_ppm)
-                              : happens(simnet, params->burst_enter_ppm);
+        const bool was_bad = link->bad;
+        link->bad = was_bad ? stays_bad(simnet, link, now_ns)
+                            : happens(simnet, params->burst_enter_ppm);
+        link->bad_since_ns = was_bad ? link->bad_since_ns : now_ns;
         if (link->bad && happens(simnet, params->burst_loss_ppm)) {
             return true;
         }
@@ -117,7 +129,7 @@ int ps_sim_put_on_link(ps_sim_host_t *from, ps_sim_host_t *to, ps_sim_packet_t *
         && (packet->to.port == simnet->calm_port || packet->from.port == simnet->calm_port)) {
         return ps_sim_schedule(simnet, now_ns + simnet->calm_delay_ns, to->index, packet);
     }
-    if (is_lost(simnet, link)) {
+    if (is_lost(simnet, link, now_ns)) {
         simnet->stats.lost++;
         ps_sim_trace(simnet, now_ns, packet, to->index, PS_SIM_LOST);
         return PS_OK;

@@ -27,7 +27,8 @@ typedef struct ps_simnet_link {
     int64_t bandwidth_bytes_per_s;  /* 0: unlimited */
     int64_t queue_bytes;            /* waiting for the link, 0: unlimited */
     uint32_t loss_ppm;              /* per datagram and receiving host; 1000000: link down */
-    /* Gilbert-Elliott: per datagram, from good to bad and back; burst_loss_ppm holds while bad */
+    /* Gilbert-Elliott: per datagram, from good to bad and back, and back after 2 s in any case;
+     * burst_loss_ppm holds while bad */
     uint32_t burst_enter_ppm;
     uint32_t burst_leave_ppm;
     uint32_t burst_loss_ppm;

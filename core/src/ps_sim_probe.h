@@ -95,7 +95,7 @@ typedef struct ps_probe_queue {
 
 typedef struct ps_probe_receiver {
     int64_t id, edge, position, heard_ns;
-    int64_t fc_heard_ns;           /* as the strategy counts */
+    int64_t fc_heard_ns, left_ns;  /* as the strategy counts; it said that it leaves */
     uint32_t reason;
     bool live;                     /* counts for the connection */
     bool followed, leaving;        /* by min, tagged */
@@ -339,7 +339,7 @@ const char *ps_probe_index_look(ps_probe_index_t *model, const ps_index_ring_t *
 /* ps_sim_probe_fc.c */
 void ps_probe_fc_init(ps_probe_pub_t *model, int64_t now_ns);
 void ps_probe_fc_sm(ps_probe_t *probe, ps_probe_pub_t *model, const ps_sm_t *sm, int64_t now_ns);
-void ps_probe_fc_error(ps_probe_pub_t *model, int64_t receiver_id);
+void ps_probe_fc_error(ps_probe_pub_t *model, int64_t receiver_id, int64_t now_ns);
 void ps_probe_fc_setup_sent(ps_probe_pub_t *model, int64_t now_ns);
 void ps_probe_fc_look(ps_probe_t *probe, ps_probe_pub_t *model, int64_t now_ns);
 

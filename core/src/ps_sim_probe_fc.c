@@ -115,6 +115,7 @@ static void follow(ps_probe_pub_t *model, ps_probe_receiver_t *receiver, const p
     if (receiver->followed) {
         receiver->edge = edge;
         receiver->fc_heard_ns = now_ns;
+        receiver->left_ns = receiver->leaving ? receiver->left_ns : now_ns;
         receiver->leaving = leaving;
     } else if (!leaving
                && (followed_count(model) == 0 || edge >= least_edge(model) - sm->window)) {
@@ -212,11 +213,13 @@ void ps_probe_fc_sm(ps_probe_t *probe, ps_probe_pub_t *model, const ps_sm_t *sm,
     model->ever_connected = model->ever_connected || has_receivers(model, live_count(model));
 }
 
-void ps_probe_fc_error(ps_probe_pub_t *model, int64_t receiver_id)
+void ps_probe_fc_error(ps_probe_pub_t *model, int64_t receiver_id, int64_t now_ns)
 {
     for (int32_t i = 0; i < model->receiver_count; i++) {
-        if (model->receivers[i].id == receiver_id) {
-            model->receivers[i].leaving = true;
+        ps_probe_receiver_t *receiver = &model->receivers[i];
+        if (receiver->id == receiver_id) {
+            receiver->left_ns = receiver->leaving ? receiver->left_ns : now_ns;
+            receiver->leaving = true;
         }
     }
 }
@@ -229,6 +232,14 @@ void ps_probe_fc_setup_sent(ps_probe_pub_t *model, int64_t now_ns)
         model->hold_until_ns = now_ns + (asked_ns > 0 ? asked_ns : PS_FC_TIMEOUT_NS);
     }
     model->hold_asked = false;
+}
+
+/* Who left goes with the next timer tick; until then it counts, also for who comes. */
+static bool is_leaving_yet(const ps_publication_t *pub, const ps_probe_receiver_t *receiver,
+                           int64_t now_ns)
+{
+    return receiver->leaving && now_ns - receiver->left_ns <= MOMENT_NS
+        && is_tracked(pub, receiver->id);
 }
 
 /* Who was silent for too long is gone; who left, too. */
@@ -244,6 +255,7 @@ static int32_t expire(ps_probe_pub_t *model, int64_t now_ns)
         receiver->live = receiver->live && now_ns - receiver->heard_ns < silent_ns;
         live += receiver->live;
         if (receiver->followed
+            && !is_leaving_yet(pub, receiver, now_ns)
             && (receiver->leaving || now_ns - receiver->fc_heard_ns >= timeout_ns)) {
             receiver->followed = false;
         }

@@ -150,7 +150,7 @@ static void look_at_limit(ps_probe_t *probe, ps_probe_pub_t *model, int64_t now_
                 ? pub->sender_position : pub->consumer_position), now_ns, 1,
             "without receivers there is no room");
     promise(probe, model, P_STORAGE,
-            !active || consumer == INT64_MAX || pub->rated
+            !active || !served || consumer == INT64_MAX || pub->rated
                 || consumer + pub->window_bytes <= stored,
             now_ns, 8,
             "storage keeps ahead of producers");

@@ -318,7 +318,10 @@ static void look_at_naks(ps_probe_t *probe, ps_probe_image_t *model, int64_t now
             const int64_t least_ns =
                 image->params.group ? 0 : larger(delay_ns, model->late_least_ns);
             known->first_ns = gap->due_ns;
-            if (image->params.group && image->reordering.window_ns == 0) {
+            /* Pieces of a gap that was filled in parts have its delay, which was drawn once. */
+            const bool drawn = i == 0 || gap[-1].opened_ns != now_ns
+                || gap[-1].due_ns != gap->due_ns;
+            if (image->params.group && image->reordering.window_ns == 0 && drawn) {
                 ps_probe_backoff(probe, model, wait_ns);
             }
             if ((wait_ns < least_ns || wait_ns > most_ns) && wait_ns != 0) {

@@ -225,6 +225,26 @@ static void test_bandwidth_and_queue(void)
     end_world(&world);
 }
 
+static void test_a_burst_ends_by_time_on_a_quiet_link(void)
+{
+    /* For ever, by number of datagrams. */
+    ps_simnet_link_t link = {.burst_enter_ppm = 1000000, .burst_loss_ppm = 1000000};
+    const int64_t second = 1000000000;
+    world_t world = make_world(1, &link);
+    ps_socket_t *tx = open_socket(&world, 0, (ps_socket_params_t){.bind = host_address(0, 4001)});
+    ps_addr_t to = host_address(1, 4000);
+    ps_simnet_stats_t stats;
+    send_bytes(&world, tx, &to, 1, second);
+    send_bytes(&world, tx, &to, 20, 3 * second - 1);
+    ps_simnet_statistics(world.simnet, &stats);
+    CHECK(stats.lost == 21);
+    send_bytes(&world, tx, &to, 1, 3 * second);
+    ps_simnet_statistics(world.simnet, &stats);
+    CHECK(stats.lost == 21);
+    close_socket(&world, tx);
+    end_world(&world);
+}
+
 static void test_sockets_refuse_as_the_kernel_does(void)
 {
     world_t world = make_world(1, &(ps_simnet_link_t){0});
@@ -386,6 +406,7 @@ int main(void)
     test_multicast_reaches_members_only();
     test_the_seed_decides_the_trace();
     test_bandwidth_and_queue();
+    test_a_burst_ends_by_time_on_a_quiet_link();
     test_sockets_refuse_as_the_kernel_does();
     test_a_connected_socket_hears_its_peer_only();
     test_a_full_receive_buffer_drops();
