@@ -178,6 +178,14 @@ static void look_at_readers(ps_publication_t *pub, int64_t now_ns)
     }
 }
 
+/* Up to now, before what was published is spent: else a silence would refill what it emptied. */
+static void fill(ps_publication_t *pub, int64_t now_ns)
+{
+    (void)ps_pacer_room(&pub->byte_rate, now_ns);
+    (void)ps_pacer_room(&pub->message_rate, now_ns);
+    (void)ps_pacer_room(&pub->nak_pace, now_ns);
+}
+
 int64_t ps_publication_rate_limit(ps_publication_t *pub, int64_t want, int64_t now_ns)
 {
     if (!pub->rated || pub->endpoint != NULL) {
@@ -185,6 +193,7 @@ int64_t ps_publication_rate_limit(ps_publication_t *pub, int64_t want, int64_t n
     }
     const int64_t published = pub->producer_position - pub->rate_position;
     if (published > 0) {
+        fill(pub, now_ns);
         const int64_t ordinal =
             atomic_load_explicit(&pub->slot->published_ordinal, memory_order_relaxed);
         ps_publication_rate_sent(pub, published,
@@ -203,9 +212,5 @@ int64_t ps_publication_rate_limit(ps_publication_t *pub, int64_t want, int64_t n
         return want;
     }
     pub->rate_cause = pub->rate_cause == PS_CAUSE_NONE ? PS_CAUSE_RATE_LIMIT : pub->rate_cause;
-    if (pub->rate_due_ns == INT64_MAX) {
-        pub->rate_due_ns = now_ns + PS_TICK_NS;
-        ps_sender_due(ps_pub_sender(pub), pub->rate_due_ns);
-    }
     return most;
 }

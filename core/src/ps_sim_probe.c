@@ -559,6 +559,7 @@ void ps_probe_step(ps_probe_t *probe, int32_t host, int32_t work, int64_t now_ns
             ps_probe_image_shown(probe, model, now_ns);
         }
     }
+    ps_probe_lists_look(probe, host, now_ns);
     ps_probe_work_look(probe, host, work, now_ns);
     ps_probe_event_look(probe, host, now_ns);
     ps_probe_count_look(probe, host);

@@ -88,7 +88,7 @@ typedef struct ps_probe_strength {
 /* The receiver's half. */
 typedef struct ps_probe_queue {
     double growth, varies;
-    int64_t sampled_ns, sampled_unread, next_ns;
+    int64_t sampled_ns, sampled_unread, next_ns, signals;
     uint32_t random;
     bool started, episode;
 } ps_probe_queue_t;
@@ -172,6 +172,7 @@ typedef struct ps_probe_pub {
     int64_t turn_datagrams, turn_bytes, turn_limit;        /* new data; the limit before */
     int64_t consumed_sum, consumed_ns;     /* as last shown */
     int32_t consumed_readers;
+    int64_t published;             /* on IPC: spent of the rate up to here */
 } ps_probe_pub_t;
 
 typedef struct ps_probe_gap {
@@ -212,6 +213,7 @@ typedef struct ps_probe_image {
     uint64_t naks;
     int64_t naks_shown;
     bool was_revoked, was_rejected;
+    int32_t readers, last_state;   /* at the last look */
     int64_t lost_bytes;
     int32_t gap_count;
     ps_probe_gap_t gaps[PS_PROBE_GAPS];
@@ -283,6 +285,7 @@ typedef struct ps_probe {
     int64_t vain_ns[PS_SIM_MAX_HOSTS];      /* when vain was last 0 */
     int32_t busy[PS_SIM_MAX_HOSTS];         /* datagrams and commands since */
     int32_t vain[PS_SIM_MAX_HOSTS];         /* cycles that came to nothing since */
+    ps_probe_promise_t releases[PS_SIM_MAX_HOSTS];
     int64_t crowded_ns[PS_SIM_MAX_HOSTS];   /* a ring of events was last full then */
     int64_t read_ns[PS_SIM_MAX_HOSTS];      /* the host last read a datagram then */
     ps_probe_cycle_t cycles[PS_SIM_MAX_HOSTS];
@@ -403,6 +406,7 @@ void ps_probe_spies_look(ps_probe_t *probe, ps_probe_pub_t *model, int64_t now_n
 void ps_probe_batch_sent(ps_probe_t *probe, ps_probe_pub_t *model, int64_t from, int64_t span,
                          int64_t wire);
 void ps_probe_batch_look(ps_probe_t *probe, ps_probe_pub_t *model, int64_t now_ns);
+void ps_probe_lists_look(ps_probe_t *probe, int32_t host, int64_t now_ns);
 void ps_probe_backoff(ps_probe_t *probe, const ps_probe_image_t *model, int64_t wait_ns);
 
 /* ps_sim_probe_count.c */

@@ -4,6 +4,7 @@
  */
 #include <math.h>
 
+#include "ps_driver_state.h"
 #include "ps_sender.h"
 #include "ps_sim_probe.h"
 
@@ -71,6 +72,31 @@ void ps_probe_batch_look(ps_probe_t *probe, ps_probe_pub_t *model, int64_t now_n
     if (model->pub->endpoint != NULL && model->pub->endpoint->params.mdc == PS_MDC_NONE) {
         look_at_turn(probe, model, now_ns);
     }
+}
+
+/* ---- objects --------------------------------------------------------------------------------- */
+
+/* What is to be looked at in the next cycle is there still; what was given up goes back to the
+ * conductor as soon as it has room for the news. */
+void ps_probe_lists_look(ps_probe_t *probe, int32_t host, int64_t now_ns)
+{
+    const ps_receiver_t *receiver = ps_probe_driver(probe, host)->receiver;
+    const ps_sender_t *sender = ps_probe_driver(probe, host)->sender;
+    for (int32_t i = 0; i < receiver->n_hot; i++) {
+        bool there = false;
+        for (int32_t k = 0; k < receiver->n_images; k++) {
+            there = there || receiver->images[k] == receiver->hot[i];
+        }
+        if (!there) {
+            ps_probe_fail(probe, host, 0, "an image that is gone is to be looked at");
+        }
+    }
+    ps_probe_promise(probe, &probe->releases[host],
+                     (receiver->n_releases == 0 && sender->released_publications == NULL
+                      && sender->released_endpoints == NULL)
+                         || ps_probe_is_crowded(probe, host, now_ns),
+                     now_ns, ps_probe_slack_ns(probe, host), "what was given up is released", host,
+                     0);
 }
 
 /* ---- delays ---------------------------------------------------------------------------------- */

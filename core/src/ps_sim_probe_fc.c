@@ -12,7 +12,8 @@
 
 #define MOMENT_NS INT64_C(20000000)
 
-enum { P_LIMIT = 0, P_RECEIVERS = 1, P_CONNECTED = 2, P_BOARD = 3, BOARD_EVERY = 64 };
+enum { P_LIMIT = 0, P_RECEIVERS = 1, P_CONNECTED = 2, P_BOARD = 3, P_INHERITS = 24,
+       BOARD_EVERY = 64 };
 
 static int32_t driver_side(const ps_probe_pub_t *model)
 {
@@ -328,6 +329,9 @@ void ps_probe_fc_look(ps_probe_t *probe, ps_probe_pub_t *model, int64_t now_ns)
     ps_probe_promise(probe, &model->promises[P_CONNECTED],
                      pub->connected == (connected || inherits), now_ns, slack_ns,
                      "it is connected while receivers are heard", model->host, driver_side(model));
+    ps_probe_promise(probe, &model->promises[P_INHERITS], !pub->inherited || inherits, now_ns,
+                     slack_ns, "a connection of its own replaces an inherited one", model->host,
+                     driver_side(model));
     if (atomic_load_explicit(&pub->log.meta->is_connected, memory_order_relaxed)
         != pub->connected) {
         ps_probe_fail(probe, model->host, driver_side(model), "clients see another connection");

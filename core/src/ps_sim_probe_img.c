@@ -366,11 +366,30 @@ static void look_at_ordinals(ps_probe_t *probe, ps_probe_image_t *model, int64_t
     }
 }
 
+/* Who reads it: with the last one it ends, and no sooner for that reason. */
+static void look_at_life(ps_probe_t *probe, ps_probe_image_t *model)
+{
+    const ps_image_t *image = model->image;
+    const bool left = model->readers > 0 && image->n_subscribers == 0;
+    const bool one_left = model->readers > 1 && image->n_subscribers == model->readers - 1;
+    if (left && image->state == PS_IMAGE_ACTIVE) {
+        complain(probe, model, "nobody reads it, and it goes on", model->readers, 0);
+    }
+    if (one_left && image->n_subscribers > 0 && model->last_state == PS_IMAGE_ACTIVE
+        && image->state == PS_IMAGE_ENDED && image->end_reason == PS_END_NO_SUBSCRIBER) {
+        complain(probe, model, "it ends while somebody reads it", model->readers,
+                 image->n_subscribers);
+    }
+    model->readers = image->n_subscribers;
+    model->last_state = image->state;
+}
+
 void ps_probe_image_look(ps_probe_t *probe, ps_probe_image_t *model, int64_t now_ns)
 {
     if (model->image->receiver == NULL) {
         return;
     }
+    look_at_life(probe, model);
     look_at_gaps(probe, model, now_ns);
     look_at_log(probe, model);
     look_at_readers(probe, model, now_ns);

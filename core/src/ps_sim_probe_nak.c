@@ -303,6 +303,12 @@ static void look_at_episode(ps_probe_t *probe, ps_probe_image_t *model, int64_t 
         complain_of(probe, model, "the next signal is due at another time",
                     (double)signal->next_ns, wanted);
     }
+    const int64_t signals = atomic_load_explicit(&image->shown_pressure, memory_order_relaxed);
+    if (signals != queue->signals && queue->random == image->pressure_random) {
+        complain_of(probe, model, "the delay of the next signal is not drawn anew",
+                    (double)queue->random, (double)now_ns);
+    }
+    queue->signals = signals;
     queue->episode = signal->episode;
     queue->next_ns = signal->next_ns;
     queue->random = image->pressure_random;
@@ -324,6 +330,8 @@ void ps_probe_queue_look(ps_probe_t *probe, ps_probe_image_t *model, int64_t now
         queue->episode = signal->episode;
         queue->next_ns = signal->next_ns;
         queue->random = image->pressure_random;
+        queue->signals =
+            atomic_load_explicit(&image->shown_pressure, memory_order_relaxed);
         return;
     }
     if (signal->sampled_ns != queue->sampled_ns) {

@@ -417,7 +417,9 @@ void ps_probe_pub_tethers(ps_probe_t *probe, ps_probe_pub_t *model, int64_t now_
             ps_probe_fail(probe, model->host, pub->log.session_id, "%s (%lld, %d)", wrong,
                           (long long)(now_ns - known->since_ns), reader->tether.state);
         }
-        if (back && (reader->position < model->last_leader || reader->position > leader)) {
+        const int64_t shown = atomic_load_explicit(reader->cell, memory_order_relaxed);
+        if (back && (reader->position < model->last_leader || reader->position > leader
+                     || shown != reader->position)) {
             ps_probe_fail(probe, model->host, pub->log.session_id,
                           "a reader comes back at %lld, the others are at %lld",
                           (long long)reader->position, (long long)leader);

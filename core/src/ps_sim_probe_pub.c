@@ -8,7 +8,7 @@
 #include "ps_sim_probe.h"
 
 enum { P_ROOM = 8, P_PULLED = 9, P_HELD = 10, P_READERS = 11, P_FOLLOWED = 12, P_CAUSE = 13,
-       P_DRAINED = 14, P_CLEAN = 15, P_STORAGE = 16, P_CELLS = 17, P_TOLD = 19 };
+       P_DRAINED = 14, P_CLEAN = 15, P_STORAGE = 16, P_CELLS = 17, P_TOLD = 19, P_WAITED = 21 };
 
 static void complain(ps_probe_t *probe, const ps_probe_pub_t *model, const char *what, int64_t a,
                      int64_t b)
@@ -318,6 +318,13 @@ static void look_at_cells(ps_probe_t *probe, ps_probe_pub_t *model, int64_t now_
             shown += model->receivers[i].followed;
         }
     }
+    int32_t waited_for = 0;
+    for (int32_t i = 0; i < pub->subscriber_count; i++) {
+        const int32_t state = pub->subscribers[i].tether.state;
+        waited_for += state == PS_TETHER_ACTIVE || state == PS_TETHER_LINGER;
+    }
+    promise(probe, model, P_WAITED, pub->gating_count == waited_for, now_ns, 2,
+            "readers that are waited for are counted");
     promise(probe, model, P_FOLLOWED, load(pub->receivers_cell) == shown, now_ns, 2,
             "the number of receivers shown is that of those followed");
     if (load(pub->limit_cell) != pub->publisher_limit

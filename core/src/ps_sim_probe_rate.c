@@ -4,6 +4,7 @@
  */
 #include "ps_sim_probe.h"
 
+enum { P_LOCAL = 22 };
 #define SECOND 1e9
 #define PLENTY 1e18
 
@@ -60,6 +61,7 @@ void ps_probe_rate_init(ps_probe_pub_t *model, int64_t now_ns)
     const double half = pub->log.term_length / 2 < 8 << 20 ? pub->log.term_length / 2 : 8 << 20;
     set(&model->repair, driver->retransmit_bytes_per_s > 0 ? (double)driver->retransmit_bytes_per_s
                                                            : 1, half, now_ns);
+    model->published = pub->producer_position;
     set(&model->pace, 0, 0, now_ns);
     set(&model->nak, 0, 0, now_ns);
     set(&model->bytes, (double)params->rate_bytes_per_s,
@@ -82,6 +84,64 @@ static void follow_controllers(ps_probe_pub_t *model, int64_t now_ns)
     }
 }
 
+/* The driver's bucket fills as fast and holds as much as it should; rate 0: it holds nobody. */
+static void compare(ps_probe_t *probe, const ps_probe_pub_t *model, const char *name,
+                    const ps_pacer_t *pacer, const ps_probe_bucket_t *bucket)
+{
+    const int64_t rate =
+        bucket->rate < (double)PS_PACER_RATE_MAX ? (int64_t)bucket->rate : PS_PACER_RATE_MAX;
+    const int64_t burst =
+        bucket->burst < (double)PS_PACER_BURST_MAX ? (int64_t)bucket->burst : PS_PACER_BURST_MAX;
+    if (pacer->rate != rate || (rate > 0 && pacer->burst != burst)) {
+        ps_probe_fail(probe, model->host, model->pub->log.session_id,
+                      "%s fills by %lld up to %lld, not by %lld up to %lld", name,
+                      (long long)pacer->rate, (long long)pacer->burst, (long long)rate,
+                      (long long)burst);
+    }
+}
+
+static void compare_all(ps_probe_t *probe, const ps_probe_pub_t *model)
+{
+    const ps_publication_t *pub = model->pub;
+    compare(probe, model, "the bucket of ps-rate", &pub->byte_rate, &model->bytes);
+    compare(probe, model, "the bucket of messages", &pub->message_rate, &model->message_rate);
+    if (pub->endpoint != NULL) {
+        compare(probe, model, "the NAK rate's bucket", &pub->nak_pace, &model->nak);
+        compare(probe, model, "the bucket of repairs", &pub->repair, &model->repair);
+        compare(probe, model, "the pace's bucket", &pub->congestion_pace, &model->pace);
+    }
+}
+
+/* On IPC what was published is spent, and producers may go as far as the bucket lets them; those
+ * that wait go on once a datagram's worth is there. */
+static void look_at_local(ps_probe_t *probe, ps_probe_pub_t *model, int64_t now_ns)
+{
+    const ps_publication_t *pub = model->pub;
+    const int64_t published = pub->producer_position - model->published;
+    turn_to(&model->bytes, now_ns);
+    spend(probe, model, &model->bytes, published, PLENTY, "ps-rate is");
+    model->published = pub->producer_position;
+    if (model->bytes.rate <= 0 || pub->state != PS_PUB_ACTIVE || pub->revoked || pub->nak) {
+        return;
+    }
+    const double room = model->bytes.level > 0 ? model->bytes.level : 0;
+    const int64_t ahead = pub->publisher_limit - pub->producer_position;
+    if ((double)ahead > room + PS_FRAME_ALIGNMENT && model->settled) {
+        ps_probe_fail(probe, model->host, pub->log.session_id,
+                      "producers may go on by %lld, the rate lets them by %.0f", (long long)ahead,
+                      room);
+    }
+    const double least = (double)pub->log.mtu + model->bytes.rate / 1000 + 1;
+    const bool unread = pub->producer_position - pub->slowest_position >= 2 * pub->log.mtu;
+    ps_probe_promise(probe, &model->promises[P_LOCAL],
+                     pub->gating_count == 0 || !pub->connected || pub->storage_clamped
+                         || pub->cleaning_behind || pub->quarantine_count > 0
+                         || unread || pub->message_rate.rate > 0 || room < least || ahead > 0,
+                     now_ns, ps_probe_slack_ns(probe, model->host),
+                     "producers get what the rate lets them have", model->host,
+                     pub->log.session_id);
+}
+
 void ps_probe_rate_look(ps_probe_t *probe, ps_probe_pub_t *model, int64_t now_ns)
 {
     const ps_publication_t *pub = model->pub;
@@ -89,6 +149,8 @@ void ps_probe_rate_look(ps_probe_t *probe, ps_probe_pub_t *model, int64_t now_ns
     const int64_t fresh = model->fresh_bytes;
     const int64_t again = model->repair_bytes;
     if (pub->endpoint == NULL) {
+        compare_all(probe, model);
+        look_at_local(probe, model, now_ns);
         return;
     }
     turn_to(&model->repair, now_ns);
@@ -118,6 +180,7 @@ void ps_probe_rate_look(ps_probe_t *probe, ps_probe_pub_t *model, int64_t now_ns
     model->fresh_bytes = 0;
     model->repair_bytes = 0;
     model->fresh_messages = 0;
+    compare_all(probe, model);
 }
 
 /* ---- cubic ----------------------------------------------------------------------------------- */
@@ -293,6 +356,10 @@ void ps_probe_cubic_look(ps_probe_t *probe, ps_probe_image_t *model, int64_t now
         return;
     }
     const double arrived = (double)(image->congestion.received - model->cubic_received);
+    if (cubic->round_set && !old->round_set && (cubic->round_ns != now_ns || !cubic->limited)) {
+        complain(probe, model, "the first round is over before it began",
+                 (double)cubic->round_ns, (double)now_ns);
+    }
     const int64_t window = ps_cubic_window(cubic);
     if (window < cubic->least || window > cubic->most || cubic->segment != image->log.mtu) {
         complain(probe, model, "a window out of bounds", (double)window, (double)cubic->most);

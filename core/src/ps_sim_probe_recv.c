@@ -13,7 +13,7 @@
 
 
 enum { P_SM = 8, P_DUE = 9, P_ASK = 10, P_RTT = 11, P_PRESSURE = 12, P_ALIVE = 13, P_ENDED = 14,
-       P_DRAINED = 15, PATIENCE = 7 };
+       P_DRAINED = 15, P_FIRST = 23, PATIENCE = 7 };
 #define MS INT64_C(1000000)
 #define SECOND INT64_C(1000000000)
 
@@ -189,8 +189,13 @@ static void look_at_status(ps_probe_t *probe, ps_probe_image_t *model, int64_t n
         model->sm_forced_ns = now_ns;
         model->quiet_ns = now_ns;
     }
+    const bool active = image->state == PS_IMAGE_ACTIVE;
     const int64_t most_ns =
         model->sm_may_idle ? PS_SM_IDLE_NS : receiver->params->status_message_timeout_ns;
+    promise(probe, model, P_FIRST,
+            !active || image->rejected || image->params.source.family == 0
+                || image->endpoint == NULL || model->sm_ns >= model->made_ns,
+            now_ns, "a sender is told that there is an image");
     promise(probe, model, P_SM,
             !speaks || now_ns - model->sm_ns < most_ns || now_ns - model->quiet_ns < most_ns,
             now_ns, "a status message is sent by time");
