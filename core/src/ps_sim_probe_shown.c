@@ -4,7 +4,7 @@
  */
 #include "ps_sim_probe.h"
 
-enum { P_WAKE_AT = 32, P_GAPS = 33 };
+enum { P_WAKE_AT = 32, P_GAPS = 33, P_LIMITS = 25 };
 
 static void fail(ps_probe_t *probe, int32_t host, int32_t session_id, const char *what,
                  int64_t shown, int64_t is)
@@ -160,9 +160,13 @@ void ps_probe_image_shown(ps_probe_t *probe, ps_probe_image_t *model, int64_t no
     }
     const int64_t client = load(&image->slot->limiting_client);
     const bool unread = image->gating != 0 && image->consumption < ps_image_contiguous(image);
-    if (!image->hot && unread ? !may_limit(image, client) : !unread && client != 0) {
-        expect_image(probe, model, "who limits it", client, unread);
+    if (!unread && client != 0) {
+        expect_image(probe, model, "who limits it", client, 0);
     }
+    ps_probe_promise(probe, &model->promises[P_LIMITS], !unread || may_limit(image, client)
+                         || image->state != PS_IMAGE_ACTIVE,
+                     now_ns, ps_probe_slack_ns(probe, model->host),
+                     "who limits it is shown", model->host, image->params.session_id);
     ps_probe_promise(probe, &model->promises[P_GAPS],
                      image->shown_gaps == image->gaps.count, now_ns,
                      ps_probe_slack_ns(probe, model->host), "its gaps are shown", model->host,
