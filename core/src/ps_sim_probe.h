@@ -123,6 +123,7 @@ typedef struct ps_probe_told {
 typedef struct ps_probe_ask {
     int64_t from, to, need, cursor, asked_ns, done_ns;   /* done -1: open */
     bool optional;                 /* so much was asked that it may be given up */
+    bool cut;                      /* longer than a sender answers at once */
 } ps_probe_ask_t;
 
 typedef struct ps_probe_pub {

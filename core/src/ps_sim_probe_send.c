@@ -9,7 +9,7 @@
  */
 #include "ps_sim_probe.h"
 
-enum { P_SETUP = 4, P_BEAT = 5, P_SEND = 6, BEATS = 4, LONG_ASK = 65536 };
+enum { P_SETUP = 4, P_BEAT = 5, P_SEND = 6, BEATS = 4 };
 #define MS INT64_C(1000000)
 #define SECOND INT64_C(1000000000)
 
@@ -180,8 +180,8 @@ static bool sent_again(ps_probe_pub_t *model, int64_t from, int64_t to, int64_t 
             continue;
         }
         ask->cursor = to;
-        /* A long one may have been cut short, and then ends with the last whole frame. */
-        const int64_t spare = ask->need - ask->from > LONG_ASK ? model->pub->log.mtu - 1 : 0;
+        /* One that was cut short ends with the last whole frame. */
+        const int64_t spare = ask->cut ? model->pub->log.mtu - 1 : 0;
         if (to + spare >= (ask->need < model->high ? ask->need : model->high)) {
             ask->done_ns = now_ns;
         }
@@ -302,7 +302,8 @@ void ps_probe_on_nak(ps_probe_pub_t *model, const ps_nak_t *nak, int64_t now_ns)
         const bool over = ask->done_ns >= 0
             && now_ns - ask->done_ns >= params->retransmit_linger_ns;
         if (over) {
-            free = i;
+            /* Of what was cut short a small frame may be left, and wait for the budget. */
+            free = ask->cut && now_ns - ask->done_ns < SECOND ? free : i;
         } else if (from >= ask->from && from < ask->to) {
             /* Under way, or just answered.  Whoever asks for more than the first has to ask again,
              * but a full pool may have forgotten an answer, and then sends all of it. */
@@ -324,6 +325,7 @@ void ps_probe_on_nak(ps_probe_pub_t *model, const ps_nak_t *nak, int64_t now_ns)
     if (free >= 0) {
         model->asks[free] = (ps_probe_ask_t){.from = from, .to = to, .need = to, .cursor = from,
                                              .asked_ns = now_ns, .done_ns = -1,
+                                             .cut = nak->length > most,
                                              .optional = waiting >= pub->retransmit.capacity
                                                  || forgotten || is_covered(pub, from)};
         model->asked_now++;

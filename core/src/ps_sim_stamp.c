@@ -331,19 +331,21 @@ const char *ps_sim_stamp_expected(ps_simworld_t *world, int32_t host, const ps_m
     const ps_simnet_t *simnet = world->simnet;
     const stamped_t *in = find(simnet, host, message->session_id, message->stream_id);
     const stamped_t *out = find(simnet, -1, message->session_id, message->stream_id);
-    bool reserved = message->reserved_value == 0;
+    const bool zero = message->reserved_value == 0;
+    bool reserved = zero;
     const bool spy = in == NULL && out != NULL && out->sender == host;
     if (spy && reserved && memcmp(published, message->data, (size_t)message->length) == 0) {
         return NULL;    /* a spy may be ahead of the sender */
     }
     const bool passed =
         out != NULL && was_passed(out, message->start_position, message->position);
-    const bool plain = reserved && passed;
+    /* What a receiver writes in the reserved value says nothing of a place in the payload. */
+    const bool plain = passed && (zero || out->places[0] != RESERVED);
     if (out != NULL && !writes_over(in, out->places[0])
         && !take_over(out, message, spy || passed, published, &reserved) && !plain) {
         return "has not the time at which it was sent";
     }
-    reserved = reserved || plain;
+    reserved = reserved || (plain && zero);
     if (in != NULL && !take_over(in, message, false, published, &reserved)) {
         return "has not the time at which it came";
     }
