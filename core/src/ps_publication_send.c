@@ -131,6 +131,11 @@ void ps_publication_move_sender(ps_publication_t *pub, int64_t position, int64_t
     ps_publication_add_index(pub, position, pub->sent_ordinal, now_ns);
 }
 
+static bool frame_is_there(const ps_publication_t *pub, int64_t position)
+{
+    return ps_frame_length_acquire(ps_frame_at(&pub->log, position)) > 0;
+}
+
 bool ps_publication_skip_to(ps_publication_t *pub, int64_t to)
 {
     int64_t position = pub->sender_position;
@@ -148,6 +153,8 @@ bool ps_publication_skip_to(ps_publication_t *pub, int64_t to)
     }
     if (position > pub->sender_position) {
         ps_publication_move_sender(pub, position, messages, ps_pub_sender(pub)->now_ns);
+        /* No window holds what is not there. */
+        pub->window_shut = pub->window_shut && frame_is_there(pub, position);
     }
     return position >= to;
 }
@@ -167,11 +174,6 @@ static int32_t datagram_limit(const ps_publication_t *pub, int64_t position, int
     int64_t max_bytes = pub->log.mtu < rest ? pub->log.mtu : rest;
     max_bytes = left < max_bytes ? left : max_bytes;
     return (int32_t)max_bytes;
-}
-
-static bool frame_is_there(const ps_publication_t *pub, int64_t position)
-{
-    return ps_frame_length_acquire(ps_frame_at(&pub->log, position)) > 0;
 }
 
 /* Collects datagrams of new data.  Returns how many; *more: the turn's bound ended it. */

@@ -207,6 +207,25 @@ static void test_spies_simulate_a_connection(void)
     rig_close(rig);
 }
 
+/* What a spy led the sender over is not held by a window: it is the slower spy that holds it. */
+static void test_a_slow_spy_holds_what_a_fast_one_led(void)
+{
+    rig_t *rig = rig_open(&(rig_options_t){ .kind = RIG_UNICAST, .ssc = 1 });
+    const int32_t client = add_client(rig, 505);
+    rig_step(rig, 0);
+    const int32_t fast = add_reader(rig, 0, -1, 1);
+    (void)add_reader(rig, 0, client, 1);
+    rig_step(rig, 0);
+    fill(rig);
+    rig_step(rig, 0);
+    ps_counter_set(rig->cnc, fast, rig_tail(rig));
+    rig_step(rig, 0);
+    CHECK_EQ(rig_counter(rig, rig->sender_position), rig_tail(rig));
+    CHECK_EQ(cause(rig), PS_CAUSE_SPY);
+    CHECK_EQ(atomic_load(&rig->slot->cause_culprit), 505);
+    rig_close(rig);
+}
+
 static void test_want_room_wakes_the_client(void)
 {
     rig_t *rig = rig_open(&(rig_options_t){ .kind = RIG_UNICAST });
@@ -461,6 +480,7 @@ int main(void)
     test_ipc_drains_when_read();
     test_spies_gate_producers_only();
     test_spies_simulate_a_connection();
+    test_a_slow_spy_holds_what_a_fast_one_led();
     test_want_room_wakes_the_client();
     test_a_stopped_claimer_is_unblocked_and_quarantined();
     test_a_claim_in_the_first_cycle_has_its_time();
