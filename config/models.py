@@ -318,6 +318,10 @@ class StorageConfig:
     page_bytes: int = size(
         4 * KIB, 4 * KIB, GIB, "Page size that log files are rounded to.",
         "\"2m\" on hugetlbfs.", power_of_two=True)
+    idle_term_timeout_ns: int = duration(
+        60 * SECOND_NS, "When a stream has stood still for so long, memory of its log that is not "
+        "in use is given back; \"0ns\": never.",
+        "Shorter where many streams are idle for most of the time.", low=0)
     counter_values_bytes: int = size(
         8 * MIB, 64 * KIB, 500 * MIB, "Counter values; 128 bytes each, and four times that for "
         "labels.", "When counters run out.", multiple_of=128)

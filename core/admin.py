@@ -299,6 +299,14 @@ def reserve_term(path: str, *, term_length: int, position: int) -> None:
     )
 
 
+def punch_log(path: str, *, term_length: int, kept_from: int, kept_to: int) -> None:
+    """Gives back the memory of all terms but those between two positions.  Any thread."""
+    check(
+        lib.ps_log_punch(path.encode(), term_length, kept_from, kept_to),
+        f"give back idle terms of {path}",
+    )
+
+
 def free_bytes(path: str) -> int:
     """Bytes free on the file system of path."""
     return check(lib.ps_free_bytes(path.encode()), f"look at the file system of {path}")

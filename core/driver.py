@@ -259,6 +259,13 @@ class Driver:
         )
         check(code, "hand over a reserved term")
 
+    def give_up_publication(self, publication_id: int, least_terms: int) -> None:
+        """Asks the sender to give up the terms that are not in use; GIVEN_UP follows."""
+        code = lib.ps_publication_give_up(
+            self._driver, self._publications[publication_id], least_terms
+        )
+        check(code, "ask for idle terms")
+
     def release(
         self, *, position: int, position_counter_id: int, subscriber_slot: int,
         publication_slot: int,
@@ -417,6 +424,11 @@ class Driver:
     def image_reserved(self, image_id: int, position: int) -> None:
         code = lib.ps_image_reserved(self._driver, self._images[image_id], position)
         check(code, "hand over a reserved term")
+
+    def give_up_image(self, image_id: int, least_terms: int) -> None:
+        """Asks the receiver to give up the terms that are not in use; GIVEN_UP follows."""
+        code = lib.ps_image_give_up(self._driver, self._images[image_id], least_terms)
+        check(code, "ask for idle terms")
 
     def image_status(self, image_id: int) -> ImageStatus:
         out = ffi.new("ps_image_status_t *")

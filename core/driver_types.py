@@ -56,6 +56,7 @@ class EventType(enum.IntEnum):
     LOSS = 15
     SUBSCRIBER = 16
     SESSION_LEFT = 17
+    GIVEN_UP = 18
 
 
 class ObjectKind(enum.IntEnum):
@@ -320,6 +321,7 @@ class PublicationParams:
     channel_timestamp_offset: int = 0
     adopted: bool = False               # goes on where a dead daemon's log and counters stand
     start_position: int = 0             # adopted: where the stream began
+    kept_position: int = 0              # adopted: the terms below were given up
 
 
 @attrs.frozen(kw_only=True)

@@ -149,7 +149,7 @@ class Executor:
                 length = log_file_length(params.term_length, params.page_size)
                 part = params.reserve_terms * params.term_length
                 return (part if params.sparse else length) > SLOW_LOG_BYTES
-            case a.ReserveTerm(term_length=term_length):
+            case a.ReserveTerm(term_length=term_length) | a.PunchLog(term_length=term_length):
                 return term_length > SLOW_LOG_BYTES
         return False
 
@@ -181,6 +181,9 @@ class Executor:
             a.DeleteFile: self._delete_file,
             a.ReserveTerm: lambda x: admin.reserve_term(
                 x.path, term_length=x.term_length, position=x.position
+            ),
+            a.PunchLog: lambda x: admin.punch_log(
+                x.path, term_length=x.term_length, kept_from=x.kept_from, kept_to=x.kept_to
             ),
             a.SetStorage: lambda x: shared.set_storage(
                 budget_bytes=x.budget_bytes, used_bytes=x.used_bytes
@@ -246,6 +249,9 @@ class Executor:
                 x.publication_id, x.client_slot
             ),
             a.PublicationReserved: lambda x: d.publication_reserved(x.publication_id, x.position),
+            a.GiveUpPublication: lambda x: d.give_up_publication(
+                x.publication_id, x.least_terms
+            ),
         }
 
     def _receive_handlers(self) -> dict[type[a.Action], Callable[[Any], Any]]:
@@ -275,6 +281,7 @@ class Executor:
             a.DrainImage: lambda x: d.drain_image(x.image_id),
             a.RejectImageObject: lambda x: d.reject_image(x.image_id, x.reason),
             a.ImageReserved: lambda x: d.image_reserved(x.image_id, x.position),
+            a.GiveUpImage: lambda x: d.give_up_image(x.image_id, x.least_terms),
         }
 
     def _group_handlers(self) -> dict[type[a.Action], Callable[[Any], Any]]:

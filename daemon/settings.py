@@ -97,6 +97,7 @@ def settings_from(
         storage_budget_bytes=budget_bytes,
         file_mode=config.directory.file_mode,
         page_size=config.storage.page_bytes,
+        idle_term_timeout_ns=config.storage.idle_term_timeout_ns,
         term_length=pubs.term_length_bytes,
         ipc_term_length=pubs.ipc_term_length_bytes,
         mtu=pubs.mtu_bytes,

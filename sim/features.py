@@ -143,6 +143,47 @@ class _Features(Draw):
         )
 
 
+class _Idle(Draw):
+    """Streams that rest for a while, on hosts that give their memory back meanwhile.  Drawn apart,
+    so that a seed keeps its other features."""
+
+    def __init__(self, scenario: Scenario, seed: int) -> None:
+        super().__init__(random.Random(f"idle {seed}"), 0.25, set(scenario.classes))
+        self.scenario = scenario
+
+    def add(self) -> Scenario:
+        if not self.chance("idle terms"):
+            return self.scenario
+        rng = self.rng
+        machines = {machine.host: machine for machine in self.scenario.machines}
+        for host in range(self.scenario.hosts):
+            if rng.random() < 0.8:
+                machines[host] = attrs.evolve(
+                    machines.get(host, HostScript(host=host)),
+                    idle_ns=rng.choice([5, 50, 200, 200, 1000]) * MS_NS,
+                    small_term_bytes=rng.choice([None, 0, 0]),
+                )
+        return attrs.evolve(
+            self.scenario,
+            machines=tuple(machines[host] for host in sorted(machines)),
+            publishers=tuple(map(self._rest, self.scenario.publishers)),
+            classes=tuple(sorted(self.classes)),
+        )
+
+    def _rest(self, publisher: PublisherScript) -> PublisherScript:
+        rng = self.rng
+        if publisher.pauses or publisher.stream_id == WITNESS_STREAM or rng.random() < 0.3:
+            return publisher
+        pauses = []
+        start = publisher.start_ns
+        for _ in range(rng.choice([1, 2, 4])):
+            start += rng.choice([5, 50, 400]) * MS_NS
+            end = start + rng.choice([30, 400, 2500]) * MS_NS
+            pauses.append((start, end))
+            start = end
+        return attrs.evolve(publisher, pauses=tuple(pauses))
+
+
 def _address(channel: str) -> str:
     """Of a channel only where it goes."""
     base, _, options = channel.partition("?")
@@ -157,4 +198,5 @@ def add(scenario: Scenario, seed: int) -> Scenario:
     features.moods()
     features.spies()
     features.conductors()
-    return attrs.evolve(features.scenario, classes=tuple(sorted(features.classes)))
+    scenario = attrs.evolve(features.scenario, classes=tuple(sorted(features.classes)))
+    return _Idle(scenario, seed).add()

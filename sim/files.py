@@ -94,6 +94,8 @@ _HOST: Final[Keys] = {
     "short_send": ("short_send_ppm", "share"),
     "strategy_ms": ("strategy_delay_ns", "ms"),
     "conductor_ms": ("conductor_ns", "ms"),
+    "idle_ms": ("idle_ns", "ms"),
+    "small_term": ("small_term_bytes", "bytes"),
 }
 _PUBLISHER: Final[Keys] = {
     "host": ("host", "host"),

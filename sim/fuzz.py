@@ -355,6 +355,7 @@ def simpler(scenario: Scenario) -> list[Scenario]:
             attrs.evolve(machine, max_gaps=None),
             attrs.evolve(machine, full=()),
             attrs.evolve(machine, short_send_ppm=0),
+            attrs.evolve(machine, idle_ns=0),
         )
         for plain_machine in plainer:
             if plain_machine != machine:

@@ -23,9 +23,12 @@ from penstock.core.driver_types import (
     Address,
     CncParams,
     DriverParams,
+    ImageStatus,
     ImageView,
     LossRecovery,
+    PublicationStatus,
     SharedParams,
+    SlotKind,
     Threading,
 )
 from penstock.core.errors import ChannelRefused
@@ -35,6 +38,7 @@ from penstock.daemon.addressing import LocalInterface
 from penstock.daemon.adoption import sweep
 from penstock.daemon.conductor import Conductor, ConductorSettings, Operation
 from penstock.daemon.conductor import actions as a
+from penstock.daemon.conductor.model import Image, Publication
 from penstock.daemon.executor import Executor
 from penstock.daemon.samples import sample
 from penstock.daemon.strategies import Running
@@ -131,6 +135,9 @@ class Host:
             daemon_id=self._daemon_id,
             daemon_epoch=self._epoch,
         )
+        settings = attrs.evolve(settings, idle_term_timeout_ns=self.script.idle_ns)
+        if self.script.small_term_bytes is not None:
+            settings = attrs.evolve(settings, small_term_bytes=self.script.small_term_bytes)
         if self.script.window_bytes is not None:
             settings = attrs.evolve(settings, receiver_window=self.script.window_bytes)
         if self.script.rcvbuf_bytes is not None:
@@ -154,6 +161,20 @@ class Host:
     def images(self) -> list[ImageView]:
         """What the slots of the images say of their paths."""
         return [self._shared.read_image(i.slot) for i in self.conductor.world.images.values()]
+
+    def status_of(self, owner: Image | Publication) -> ImageStatus | PublicationStatus:
+        """Where a stream stands."""
+        if isinstance(owner, Image):
+            return self.driver.image_status(owner.id)
+        return self.driver.publication_status(owner.id)
+
+    def indexed(self, owner: Image | Publication) -> list[int]:
+        """Where a successor would go on to count the messages of an image."""
+        if not isinstance(owner, Image):
+            return []
+        end = self.driver.image_status(owner.id).position
+        newest = [at for at, _ in self._shared.read_index(SlotKind.IMAGE, owner.slot)][-1:]
+        return [at for at in newest if end - at < owner.log.term_length // 2]
 
     def sample(self) -> None:
         """Keeps what the daemon's own trace would say of its streams now."""

@@ -1,12 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
 """Memory stays bounded: what a daemon holds on disk is what its objects account for, its objects
-are those that the scenario's applications may have, and nothing waits that no object waits for."""
+are those that the scenario's applications may have, and nothing waits that no object waits for.
+Streams that rest have given back what they do not need."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
+import attrs
+
+from penstock.core.driver_types import ImageStatus, PublicationStatus
+from penstock.daemon.conductor.machines import ImageState, PublicationState
+from penstock.daemon.conductor.model import TERMS, Image, Publication
 from penstock.sim.apps import same_stream
 from penstock.sim.scenario import SECOND_NS
 
@@ -22,15 +28,85 @@ _LOG_EXTRA: Final = 12 * 1024
 #: An image that has ended is kept for its slow readers; a reader rejoins no sooner than that.
 _IMAGES_EACH: Final = 2
 _TIMERS_EACH: Final = 16
+#: Between the end of the idle time-out and the last step of giving back; conductors may be slow.
+_SLACK_NS: Final = SECOND_NS // 2
 
 
-def look(world: World) -> Iterator[str]:
-    """What is wrong at this moment: asked each second, later on more seldom."""
-    second, rest = divmod(world.now_ns, SECOND_NS)
-    if rest == 0 and (world.now_ns <= _OFTEN_NS or second % _SELDOM == 0):
-        for host in world.hosts:
-            if host.running:
-                yield from _look_at(world, host)
+@attrs.define
+class _Stand:
+    """Where a stream stood, and since when."""
+
+    where: tuple[Any, ...]
+    since_ns: int
+
+
+class Memory:
+    """What is remembered from look to look."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._stands: dict[tuple[int, int], _Stand] = {}    # by conductor and stream
+
+    def look(self) -> Iterator[str]:
+        """What is wrong at this moment: asked each second, later on more seldom."""
+        world = self._world
+        second, rest = divmod(world.now_ns, SECOND_NS)
+        if rest == 0 and (world.now_ns <= _OFTEN_NS or second % _SELDOM == 0):
+            for host in world.hosts:
+                if host.running:
+                    yield from _look_at(world, host)
+                    if host.script.idle_ns > 0:
+                        yield from self._look_for_rest(host)
+
+    def _look_for_rest(self, host: Host) -> Iterator[str]:
+        now_ns = self._world.now_ns
+        held = host.conductor.world
+        unblocked = any(name == "publication_unblocked" for _, name, _ in host.events)
+        owners: list[Publication | Image] = [*held.publications.values(), *held.images.values()]
+        for owner in owners:
+            if owner.state not in (PublicationState.ACTIVE, ImageState.ACTIVE):
+                continue
+            status = host.status_of(owner)
+            readers = tuple(
+                host.counters(*(link.counter_id for link in owner.subscribers.values())).values()
+            )
+            where = (id(host.conductor), status, readers)
+            stand = self._stands.setdefault((host.index, owner.id), _Stand(where, now_ns))
+            if stand.where != where:
+                self._stands[host.index, owner.id] = _Stand(where, now_ns)
+            elif not unblocked and \
+                    now_ns - stand.since_ns > 2 * host.script.idle_ns + _SLACK_NS:
+                known = (*readers, *host.indexed(owner))
+                needed = _needed(owner, status, known, host.script.small_term_bytes)
+                if owner.log.reserved_terms > needed:
+                    yield (
+                        f"{host.name} at {now_ns / SECOND_NS:.0f} s: session {owner.session_id} "
+                        f"rests on {owner.log.reserved_terms} terms, {needed} are needed"
+                    )
+
+
+def _needed(
+    owner: Image | Publication, status: ImageStatus | PublicationStatus, readers: tuple[int, ...],
+    small: int | None,
+) -> int:
+    """Terms that a stream needs which stands there: those that may be read or sent again, and those
+    that a limit reaches or half a term is received into.
+
+    :param readers: where somebody reads on; a successor counts messages from an index entry on.
+    """
+    term = owner.log.term_length
+    if isinstance(status, ImageStatus):
+        end, high = status.high_water, status.high_water + term // 2
+        low = min((status.slowest_subscriber, *readers))
+    else:
+        assert isinstance(owner, Publication)
+        window = owner.plan.window_bytes if 0 < owner.plan.window_bytes <= term else term // 2
+        end, high = status.producer_position, status.producer_position + window
+        again = 0 if owner.endpoint is None else term // 2 + term // 8
+        low = min((status.consumer_position - again, *readers))
+    small_bytes = 1 << 20 if small is None else small
+    least = end // term + (2 if term <= small_bytes else 1)
+    return min(TERMS, max(-(-high // term), least) - max(low, 0) // term)
 
 
 def _look_at(world: World, host: Host) -> Iterator[str]:

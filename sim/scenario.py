@@ -44,6 +44,8 @@ class HostScript:
     short_send_ppm: int = 0             # of calls that send: only a part is taken
     strategy_delay_ns: int = 0          # until a strategy in Python has answered
     conductor_ns: int = 0               # from one turn of its conductor to the next, at least
+    idle_ns: int = 0                    # a stream that rests so long gives memory back; 0: never
+    small_term_bytes: int | None = None     # up to this two terms stay
 
 
 @attrs.frozen(kw_only=True)

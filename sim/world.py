@@ -25,10 +25,10 @@ import attrs
 
 from penstock.core.driver_types import NEVER_NS
 from penstock.core.sim import Link, NetworkStatistics, SimNetwork, SimWorld, Stop, WireStatistics
-from penstock.sim import memory
 from penstock.sim.apps import Publisher, Subscriber
 from penstock.sim.host import Host, LivelockError
 from penstock.sim.measure import Meter
+from penstock.sim.memory import Memory
 from penstock.sim.oracle import caught_up, verdict
 from penstock.sim.scenario import MS_NS, HostScript, Scenario, host_ip
 from penstock.sim.trace import Sample
@@ -107,6 +107,7 @@ class World:
         self._plan_applications()
         self._plan_hosts()
         self.meter = Meter(self)
+        self._memory = Memory(self)
 
     def __enter__(self) -> Self:
         return self
@@ -287,7 +288,7 @@ class World:
         try:
             while not self._finished() and self.now_ns < self.scenario.limit_ns:
                 self.run_until(self.now_ns + SLICE_NS)
-                swollen = swollen or list(memory.look(self))
+                swollen = swollen or list(self._memory.look())
                 if self._record:
                     self._sample()
             self.finished_ns = self.now_ns

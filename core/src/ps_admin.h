@@ -190,6 +190,10 @@ int64_t ps_log_file_length(int32_t term_length, int32_t page_size);
 int ps_log_create(const ps_log_params_t *params);
 /* Allocates the blocks of the term holding position.  PS_E_NO_SPACE. Any thread. */
 int ps_log_reserve_term(const char *path, int32_t term_length, int64_t position);
+/* Gives back the memory of all terms but [from, to), whose ends are terms'; what they leave reads
+ * as zeroes, and the first page of each stays.  Where the file system cannot do that they are
+ * zeroed.  PS_E_SYSTEM.  Any thread. */
+int ps_log_punch(const char *path, int32_t term_length, int64_t from, int64_t to);
 /* Bytes free on the file system of path, or negative. */
 int64_t ps_free_bytes(const char *path);
 

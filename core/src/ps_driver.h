@@ -143,7 +143,10 @@ enum ps_event_type {
     PS_EV_LOSS = 15,            /* image id; a = bytes newly lost, b = position */
     /* image or publication id; a = sub-pos counter id; reason: ps_tether_state */
     PS_EV_SUBSCRIBER = 16,
-    PS_EV_SESSION_LEFT = 17     /* endpoint id: a cooled down / refused session may come back */
+    PS_EV_SESSION_LEFT = 17,    /* endpoint id: a cooled down / refused session may come back */
+    /* publication or image id; the answer to _give_up: from now on the agent touches no memory but
+     * the terms [b, a).  a = -1: it needs what it has */
+    PS_EV_GIVEN_UP = 18
 };
 
 enum ps_object_kind {
@@ -258,6 +261,8 @@ typedef struct ps_publication_params {
      * these contradict each other */
     uint8_t adopted;
     int64_t start_position;           /* adopted: where the stream began */
+    /* adopted: the terms below were given up, and what they left is zero; 0: none were */
+    int64_t kept_position;
 } ps_publication_params_t;
 
 typedef struct ps_subscriber_params {
@@ -299,6 +304,11 @@ int ps_publication_revoke(ps_driver_t *driver, ps_publication_t *publication);
 int ps_publication_unblock(ps_driver_t *driver, ps_publication_t *publication, int32_t client_slot);
 /* Storage is there below position (INT64_MAX: all three terms). */
 int ps_publication_reserved(ps_driver_t *driver, ps_publication_t *publication, int64_t position);
+/* Asks the sender to give up the terms that are not in use; PS_EV_GIVEN_UP follows.  Until that the
+ * memory stays, and of a term asked for before it nothing is known any more: if it is still wanted
+ * it is asked for again.  least_terms: to keep, from the one in use on; 1 or 2. */
+int ps_publication_give_up(ps_driver_t *driver, ps_publication_t *publication,
+                           int32_t least_terms);
 void ps_publication_get_status(const ps_publication_t *publication, ps_publication_status_t *out);
 
 /* What a live receiver said last. */
@@ -435,6 +445,8 @@ int ps_image_drain(ps_driver_t *driver, ps_image_t *image);
 /* Application rejects it: ERR frames instead of SMs until liveness ends it. */
 int ps_image_reject(ps_driver_t *driver, ps_image_t *image, const char *reason);
 int ps_image_reserved(ps_driver_t *driver, ps_image_t *image, int64_t position);
+/* As ps_publication_give_up, of the receiver. */
+int ps_image_give_up(ps_driver_t *driver, ps_image_t *image, int32_t least_terms);
 void ps_image_get_status(const ps_image_t *image, ps_image_status_t *out);
 /* keep_session = 1: (rejoin=false) the session is ignored while interest stays. */
 int ps_image_remove(ps_driver_t *driver, ps_image_t *image, int32_t keep_session);

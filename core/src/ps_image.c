@@ -506,6 +506,9 @@ bool ps_image_on_command(ps_receiver_t *receiver, const ps_command_t *command)
             image->term_event_taken = 0;
         }
         break;
+    case PS_RCMD_GIVE_UP:
+        ps_image_on_give_up(image, command->i);
+        break;
     default:
         return false;
     }

@@ -80,6 +80,8 @@ struct ps_image {
     int64_t hwm;
     int64_t position;                  /* rcv-pos as last published */
     int64_t reserved_position;
+    int64_t kept_position;             /* answer to PS_RCMD_GIVE_UP: terms [kept, given_up_to) */
+    int64_t given_up_to;               /* -1 nothing */
     int64_t free_to;                   /* nobody reads below: written over three terms on */
     int64_t lost_bytes;                /* not yet reported by PS_EV_LOSS */
     int64_t loss_due_ns;
@@ -131,6 +133,7 @@ struct ps_image {
     uint8_t rejected;
     uint8_t event_taken;               /* INACTIVE / DRAINED of this state */
     uint8_t term_event_taken;          /* TERM_NEEDED for this reserved_position */
+    uint8_t give_up_pending;           /* GIVEN_UP not yet taken */
     uint8_t started;                   /* times below are set */
     uint8_t wake;                      /* news for the clients in this cycle */
     char reject_text[128];
@@ -226,6 +229,9 @@ static inline int64_t ps_image_room(const ps_image_t *image)
 void ps_image_seal(ps_image_t *image, int64_t position);
 /* Says that the next term must be backed by storage, once for each reserved_position. */
 void ps_image_check_storage(ps_image_t *image, int64_t end);
+/* Gives up the terms that are not in use, if it can; tells so in any case. */
+void ps_image_on_give_up(ps_image_t *image, int32_t least_terms);
+void ps_image_tell_given_up(ps_image_t *image, int64_t now_ns);
 void ps_image_report_loss(ps_image_t *image, int64_t now_ns);
 /* Ends the image when the stream is complete. */
 void ps_image_check_end(ps_image_t *image);

@@ -347,6 +347,13 @@ int ps_image_reserved(ps_driver_t *driver, ps_image_t *image, int64_t position)
     return ps_driver_command(driver, PS_AGENT_RECEIVER, &command);
 }
 
+int ps_image_give_up(ps_driver_t *driver, ps_image_t *image, int32_t least_terms)
+{
+    ps_command_t command = { .type = PS_RCMD_GIVE_UP, .object = image, .i = least_terms };
+
+    return ps_driver_command(driver, PS_AGENT_RECEIVER, &command);
+}
+
 void ps_image_get_status(const ps_image_t *image, ps_image_status_t *out)
 {
     ps_image_t *shown = (ps_image_t *)(uintptr_t)image;

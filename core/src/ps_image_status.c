@@ -138,6 +138,7 @@ void ps_image_check_storage(ps_image_t *image, int64_t end)
     ps_event_t event = { .type = PS_EV_TERM_NEEDED, .a = image->reserved_position };
 
     if (image->reserved_position != INT64_MAX && !image->term_event_taken &&
+        !image->give_up_pending &&
         end + image->log.term_length / 2 > image->reserved_position) {
         image->term_event_taken = ps_image_emit(image, &event);
         if (!image->term_event_taken) { /* ring full: a tick asks again, whatever else comes */

@@ -186,26 +186,65 @@ int ps_log_create(const ps_log_params_t *params)
     return code;
 }
 
-int ps_log_reserve_term(const char *path, int32_t term_length, int64_t position)
+/* Opens a log of terms of this length: a descriptor, or an error. */
+static int ps_log_open(const char *path, int32_t term_length)
 {
-    if (path == NULL || !ps_is_power_of_two(term_length) || term_length < PS_TERM_MIN ||
-        term_length > PS_TERM_MAX || position < 0) {
-        return ps_fail(PS_E_INVALID, "cannot reserve: term length %d, position %lld", term_length,
-                       (long long)position);
-    }
     const int fd = open(path, O_RDWR | O_CLOEXEC);
     if (fd < 0) {
         return ps_fail(PS_E_SYSTEM, "cannot open %s: %s", path, strerror(errno));
     }
     struct stat info;
-    int code;
     if (fstat(fd, &info) != 0 ||
         (int64_t)info.st_size < INT64_C(3) * term_length + PS_LOG_META_BYTES) {
-        code = ps_fail(PS_E_CORRUPT, "%s is not a log buffer with terms of %d bytes", path,
+        close(fd);
+        return ps_fail(PS_E_CORRUPT, "%s is not a log buffer with terms of %d bytes", path,
                        term_length);
-    } else {
-        const int64_t partition = (position / term_length) % PS_PARTITIONS;
-        code = ps_file_reserve(fd, path, partition * term_length, term_length);
+    }
+    return fd;
+}
+
+static bool ps_is_term_length(int32_t term_length)
+{
+    return ps_is_power_of_two(term_length) && term_length >= PS_TERM_MIN &&
+           term_length <= PS_TERM_MAX;
+}
+
+int ps_log_reserve_term(const char *path, int32_t term_length, int64_t position)
+{
+    if (path == NULL || !ps_is_term_length(term_length) || position < 0) {
+        return ps_fail(PS_E_INVALID, "cannot reserve: term length %d, position %lld", term_length,
+                       (long long)position);
+    }
+    const int fd = ps_log_open(path, term_length);
+    if (fd < 0) {
+        return fd;
+    }
+    const int64_t partition = (position / term_length) % PS_PARTITIONS;
+    const int code = ps_file_reserve(fd, path, partition * term_length, term_length);
+    close(fd);
+    return code;
+}
+
+int ps_log_punch(const char *path, int32_t term_length, int64_t from, int64_t to)
+{
+    if (path == NULL || !ps_is_term_length(term_length) || from < 0 || to <= from ||
+        from % term_length != 0 || to % term_length != 0 ||
+        to - from > INT64_C(3) * term_length) {
+        return ps_fail(PS_E_INVALID, "cannot give back: term length %d, kept %lld to %lld",
+                       term_length, (long long)from, (long long)to);
+    }
+    const int fd = ps_log_open(path, term_length);
+    if (fd < 0) {
+        return fd;
+    }
+    int code = PS_OK;
+    const int64_t end = from / term_length + PS_PARTITIONS;
+    for (int64_t term = to / term_length; code == PS_OK && term < end; term++) {
+        const int64_t at = term % PS_PARTITIONS * term_length;
+        code = ps_file_zero(fd, path, at, THRESHOLD_BYTES);
+        if (code == PS_OK) {
+            code = ps_file_punch(fd, path, at + THRESHOLD_BYTES, term_length - THRESHOLD_BYTES);
+        }
     }
     close(fd);
     return code;

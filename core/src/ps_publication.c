@@ -110,6 +110,9 @@ static int take_over(ps_publication_t *pub, int64_t producer)
     if (pub->clean_position < pub->params.start_position) {
         pub->clean_position = pub->params.start_position;
     }
+    if (pub->clean_position < pub->params.kept_position) { /* zeroing would bring back holes */
+        pub->clean_position = pub->params.kept_position;
+    }
     const int64_t counted =
         pub->endpoint != NULL ? count_from_index(pub, pub->sender_position) : -1;
     pub->sent_ordinal = counted >= 0 ? counted
@@ -138,6 +141,11 @@ static int set_start(ps_publication_t *pub)
     pub->index_position = start;
     pub->sent_ordinal = pub->sent_ordinal < 0 ? 0 : pub->sent_ordinal;
     pub->reserved_position = pub->params.reserved_position;
+    pub->kept_position = pub->params.kept_position;
+    if (!pub->params.adopted) {
+        pub->kept_position = producer & ~(int64_t)pub->log.term_mask;
+    }
+    pub->rests_at = -1;
     pub->setup_sent_ns = NEVER_NS;
     pub->data_sent_ns = NEVER_NS;
     pub->heartbeat_sent_ns = NEVER_NS;
@@ -325,6 +333,11 @@ int ps_publication_unblock(ps_driver_t *driver, ps_publication_t *publication, i
 int ps_publication_reserved(ps_driver_t *driver, ps_publication_t *publication, int64_t position)
 {
     return tell(driver, publication, PS_SC_RESERVED, 0, position);
+}
+
+int ps_publication_give_up(ps_driver_t *driver, ps_publication_t *publication, int32_t least_terms)
+{
+    return tell(driver, publication, PS_SC_GIVE_UP, least_terms, 0);
 }
 
 int ps_publication_set_limit(ps_driver_t *driver, ps_publication_t *publication, int64_t limit,

@@ -27,10 +27,11 @@ enum { PS_PUB_SUBSCRIBERS = 64, PS_PUB_CLIENTS = 64, PS_PUB_QUARANTINE = 16,
 
 enum ps_pub_state { PS_PUB_ACTIVE = 0, PS_PUB_DRAINING = 1, PS_PUB_DRAINED = 2 };
 
-/* Events that the ring did not take yet. */
+/* Events that the ring did not take yet, in the order in which they are told: what was given up
+ * before what is asked for. */
 enum ps_pub_pending { PS_PEND_CONNECTED = 1, PS_PEND_DRAINED = 2, PS_PEND_EOS_ACK = 4,
-                      PS_PEND_TERM = 8, PS_PEND_UNBLOCKED = 16, PS_PEND_CORRUPT = 32,
-                      PS_PEND_TETHER = 64 };
+                      PS_PEND_GIVEN_UP = 8, PS_PEND_TERM = 16, PS_PEND_UNBLOCKED = 32,
+                      PS_PEND_CORRUPT = 64, PS_PEND_TETHER = 128 };
 
 typedef struct ps_board_entry ps_board_entry_t; /* ps_publication_board.c */
 
@@ -89,6 +90,9 @@ struct ps_publication {
     int64_t clean_position;            /* zero below, as far as the history goes */
     int64_t consumer_position;         /* IPC: furthest reader so far */
     int64_t reserved_position;         /* storage */
+    int64_t kept_position;             /* no memory below: the stream began here, or gave it up */
+    int64_t rests_at;                  /* producer position when storage was given up; -1 */
+    int64_t given_up_to;               /* answer to PS_SC_GIVE_UP; -1 nothing */
     int64_t end_position;              /* draining: final producer position */
     int64_t sent_ordinal;
     int64_t index_position, index_ns;
@@ -181,6 +185,9 @@ void ps_publication_add_index(ps_publication_t *pub, int64_t position, int64_t o
 void ps_publication_move_sender(ps_publication_t *pub, int64_t position, int64_t messages,
                                 int64_t now_ns);
 
+/* Nothing below is sent again. */
+int64_t ps_publication_resend_floor(const ps_publication_t *pub);
+
 /* ---- ps_publication_pace.c ------------------------------------------------------------------- */
 
 void ps_publication_pace_init(ps_publication_t *pub);
@@ -203,6 +210,11 @@ bool ps_publication_update(ps_publication_t *pub, bool sending, int64_t now_ns);
 /* Recomputes is_connected and tells. */
 void ps_publication_update_connected(ps_publication_t *pub, int64_t now_ns);
 void ps_publication_release_quarantine(ps_publication_t *pub);
+
+/* ---- ps_publication_idle.c ------------------------------------------------------------------- */
+
+/* Gives up the terms that are not in use, if it can; tells so in any case. */
+void ps_publication_on_give_up(ps_publication_t *pub, int32_t least_terms);
 
 /* ---- ps_publication_local.c ------------------------------------------------------------------ */
 

@@ -164,8 +164,9 @@ static int64_t storage_limit(const ps_publication_t *pub)
 static void ask_for_storage(ps_publication_t *pub, int64_t want, int64_t storage, int64_t now_ns)
 {
     const bool short_of = storage != INT64_MAX && want > storage - ps_pub_term(pub) / 2;
-    if (!short_of || (pub->term_needed_for == pub->reserved_position + 1 &&
-                      now_ns - pub->term_needed_ns < TERM_EVENT_INTERVAL_NS)) {
+    if (!short_of || pub->rests_at == pub->producer_position ||
+        (pub->term_needed_for == pub->reserved_position + 1 &&
+         now_ns - pub->term_needed_ns < TERM_EVENT_INTERVAL_NS)) {
         return;
     }
     pub->term_needed_for = pub->reserved_position + 1; /* 0 is "never" */

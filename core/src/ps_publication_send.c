@@ -298,7 +298,7 @@ static bool is_frame_of(const ps_publication_t *pub, int64_t position)
            frame->term_id == ps_term_id_at(position, pub->log.shift, pub->log.initial_term_id);
 }
 
-static int64_t resend_floor(const ps_publication_t *pub)
+int64_t ps_publication_resend_floor(const ps_publication_t *pub)
 {
     int64_t longest = ps_pub_term(pub) / 8;
     longest = longest > PS_MESSAGE_MAX ? PS_MESSAGE_MAX : longest;
@@ -314,7 +314,7 @@ static int32_t collect_resend(const ps_publication_t *pub, const ps_resend_t *ac
     const int64_t to = action->to < pub->sender_position ? action->to : pub->sender_position;
     int64_t position = action->cursor;
     int32_t count = 0;
-    while (position >= resend_floor(pub) && position < to && count < room &&
+    while (position >= ps_publication_resend_floor(pub) && position < to && count < room &&
            is_frame_of(pub, position)) {
         scan_t scan;
         scan_datagram(pub, position, datagram_limit(pub, position, to - position), &scan);

@@ -160,6 +160,9 @@ static void on_publication_command(ps_sender_t *sender, ps_publication_t *pub,
     case PS_SC_RESERVED:
         pub->reserved_position = command->a;
         break;
+    case PS_SC_GIVE_UP:
+        ps_publication_on_give_up(pub, command->i);
+        break;
     case PS_SC_SET_LIMIT:
         ps_publication_set_custom_limit(pub, command->a, command->b, now_ns);
         break;

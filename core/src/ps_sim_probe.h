@@ -114,6 +114,7 @@ typedef struct ps_probe_told {
     int32_t connected;             /* -1: nothing yet */
     bool drained, ended;
     int64_t term, term_ns;         /* storage asked for, and when; term_ns 0: never */
+    int64_t given_up_at;           /* a publication's end when storage was given up, + 1; 0 never */
     int64_t lost, lost_before, loss_ns;
     int64_t tether_ids[PS_PROBE_TETHERS];
     int32_t tether_states[PS_PROBE_TETHERS];
@@ -153,6 +154,7 @@ typedef struct ps_probe_pub {
     /* memory and account */
     int64_t zero_to;               /* known to be zero below */
     int64_t reach;                 /* furthest that the publisher limit may ever have been */
+    int64_t limit_most, began;     /* furthest that it was; where the stream began, about */
     int64_t held_ns, looked_ns;
     int32_t cause;
     ps_probe_bucket_t repair, pace, bytes, message_rate, nak;

@@ -62,8 +62,79 @@ static void on_pub_term(ps_probe_t *probe, ps_probe_pub_t *model, const ps_event
         complain(probe, model->host, pub->log.session_id, "storage is asked for again too soon",
                  now_ns - told->term_ns, event->a);
     }
+    if (told->given_up_at == pub->producer_position + 1) {
+        complain(probe, model->host, pub->log.session_id, "a stream that rests asks for storage",
+                 event->a, pub->producer_position);
+    }
     told->term = event->a;
     told->term_ns = now_ns;
+}
+
+/* What both agents may give up: whole terms, and not all they have got to. */
+static void on_given_up(ps_probe_t *probe, ps_probe_told_t *told, int32_t host,
+                        const ps_log_t *log, const ps_event_t *event, int64_t reserved)
+{
+    told->term_ns = 0; /* what was asked for is forgotten on both sides */
+    if (event->a < 0) {
+        return;
+    }
+    if (((event->a | event->b) & log->term_mask) != 0 || event->b >= event->a
+        || event->a - event->b >= PS_PARTITIONS * (int64_t)log->term_length) {
+        complain(probe, host, log->session_id, "no terms are given up", event->a, event->b);
+    }
+    if (event->a != reserved && !probe->cycles[host].commanded) {
+        complain(probe, host, log->session_id, "storage is given up elsewhere", event->a,
+                 reserved);
+    }
+}
+
+/* Publishers may write below any limit that they ever had, receivers may ask for half a term and a
+ * message again, readers stand where they stand. */
+static void on_pub_given_up(ps_probe_t *probe, ps_probe_pub_t *model, const ps_event_t *event)
+{
+    const ps_publication_t *pub = model->pub;
+    const int64_t term = ps_pub_term(pub);
+    int64_t lowest = pub->endpoint != NULL ? pub->sender_position - term / 2 - term / 8 : INT64_MAX;
+    on_given_up(probe, &model->told, model->host, &pub->log, event, pub->reserved_position);
+    if (event->a < 0) {
+        return;
+    }
+    for (int32_t i = 0; i < pub->subscriber_count; i++) {
+        const int64_t reader = pub->subscribers[i].position;
+        lowest = reader < lowest ? reader : lowest;
+    }
+    lowest = lowest < 0 ? 0 : lowest;
+    if (lowest < event->b && event->b > (model->began & ~(int64_t)pub->log.term_mask)) {
+        complain(probe, model->host, pub->log.session_id, "what is in use is given up", event->b,
+                 lowest);
+    }
+    if (event->a < model->limit_most) {
+        complain(probe, model->host, pub->log.session_id, "a publisher's room is given up",
+                 event->a, model->limit_most);
+    }
+    model->told.given_up_at = pub->producer_position + 1;
+}
+
+static void on_image_given_up(ps_probe_t *probe, ps_probe_image_t *model, const ps_event_t *event)
+{
+    const ps_image_t *image = model->image;
+    const int64_t least = image->hwm + image->log.term_length / 2;
+    on_given_up(probe, &model->told, model->host, &image->log, event, image->reserved_position);
+    if (event->a < 0) {
+        return;
+    }
+    for (int32_t i = 0; i < image->n_subscribers; i++) {
+        const int64_t reader =
+            atomic_load_explicit(image->subscribers[i].position, memory_order_relaxed);
+        if (reader < event->b && event->b > image->join_position) {
+            complain(probe, model->host, image->params.session_id, "what is unread is given up",
+                     event->b, reader);
+        }
+    }
+    if (event->a < least && probe->cycles[model->host].read == 0) { /* nothing came behind it */
+        complain(probe, model->host, image->params.session_id,
+                 "less than half a term is left to receive into", event->a, least);
+    }
 }
 
 static void on_subscriber(ps_probe_t *probe, ps_probe_told_t *told, int32_t host,
@@ -118,6 +189,9 @@ static void on_pub_event(ps_probe_t *probe, ps_probe_pub_t *model, const ps_even
     case PS_EV_TERM_NEEDED:
         on_pub_term(probe, model, event, now_ns);
         break;
+    case PS_EV_GIVEN_UP:
+        on_pub_given_up(probe, model, event);
+        break;
     case PS_EV_SUBSCRIBER:
         on_subscriber(probe, told, model->host, pub->log.session_id, event);
         break;
@@ -147,6 +221,7 @@ static void promise_pub(ps_probe_t *probe, ps_probe_pub_t *model, int64_t now_ns
     const bool asks = stored != INT64_MAX && want > stored - ps_pub_term(pub) / 2
         && pub->connected && pub->state == PS_PUB_ACTIVE && !pub->rated
         && pub->quarantine_count == 0
+        && told->given_up_at != pub->producer_position + 1     /* it rests */
         && (pub->endpoint != NULL || pub->gating_count > 0);
     ps_probe_promise(probe, &model->promises[P_TERM],
                      !asks || (told->term_ns != 0 && told->term == pub->reserved_position),
@@ -203,6 +278,9 @@ static void on_image_event(ps_probe_t *probe, ps_probe_image_t *model, const ps_
         }
         told->term = event->a;
         told->term_ns = now_ns + 1;
+        break;
+    case PS_EV_GIVEN_UP:
+        on_image_given_up(probe, model, event);
         break;
     case PS_EV_SUBSCRIBER:
         on_subscriber(probe, told, model->host, session_id, event);

@@ -52,6 +52,8 @@ void ps_probe_pub_init(ps_probe_pub_t *model, int64_t now_ns)
     /* An adopted log is looked at from its tail on: the limit that it was left with vouches for
      * nothing, and where a rate holds, lies anywhere, not at a frame. */
     model->zero_to = ps_log_producer_position(&pub->log);
+    model->limit_most = pub->publisher_limit;
+    model->began = pub->params.adopted ? pub->params.start_position : pub->sender_position;
     model->cause = atomic_load_explicit(&pub->slot->cause, memory_order_relaxed);
     model->held_ns = blocked_total(pub);
     if (model->cause != PS_CAUSE_NONE) {
@@ -102,7 +104,9 @@ static bool is_zero(const ps_log_t *log, int64_t from, int64_t to)
 static void look_at_memory(ps_probe_t *probe, ps_probe_pub_t *model, int64_t producer)
 {
     const ps_publication_t *pub = model->pub;
-    const int64_t end = (pub->publisher_limit | pub->log.term_mask) + 1;
+    /* At a term's end the limit is in the term before: the next may have no memory, and a look
+     * would take some. */
+    const int64_t end = ((pub->publisher_limit - 1) | pub->log.term_mask) + 1;
     if (pub->publisher_limit <= producer || end <= model->zero_to) {
         return;
     }
@@ -139,6 +143,13 @@ static void look_at_limit(ps_probe_t *probe, ps_probe_pub_t *model, int64_t now_
     const bool served = pub->connected || (pub->endpoint != NULL && pub->receiver_count > 0);
     const int64_t stored = pub->reserved_position == INT64_MAX
         ? INT64_MAX : pub->reserved_position & ~(int64_t)pub->log.term_mask;
+    if (active && pub->publisher_limit > stored) {
+        complain(probe, model, "the publisher limit is beyond storage", pub->publisher_limit,
+                 stored);
+    }
+    if (pub->publisher_limit > model->limit_most) {
+        model->limit_most = pub->publisher_limit;
+    }
     int64_t expected = consumer == INT64_MAX ? 0 : consumer + pub->window_bytes;
     expected = expected < stored ? expected : stored;
     promise(probe, model, P_ROOM,

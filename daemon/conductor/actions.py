@@ -212,6 +212,16 @@ class ReserveTerm(Action):
 
 
 @attrs.frozen(kw_only=True)
+class PunchLog(Action):
+    """Gives back the memory of a log's terms, but for those between two positions."""
+
+    path: str
+    term_length: int
+    kept_from: int
+    kept_to: int
+
+
+@attrs.frozen(kw_only=True)
 class SetStorage(Action):
     budget_bytes: int
     used_bytes: int
@@ -423,6 +433,14 @@ class PublicationReserved(Action):
     position: int
 
 
+@attrs.frozen(kw_only=True)
+class GiveUpPublication(Action):
+    """Asks the sender to give up the terms that are not in use; PS_EV_GIVEN_UP follows."""
+
+    publication_id: int
+    least_terms: int
+
+
 # ---- receive side --------------------------------------------------------------------------------
 
 
@@ -513,6 +531,14 @@ class RejectImageObject(Action):
 class ImageReserved(Action):
     image_id: int
     position: int
+
+
+@attrs.frozen(kw_only=True)
+class GiveUpImage(Action):
+    """Asks the receiver to give up the terms that are not in use; PS_EV_GIVEN_UP follows."""
+
+    image_id: int
+    least_terms: int
 
 
 @attrs.frozen(kw_only=True)

@@ -27,6 +27,7 @@ from penstock.daemon.conductor.actions import (
     AddSendDestination,
     OpenRecvEndpoint,
     OpenSendEndpoint,
+    PunchLog,
     ReadCounter,
     RemoveObject,
     SetCounter,
@@ -37,6 +38,7 @@ from penstock.daemon.conductor.groups import adopt_group
 from penstock.daemon.conductor.linking import link_image, link_publication, report_refusal
 from penstock.daemon.conductor.machines import ImageState, PublicationState
 from penstock.daemon.conductor.model import (
+    TERMS,
     Client,
     Image,
     LogFile,
@@ -68,10 +70,10 @@ from penstock.daemon.conductor.registry import (
 from penstock.daemon.conductor.retention import keep_log, settle_orphan
 from penstock.daemon.conductor.saga import EXCLUSIVE, Refused, Saga
 from penstock.daemon.conductor.send_endpoints import release_if_unused as release_send
+from penstock.daemon.conductor.storage import watch
 from penstock.daemon.conductor.world import World
 
 Registrations = Mapping[tuple[str, tuple[int, ...]], Mapping[str, Any]]
-_TERMS = 3
 _OVER = (PublicationState.CLOSING.value, PublicationState.DONE.value)
 
 
@@ -254,7 +256,19 @@ def _recv_endpoint(
 
 
 def _reserved(log: LogFile) -> int:
-    return ALL_TERMS if log.reserved_terms >= _TERMS else log.reserved_position
+    return ALL_TERMS if log.reserved_terms >= TERMS else log.reserved_position
+
+
+def _settle_log(world: World, log: LogFile) -> None:
+    """What was under way at the death: terms that were given up may still be there."""
+    log.settle()
+    if log.reserved_terms < TERMS:
+        world.emit(
+            PunchLog(
+                path=log.path, term_length=log.term_length, kept_from=log.kept_position,
+                kept_to=log.reserved_position,
+            )
+        )
 
 
 def _publication(
@@ -278,16 +292,17 @@ def _publication(
     )
     publication = Publication(id=key[0], plan=plan, endpoint=endpoint, **values)
     log = publication.log
-    log.reserving = False
+    _settle_log(world, log)
     yield AddPublicationObject(
         params=attrs.evolve(
             publication.params, adopted=True, start_position=publication.start_position,
-            reserved_position=_reserved(log),
+            reserved_position=_reserved(log), kept_position=log.kept_position,
         )
     )
     world.publications[publication.id] = publication
     custom.start(world, publication)
     world.storage.inherit(log.reserved_bytes)
+    watch(world, publication)
     if endpoint is not None:
         endpoint.publications.add(publication.id)
     for registration_id, client_id in links.items():
@@ -335,7 +350,7 @@ def _image(
     if endpoint is None:
         raise Refused("no_interface", "its channel could not be opened")
     image = Image(id=key[0], endpoint=endpoint, **values)
-    image.log.reserving = False
+    _settle_log(world, image.log)
     slowest = -1
     for (kind, link_key), link in records.items():
         if kind == "link" and link_key[1] == image.id and link_key[0] in world.subscriptions \
@@ -354,6 +369,7 @@ def _image(
     endpoint.images[(image.stream_id, image.session_id)] = image
     endpoint.held_by += 1
     world.storage.inherit(image.log.reserved_bytes)
+    watch(world, image)
     note_image(world, image)
 
 

@@ -48,7 +48,7 @@ from penstock.daemon.conductor.registry import note_link
 from penstock.daemon.conductor.retention import Locate
 from penstock.daemon.conductor.saga import Refused, Saga
 from penstock.daemon.conductor.settings import ConductorSettings
-from penstock.daemon.conductor.storage import on_term_needed
+from penstock.daemon.conductor.storage import on_given_up, on_term_needed
 from penstock.daemon.conductor.world import World
 
 
@@ -174,6 +174,7 @@ class Conductor:
                 "publication_unblocked", publication_id=e.id, position=e.a, bytes=e.b
             ),
             EventType.TERM_NEEDED: lambda e: self._start(on_term_needed(world, e.kind, e.id)),
+            EventType.GIVEN_UP: lambda e: on_given_up(world, e),
             EventType.RELEASED: self._on_released,
             EventType.ENDPOINT_ERROR: self._on_endpoint_error,
             EventType.DESTINATION: lambda e: world.event(

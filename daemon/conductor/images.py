@@ -42,6 +42,7 @@ from penstock.daemon.conductor.registry import erase, note_image
 from penstock.daemon.conductor.retention import detach_groups, drop_log, settle
 from penstock.daemon.conductor.saga import EXCLUSIVE, Refused, Saga, Undo
 from penstock.daemon.conductor.settings import KIB, MIB, SECOND_NS
+from penstock.daemon.conductor.storage import watch
 from penstock.daemon.conductor.world import World, first_terms
 
 _SETUP_GROUP: Final = 0x40
@@ -195,6 +196,7 @@ def _create(
     endpoint.images[(event.stream_id, event.session_id)] = image
     endpoint.held_by += 1
     note_image(world, image)
+    watch(world, image)
     return image
 
 

@@ -64,6 +64,9 @@ def link_publication(
             slot=publication.slot, start_position=publication.start_position,
             consumer_position=position, term_length=publication.term_length,
         )
+        # What was given up is not there; while that is being found out, nothing old is promised.
+        held = publication.log.kept_position
+        position = status.consumer_position if publication.log.giving_up else max(position, held)
     link, params = yield from _make_link(
         world, subscription, publication, publication.session_id, position
     )

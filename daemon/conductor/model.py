@@ -7,6 +7,7 @@ from __future__ import annotations
 import enum
 from collections import deque
 from collections.abc import Hashable
+from typing import Final
 
 import attrs
 
@@ -23,6 +24,8 @@ from penstock.core.driver_types import (
 )
 from penstock.daemon.conductor.machines import EndpointState, ImageState, PublicationState
 from penstock.daemon.conductor.plans import PublicationPlan, SubscriptionPlan
+
+TERMS: Final = 3                        # of each log
 
 
 class Joins(enum.Enum):
@@ -99,6 +102,20 @@ class LogFile:
     reserved_position: int
     reserved_terms: int
     reserving: bool = False
+    giving_up: bool = False             # an agent was asked what it can do without
+    punching: bool = False              # what it does without is being given back
+    wanted: bool = False                # and it asked for a term meanwhile
+
+    @property
+    def kept_position(self) -> int:
+        """Nothing lies in memory below; 0: nothing was given up."""
+        if self.reserved_terms >= TERMS:
+            return 0
+        return self.reserved_position - self.reserved_terms * self.term_length
+
+    def settle(self) -> None:
+        """Nothing of it is under way any more: a daemon died meanwhile."""
+        self.reserving = self.giving_up = self.punching = self.wanted = False
 
     @property
     def reserved_bytes(self) -> int:

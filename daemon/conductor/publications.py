@@ -55,6 +55,7 @@ from penstock.daemon.conductor.retention import detach_groups, drop_log, settle
 from penstock.daemon.conductor.saga import EXCLUSIVE, Refused, Saga, Undo
 from penstock.daemon.conductor.send_endpoints import acquire, release_if_unused
 from penstock.daemon.conductor.settings import MIB, SECOND_NS
+from penstock.daemon.conductor.storage import watch
 from penstock.daemon.conductor.world import World, first_terms
 
 # What a publication that joins an existing one may state, and must state equally.
@@ -271,6 +272,7 @@ def _create(
     if endpoint is not None:
         endpoint.publications.add(publication_id)
     custom.start(world, publication)
+    watch(world, publication)
     return publication
 
 

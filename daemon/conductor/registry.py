@@ -11,6 +11,7 @@ from __future__ import annotations
 from typing import Any
 
 from penstock.daemon.conductor.actions import Record
+from penstock.daemon.conductor.machines import ImageState
 from penstock.daemon.conductor.model import (
     Client,
     Group,
@@ -99,9 +100,10 @@ def note_image(world: World, image: Image) -> None:
 
 
 def note_log(world: World, owner: Image | Publication) -> None:
-    """More of its storage is allocated."""
+    """More or less of its storage is allocated."""
     if isinstance(owner, Image):
-        note_image(world, owner)
+        if owner.state not in (ImageState.LINGER, ImageState.DONE):     # then it is not on record
+            note_image(world, owner)
     else:
         note_publication(world, owner)
 

@@ -54,6 +54,8 @@ class ConductorSettings:
     image_linger_ns: int = 10 * SECOND_NS
     resolution_interval_ns: int = 1 * SECOND_NS
     storage_retry_ns: int = SECOND_NS // 10
+    idle_term_timeout_ns: int = 0       # then unused terms are given back; 0: never
+    small_term_bytes: int = MIB         # up to this two of them stay at least
     untethered_window_limit_timeout_ns: int = 5 * SECOND_NS
     untethered_linger_timeout_ns: int | None = None    # None: as the window limit time-out
     untethered_resting_timeout_ns: int = 10 * SECOND_NS

@@ -1,25 +1,38 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Terms of log buffers, allocated one at a time ahead of the writers.
+"""Terms of log buffers, allocated one at a time ahead of the writers, and given back while a stream
+stands still (docs/decisions/0033).
 
 A term that cannot be allocated is asked for again until it can: meanwhile its stream is held with
 cause ``storage``, and nothing is lost.
+
+Terms are given back in steps: an agent is asked what it can do without, and says so; what it keeps
+goes into the registry; the file gives the rest back; the budget has it.  Whatever a death cuts off,
+a successor never takes for memory what is none: it knows of a term no sooner than it is there, and
+forgets it before it goes.
 """
 
 from __future__ import annotations
 
-from penstock.core.driver_types import ALL_TERMS, ObjectKind
+from functools import partial
+
+import attrs
+
+from penstock.core.driver_types import ALL_TERMS, DriverEvent, ObjectKind
 from penstock.daemon.conductor.actions import (
+    GiveUpImage,
+    GiveUpPublication,
     ImageReserved,
     PublicationReserved,
+    PunchLog,
+    ReadCounter,
     ReserveTerm,
 )
 from penstock.daemon.conductor.linking import report_refusal
-from penstock.daemon.conductor.model import Image, LogFile, Publication
+from penstock.daemon.conductor.machines import ImageState, PublicationState
+from penstock.daemon.conductor.model import TERMS, Image, LogFile, Publication
 from penstock.daemon.conductor.registry import note_log
-from penstock.daemon.conductor.saga import Refused, Saga
+from penstock.daemon.conductor.saga import EXCLUSIVE, Refused, Saga
 from penstock.daemon.conductor.world import World
-
-_TERMS = 3
 
 
 def _owner(world: World, kind: ObjectKind, object_id: int) -> Image | Publication | None:
@@ -31,10 +44,14 @@ def _owner(world: World, kind: ObjectKind, object_id: int) -> Image | Publicatio
 def on_term_needed(world: World, kind: ObjectKind, object_id: int) -> Saga[None]:
     """Allocates the next term and says so; on failure tries again after a while."""
     owner = _owner(world, kind, object_id)
-    if owner is None or owner.log.reserving:
+    # While it is asked what it can do without, it forgets what it asked for itself.
+    if owner is None or owner.log.reserving or owner.log.giving_up:
         return
     log = owner.log
-    if log.reserved_terms >= _TERMS:
+    if log.punching:
+        log.wanted = True
+        return
+    if log.reserved_terms >= TERMS:
         _tell(world, kind, object_id, ALL_TERMS)
         return
     log.reserving = True
@@ -55,8 +72,9 @@ def on_term_needed(world: World, kind: ObjectKind, object_id: int) -> Saga[None]
     log.reserved_terms += 1
     log.reserved_position += log.term_length
     note_log(world, owner)
-    all_there = log.reserved_terms >= _TERMS
+    all_there = log.reserved_terms >= TERMS
     _tell(world, kind, object_id, ALL_TERMS if all_there else log.reserved_position)
+    watch(world, owner)
 
 
 def _reserve(world: World, log: LogFile) -> Saga[None]:
@@ -79,3 +97,127 @@ def _tell(world: World, kind: ObjectKind, object_id: int, position: int) -> None
         world.emit(ImageReserved(image_id=object_id, position=position))
     else:
         world.emit(PublicationReserved(publication_id=object_id, position=position))
+
+
+# ---- idle terms ----------------------------------------------------------------------------------
+
+
+@attrs.define(eq=False)
+class _Watch:
+    """Where a stream stood when it was last seen to move."""
+
+    owner: Image | Publication
+    position: int = -1
+    since_ns: int = 0
+
+
+def _least_terms(world: World, log: LogFile) -> int:
+    """What stays from the term in use on: small terms are through before the next can be there."""
+    return 2 if log.term_length <= world.settings.small_term_bytes else 1
+
+
+def watch(world: World, owner: Image | Publication) -> None:
+    """Looks now and then whether the stream stands still, as long as its log has terms to give."""
+    if world.settings.idle_term_timeout_ns <= 0 or owner.id in world.watched:
+        return
+    if owner.log.reserved_terms > _least_terms(world, owner.log):
+        world.watched.add(owner.id)
+        _look_later(world, _Watch(owner))
+
+
+def _look_later(world: World, watched: _Watch) -> None:
+    def look() -> None:
+        world.runner.start(_look(world, watched), lambda value, error: None)
+
+    world.timers.at(world.now_ns + max(world.settings.idle_term_timeout_ns // 2, 1), look)
+
+
+def _is_live(world: World, owner: Image | Publication) -> bool:
+    if isinstance(owner, Image):
+        return world.images.get(owner.id) is owner and owner.state is ImageState.ACTIVE
+    return world.publications.get(owner.id) is owner and owner.state is PublicationState.ACTIVE
+
+
+def _look(world: World, watched: _Watch) -> Saga[None]:
+    """Asks the agent of a stream that has stood still for long enough."""
+    owner, log = watched.owner, watched.owner.log
+    if not _is_live(world, owner) or log.reserved_terms <= _least_terms(world, log):
+        world.watched.discard(owner.id)
+        return
+    if isinstance(owner, Image):
+        counter_id = owner.params.position_counter_id
+    else:
+        counter_id = owner.params.publisher_position_counter_id
+    try:
+        position: int = yield ReadCounter(counter_id=counter_id)
+        if position != watched.position:
+            watched.position, watched.since_ns = position, world.now_ns
+        elif world.now_ns - watched.since_ns >= world.settings.idle_term_timeout_ns:
+            yield EXCLUSIVE             # nobody is about to join where it stood before
+            watched.since_ns = world.now_ns     # it may not be able to, and is asked again later
+            _ask(world, owner)
+    finally:
+        _look_later(world, watched)
+
+
+def _ask(world: World, owner: Image | Publication) -> None:
+    log = owner.log
+    if not _is_live(world, owner) or log.reserving or log.giving_up or log.punching:
+        return
+    log.giving_up = True
+    least = _least_terms(world, log)
+    if isinstance(owner, Image):
+        world.emit(GiveUpImage(image_id=owner.id, least_terms=least))
+    else:
+        world.emit(GiveUpPublication(publication_id=owner.id, least_terms=least))
+
+
+def on_given_up(world: World, event: DriverEvent) -> None:
+    """An agent keeps the terms from b to a, all if a is -1."""
+    owner = _owner(world, event.kind, event.id)
+    if owner is None:
+        return
+    log = owner.log
+    log.giving_up = False
+    kept = (event.a - event.b) // log.term_length
+    if event.a < 0 or kept >= log.reserved_terms:
+        return
+    freed = (log.reserved_terms - kept) * log.term_length
+    log.reserved_terms, log.reserved_position = kept, event.a
+    log.punching = True
+    note_log(world, owner)
+    _start_punching(world, event, owner, freed)
+
+
+def _start_punching(
+    world: World, event: DriverEvent, owner: Image | Publication, freed: int
+) -> None:
+    world.runner.start(_punch(world, event, owner, freed), lambda value, error: None)
+
+
+def _punch(
+    world: World, event: DriverEvent, owner: Image | Publication, freed: int
+) -> Saga[None]:
+    log = owner.log
+    try:
+        yield PunchLog(
+            path=log.path, term_length=log.term_length, kept_from=event.b, kept_to=event.a
+        )
+    except Refused as refused:
+        if _owner(world, event.kind, event.id) is owner:
+            # Its terms are not empty yet: the stream waits, as for a term that is not there.
+            report_refusal(world, f"stream {owner.stream_id}", refused)
+            world.timers.at(
+                world.now_ns + world.settings.storage_retry_ns,
+                partial(_start_punching, world, event, owner, freed),
+            )
+            return
+    world.storage.give_back(freed)
+    log.punching = False
+    world.event(
+        "terms_given_back", stream_id=owner.stream_id, session_id=owner.session_id,
+        object_id=owner.id, bytes=freed,
+    )
+    if log.wanted:
+        log.wanted = False
+        _again(world, event.kind, event.id)

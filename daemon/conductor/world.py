@@ -89,6 +89,7 @@ class World:
         self.groups_expired = 0
         # Log id -> group id -> acknowledged; read by the thread that serves fetches.
         self.holdings: dict[int, dict[int, int]] = {}
+        self.watched: set[int] = set()      # logs that may have idle terms, by their owners' ids
         self.next_session = rng.randrange(-(2**31), 2**31)
         self.next_receiver = settings.receiver_id_base
 

@@ -231,4 +231,6 @@ class Rig:
                 )
             case a.GetImageJoinPosition():
                 return 2048
+            case a.OldestPosition():
+                return 512
         return None

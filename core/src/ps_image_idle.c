@@ -1,0 +1,93 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * ps_image_idle.c: what an image that rests can do without (docs/decisions/0033).  Only the
+ * receiver writes here, and it does not take what it has no storage for; so the terms that stay are
+ * those that somebody may read, and half a term ahead.
+ */
+#include "ps_image.h"
+
+#include "ps_receiver.h"
+
+static int64_t lower(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
+/* A successor counts messages from the newest index entry on, when that is within half a term. */
+static int64_t counted_from(const ps_image_t *image)
+{
+    uint64_t count = atomic_load_explicit(&image->ring->count, memory_order_relaxed);
+    int64_t at;
+
+    if (count == 0) {
+        return image->position;
+    }
+    at = atomic_load_explicit(&image->ring->entries[(count - 1) % PS_INDEX_ENTRIES].position,
+                              memory_order_relaxed);
+    return image->position - at < image->log.term_length / 2 ? at : image->position;
+}
+
+/* What lies below is nobody's to read. */
+static int64_t lowest_in_use(const ps_image_t *image)
+{
+    int64_t lowest = lower(image->consumption, counted_from(image));
+
+    if (image->ordinal >= 0) {
+        lowest = lower(lowest, image->ordinal_position);
+    }
+    for (int32_t i = 0; i < image->n_subscribers; i++) {
+        lowest = lower(lowest, atomic_load_explicit(image->subscribers[i].position,
+                                                    memory_order_acquire));
+    }
+    return lowest > image->join_position ? lowest : image->join_position;
+}
+
+static void give_up(ps_image_t *image, int32_t least_terms)
+{
+    const int64_t term = image->log.term_length;
+    const int64_t mask = ~(int64_t)image->log.term_mask;
+    int64_t from;
+    int64_t to = (image->hwm + term / 2 + term - 1) & mask;
+
+    if (to < ((image->hwm >> image->log.shift) + least_terms) * term) {
+        to = ((image->hwm >> image->log.shift) + least_terms) * term;
+    }
+    if (image->state != PS_IMAGE_ACTIVE || image->rejected || image->n_subscribers == 0 ||
+        to > image->reserved_position) {
+        return;
+    }
+    /* Pairs with ps_image_join_position: either the hold is seen here, or who joins sees the
+     * positions that are seen here. */
+    atomic_thread_fence(memory_order_seq_cst);
+    if (atomic_load_explicit(&image->join_hold, memory_order_acquire) != PS_JOIN_HOLD_NONE) {
+        return;
+    }
+    from = lowest_in_use(image) & mask;
+    if (to - from >= PS_PARTITIONS * term) {
+        return;
+    }
+    image->reserved_position = to;
+    image->kept_position = from;
+    image->given_up_to = to;
+}
+
+void ps_image_tell_given_up(ps_image_t *image, int64_t now_ns)
+{
+    ps_event_t event = { .type = PS_EV_GIVEN_UP, .a = image->given_up_to,
+                         .b = image->kept_position };
+
+    image->give_up_pending = !ps_image_emit(image, &event);
+    if (image->give_up_pending) {
+        ps_image_timer(image, now_ns + PS_TICK_NS);
+    } else { /* storage that it waits for is asked for behind this */
+        ps_receiver_make_hot(image->receiver, image);
+    }
+}
+
+void ps_image_on_give_up(ps_image_t *image, int32_t least_terms)
+{
+    image->given_up_to = -1;
+    image->term_event_taken = 0;
+    give_up(image, least_terms);
+    ps_image_tell_given_up(image, image->receiver->now_ns);
+}
