@@ -168,6 +168,20 @@ static inline ps_sender_t *ps_pub_sender(const ps_publication_t *pub)
 }
 static inline int64_t ps_pub_term(const ps_publication_t *pub) { return pub->log.term_length; }
 
+/* From where on a receiver may miss what was sent.  It grants no more than T/2; but padding that
+ * begins inside the window is passed as a whole, and is as long as what did not fit may be. */
+static inline int64_t ps_pub_sent_floor(const ps_publication_t *pub)
+{
+    const int64_t payload = pub->log.mtu - PS_HEADER_BYTES;
+    const int64_t eighth = ps_pub_term(pub) / 8;
+    const int64_t most = eighth < PS_MESSAGE_MAX ? eighth : PS_MESSAGE_MAX;
+    const int64_t frames = (most + payload - 1) / payload;
+    const int64_t claim = ps_align32((int32_t)(most + frames * PS_HEADER_BYTES));
+    const int64_t longest = claim > pub->log.mtu ? claim : pub->log.mtu;
+    const int64_t half = ps_pub_term(pub) / 2;
+    return pub->sender_position - half - (longest < half ? longest : half);
+}
+
 /* ---- ps_publication_send.c ------------------------------------------------------------------- */
 
 /* One turn: a slice of retransmission, then of new data (network), then the limit.  *more: there is

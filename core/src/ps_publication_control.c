@@ -181,8 +181,7 @@ static bool ask_again(ps_publication_t *pub, const ps_nak_t *nak, int64_t now_ns
                                                   : UNICAST_MULTIPLE) : multiple;
     const int64_t most = multiple * (term / 2 < RESEND_WINDOW ? term / 2 : RESEND_WINDOW);
     const int64_t length = nak->length < most ? nak->length : most;
-    const int64_t floor = pub->sender_position - (int64_t)term / 2 - term / 8;
-    if (length == 0 || from < 0 || from < floor || from >= pub->sender_position) {
+    if (length == 0 || from < 0 || from < ps_pub_sent_floor(pub) || from >= pub->sender_position) {
         return true;
     }
     const int verdict = ps_retransmit_on_nak(&pub->retransmit, from, from + length, now_ns);

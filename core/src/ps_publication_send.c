@@ -300,9 +300,7 @@ static bool is_frame_of(const ps_publication_t *pub, int64_t position)
 
 int64_t ps_publication_resend_floor(const ps_publication_t *pub)
 {
-    int64_t longest = ps_pub_term(pub) / 8;
-    longest = longest > PS_MESSAGE_MAX ? PS_MESSAGE_MAX : longest;
-    const int64_t floor = pub->sender_position - ps_pub_term(pub) / 2 - longest;
+    const int64_t floor = ps_pub_sent_floor(pub);
     return floor > 0 ? floor : 0;
 }
 

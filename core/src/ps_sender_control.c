@@ -11,6 +11,16 @@ static void count_invalid(const ps_send_endpoint_t *endpoint)
     ps_system_add(endpoint->driver, PS_SYS_INVALID_PACKETS, 1);
 }
 
+/* At a term's end the sender may have passed padding that reaches beyond what was granted: then who
+ * granted it still speaks of its start. */
+static bool is_granted_from(const ps_publication_t *pub, int64_t position)
+{
+    const int64_t half = ps_pub_term(pub) / 2;
+    const bool at_end = (pub->sender_position & pub->log.term_mask) == 0;
+    const int64_t floor = at_end ? ps_pub_sent_floor(pub) : pub->sender_position - half;
+    return position >= floor && position <= pub->sender_position + half;
+}
+
 static void on_sm(ps_sender_t *sender, ps_send_endpoint_t *endpoint, const uint8_t *data,
                   uint32_t length, const ps_addr_t *from)
 {
@@ -31,8 +41,7 @@ static void on_sm(ps_sender_t *sender, ps_send_endpoint_t *endpoint, const uint8
     if (pub != NULL && (sm.flags & PS_SM_SETUP) == 0) {
         position =
             ps_position(sm.term_id, sm.term_offset, pub->log.shift, pub->log.initial_term_id);
-        if (position < pub->sender_position - term / 2 ||
-            position > pub->sender_position + term / 2) {
+        if (!is_granted_from(pub, position)) {
             ps_system_add(endpoint->driver, PS_SYS_SM_REJECTED, 1);
             return;
         }

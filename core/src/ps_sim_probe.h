@@ -350,6 +350,10 @@ void ps_probe_fc_setup_sent(ps_probe_pub_t *model, int64_t now_ns);
 void ps_probe_fc_look(ps_probe_t *probe, ps_probe_pub_t *model, int64_t now_ns);
 
 /* ps_sim_probe_send.c */
+/* Of what was sent up to high: from where on a receiver may miss something, and whether its status
+ * message may speak of a position: T/2 and, at a term's end, the longest padding behind. */
+int64_t ps_probe_sent_floor(const ps_publication_t *pub, int64_t high);
+bool ps_probe_may_grant(const ps_publication_t *pub, int64_t high, int64_t position);
 void ps_probe_on_nak(ps_probe_pub_t *model, const ps_nak_t *nak, int64_t now_ns);
 void ps_probe_send_look(ps_probe_t *probe, ps_probe_pub_t *model, int64_t now_ns);
 void ps_probe_setup_sent(ps_probe_t *probe, ps_probe_pub_t *model, const ps_setup_t *setup,

@@ -66,8 +66,7 @@ static void count_sm(ps_probe_t *probe, int32_t host, const ps_sm_t *sm)
     }
     const int64_t at = term * ps_wrap_sub(sm->term_id, model->pub->log.initial_term_id)
         + sm->term_offset;
-    const int64_t apart = at - model->pub->sender_position;
-    if (apart > term / 2 || apart < -term / 2) {
+    if (!ps_probe_may_grant(model->pub, model->pub->sender_position, at)) {
         ps_probe_count(probe, host, PS_SYS_SM_REJECTED, 1);
     }
 }

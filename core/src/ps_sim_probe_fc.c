@@ -180,7 +180,7 @@ void ps_probe_fc_sm(ps_probe_t *probe, ps_probe_pub_t *model, const ps_sm_t *sm,
     }
     const int64_t position = (int64_t)ps_wrap_sub(sm->term_id, pub->log.initial_term_id) * term
         + sm->term_offset;
-    if (position < model->high - term / 2 || position > model->high + term / 2) {
+    if (!ps_probe_may_grant(pub, model->high, position)) {
         return;     /* nothing that it can have received */
     }
     ps_probe_receiver_t *receiver = receiver_of(model, sm->receiver_id);

@@ -257,9 +257,25 @@ static void look_at_data(ps_probe_t *probe, ps_probe_pub_t *model, int64_t now_n
 
 /* ---- what was asked for ---------------------------------------------------------------------- */
 
-static int64_t oldest_kept(const ps_publication_t *pub)
+int64_t ps_probe_sent_floor(const ps_publication_t *pub, int64_t high)
 {
-    return pub->sender_position - pub->log.term_length / 2 - pub->log.term_length / 8;
+    const int32_t term = pub->log.term_length;
+    int64_t left = term / 8 < PS_MESSAGE_MAX ? term / 8 : PS_MESSAGE_MAX;
+    int64_t padding = 0;    /* a message's fragments, one after the other */
+    for (; left > 0; left -= pub->log.mtu - PS_HEADER_BYTES) {
+        const int64_t frame = left + PS_HEADER_BYTES;
+        padding += frame < pub->log.mtu ? (frame + 31) & ~INT64_C(31) : pub->log.mtu;
+    }
+    padding = padding < pub->log.mtu ? pub->log.mtu : padding;
+    return high - term / 2 - (padding < term / 2 ? padding : term / 2);
+}
+
+bool ps_probe_may_grant(const ps_publication_t *pub, int64_t high, int64_t position)
+{
+    const int32_t term = pub->log.term_length;
+    const int64_t least =
+        high % term == 0 ? ps_probe_sent_floor(pub, high) : high - term / 2;
+    return position >= least && position - high <= term / 2;
 }
 
 /* Ranges that overlap: one answer may be for both questions, and linger for longer than the probe
@@ -291,7 +307,7 @@ void ps_probe_on_nak(ps_probe_pub_t *model, const ps_nak_t *nak, int64_t now_ns)
                                      ? pub->params.retransmit_window_multiple
                                      : pub->params.group ? 4 : 16);
     const int64_t to = from + (nak->length < most ? nak->length : most);
-    if (from < 0 || from < oldest_kept(pub) || from >= model->high) {
+    if (from < 0 || from < ps_probe_sent_floor(pub, pub->sender_position) || from >= model->high) {
         return;
     }
     const bool full = is_pool_full(model, now_ns);
@@ -354,7 +370,8 @@ static void look_at_asks(ps_probe_t *probe, ps_probe_pub_t *model, int64_t now_n
         ask->asked_ns = shut ? now_ns : ask->asked_ns;
         /* Nobody to send to, as after a restart: the answer went nowhere. */
         ask->optional = ask->optional || !ps_send_endpoint_reachable(pub->endpoint);
-        if (ask->cursor < oldest_kept(pub) || pub->state == PS_PUB_DRAINED) {
+        if (ask->cursor < ps_probe_sent_floor(pub, pub->sender_position)
+            || pub->state == PS_PUB_DRAINED) {
             ask->done_ns = now_ns;
         } else if (now_ns - ask->asked_ns > grace_ns && !ask->optional) {
             ask->done_ns = now_ns;

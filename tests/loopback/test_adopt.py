@@ -141,17 +141,27 @@ def goes_on(senders: list[Sender], receiver: Receiver, since: float) -> float:
     return time.monotonic() - since
 
 
+def stand(senders: list[Sender], receiver: Receiver) -> str:
+    """Where each side is, for whoever has to find out why they are apart."""
+    lines = [
+        f"sent {s.publication.session_id}: {s.count} to {s.publication.position}, "
+        f"{s.publication.pressure()}, lost {s.publication.lost_sessions}" for s in senders
+    ]
+    lines += [f"read {i.session_id}: {receiver.counts.get(i.session_id)} to {i.position}"
+              for i in receiver.subscription.images]
+    return "\n".join([*lines, f"gaps: {receiver.subscription.gaps}"])
+
+
 def finish(senders: list[Sender], *receivers: Receiver) -> None:
     """Lets everything arrive, and compares."""
     for sender in senders:
         sender.stop()
     total = sum(sender.count for sender in senders)
     for receiver in receivers:
-        eventually(
-            lambda r=receiver: r.count >= total or bool(r.wrong),
-            f"{total} messages were accepted: {receiver.counts}",
-            FIRST_S,
-        )
+        try:
+            eventually(lambda r=receiver: r.count >= total or bool(r.wrong), "all arrives", FIRST_S)
+        except AssertionError:
+            raise AssertionError(stand(senders, receiver)) from None
         receiver.stop()
         assert not receiver.wrong, receiver.wrong
         for sender in senders:

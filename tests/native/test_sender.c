@@ -226,6 +226,35 @@ static void test_status_messages_are_checked(void)
     rig_close(rig);
 }
 
+/* Padding that began inside the window was passed and reaches beyond it.  The one receiver has none
+ * of it, and was not heard for a while: its status message speaks of a position further than T/2
+ * behind the sender, and is how it gets back what it missed. */
+static void test_who_granted_padding_is_still_heard(void)
+{
+    enum { SIZE = 1024, HELD = RIG_TERM / 2 - 2 * SIZE };
+    rig_t *rig = rig_open(&(rig_options_t){ .kind = RIG_UNICAST });
+    rig_connect(rig);
+    for (int64_t end = 0; end < RIG_TERM - 2 * SIZE; end += SIZE) {
+        rig_sm(rig, 5, &rig->peer, end < HELD ? end : HELD, RIG_TERM / 2, 0);
+        CHECK_EQ(rig_offer(rig, NULL, SIZE - PS_HEADER_BYTES, PS_FLAG_UNFRAGMENTED), end + SIZE);
+        rig_step(rig, 0);
+    }
+    rig_sm(rig, 5, &rig->peer, HELD + 32, RIG_TERM / 2, 0); /* room for a header */
+    rig_offer(rig, NULL, 2 * SIZE, PS_FLAG_UNFRAGMENTED);   /* PAD, next term */
+    rig_step(rig, 0);
+    CHECK_EQ(rig_counter(rig, rig->sender_position), RIG_TERM);
+    rig_step(rig, 5 * S);
+    CHECK_EQ(atomic_load(&rig->log.meta->is_connected), 0);
+    rig_sm(rig, 5, &rig->peer, HELD + 32, RIG_TERM / 2, 0);
+    rig_step(rig, 0);
+    CHECK_EQ(rig_counter(rig, PS_SYS_SM_REJECTED), 0);
+    CHECK_EQ(atomic_load(&rig->log.meta->is_connected), 1);
+    rig_sm(rig, 5, &rig->peer, RIG_TERM / 2 - 10 * SIZE, RIG_TERM / 2, 0); /* no padding so long */
+    rig_step(rig, 0);
+    CHECK_EQ(rig_counter(rig, PS_SYS_SM_REJECTED), 1);
+    rig_close(rig);
+}
+
 static void test_receivers_time_out(void)
 {
     rig_t *rig = rig_open(&(rig_options_t){ .kind = RIG_UNICAST });
@@ -495,6 +524,7 @@ int main(void)
     test_a_claim_stops_the_sender();
     test_nonsense_in_the_log_is_not_sent();
     test_status_messages_are_checked();
+    test_who_granted_padding_is_still_heard();
     test_receivers_time_out();
     test_a_required_receiver_that_goes_is_told();
     test_idle_heartbeats_back_off();
