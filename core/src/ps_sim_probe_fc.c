@@ -103,6 +103,16 @@ static bool is_tracked(const ps_publication_t *pub, int64_t receiver_id)
     return false;
 }
 
+/* Who left goes with the next timer tick, which may have been just before this cycle read. */
+static void forget_leaving(ps_probe_pub_t *model)
+{
+    for (int32_t i = 0; i < model->receiver_count; i++) {
+        ps_probe_receiver_t *receiver = &model->receivers[i];
+        receiver->followed = receiver->followed
+            && (!receiver->leaving || is_tracked(model->pub, receiver->id));
+    }
+}
+
 static void follow(ps_probe_pub_t *model, ps_probe_receiver_t *receiver, const ps_sm_t *sm,
                    int64_t edge, int64_t now_ns)
 {
@@ -110,6 +120,7 @@ static void follow(ps_probe_pub_t *model, ps_probe_receiver_t *receiver, const p
     if (!is_meant(model->pub, sm)) {
         return;
     }
+    forget_leaving(model);
     if (is_doubtful(model->pub, receiver, now_ns)) {
         receiver->followed = is_tracked(model->pub, receiver->id);
     }
@@ -235,7 +246,7 @@ void ps_probe_fc_setup_sent(ps_probe_pub_t *model, int64_t now_ns)
     model->hold_asked = false;
 }
 
-/* Who left goes with the next timer tick; until then it counts, also for who comes. */
+/* Until that tick it counts, also for who comes. */
 static bool is_leaving_yet(const ps_publication_t *pub, const ps_probe_receiver_t *receiver,
                            int64_t now_ns)
 {
