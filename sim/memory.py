@@ -85,6 +85,13 @@ class Memory:
                     )
 
 
+def _longest(term: int, mtu: int) -> int:
+    """Of the padding that a sender may pass beyond a window: as long as the longest claim."""
+    message = min(term // 8, 1 << 24)
+    claim = message + -(-message // (mtu - 32)) * 32
+    return min(max(-(-claim // 32) * 32, mtu), term // 2)
+
+
 def _needed(
     owner: Image | Publication, status: ImageStatus | PublicationStatus, readers: tuple[int, ...],
     small: int | None,
@@ -102,7 +109,7 @@ def _needed(
         assert isinstance(owner, Publication)
         window = owner.plan.window_bytes if 0 < owner.plan.window_bytes <= term else term // 2
         end, high = status.producer_position, status.producer_position + window
-        again = 0 if owner.endpoint is None else term // 2 + term // 8
+        again = 0 if owner.endpoint is None else term // 2 + _longest(term, owner.plan.mtu)
         low = min((status.consumer_position - again, *readers))
     small_bytes = 1 << 20 if small is None else small
     least = end // term + (2 if term <= small_bytes else 1)

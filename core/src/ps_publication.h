@@ -30,8 +30,8 @@ enum ps_pub_state { PS_PUB_ACTIVE = 0, PS_PUB_DRAINING = 1, PS_PUB_DRAINED = 2 }
 /* Events that the ring did not take yet, in the order in which they are told: what was given up
  * before what is asked for. */
 enum ps_pub_pending { PS_PEND_CONNECTED = 1, PS_PEND_DRAINED = 2, PS_PEND_EOS_ACK = 4,
-                      PS_PEND_GIVEN_UP = 8, PS_PEND_TERM = 16, PS_PEND_UNBLOCKED = 32,
-                      PS_PEND_CORRUPT = 64, PS_PEND_TETHER = 128 };
+                      PS_PEND_TETHER = 8, PS_PEND_GIVEN_UP = 16, PS_PEND_TERM = 32,
+                      PS_PEND_UNBLOCKED = 64, PS_PEND_CORRUPT = 128 };
 
 typedef struct ps_board_entry ps_board_entry_t; /* ps_publication_board.c */
 
@@ -224,6 +224,8 @@ bool ps_publication_update(ps_publication_t *pub, bool sending, int64_t now_ns);
 /* Recomputes is_connected and tells. */
 void ps_publication_update_connected(ps_publication_t *pub, int64_t now_ns);
 void ps_publication_release_quarantine(ps_publication_t *pub);
+/* Zeroes what the consumers left a term ago, a bounded piece of it. */
+void ps_publication_clean_behind(ps_publication_t *pub);
 
 /* ---- ps_publication_idle.c ------------------------------------------------------------------- */
 

@@ -49,6 +49,7 @@ void ps_publication_on_give_up(ps_publication_t *pub, int32_t least_terms)
         return; /* it does not rest */
     }
     (void)ps_publication_read_subscribers(pub);
+    ps_publication_clean_behind(pub); /* else only a limit that rises does that */
     const int64_t from = lowest_in_use(pub) & ~(int64_t)pub->log.term_mask;
     const int64_t to = highest_in_use(pub, least_terms);
     /* Of the terms that stay, those ahead must be clean: the ones that go leave zeroes. */

@@ -80,6 +80,19 @@ static bool clean(ps_publication_t *pub, int64_t to)
     return pub->clean_position >= to;
 }
 
+/* Who is behind all others: what lies a term further back is nobody's. */
+static int64_t last_consumer(const ps_publication_t *pub)
+{
+    const int64_t consumer = pub->endpoint != NULL ? pub->sender_position : pub->slowest_position;
+    return pub->gating_count > 0 && pub->slowest_position < consumer ? pub->slowest_position
+                                                                    : consumer;
+}
+
+void ps_publication_clean_behind(ps_publication_t *pub)
+{
+    (void)clean(pub, last_consumer(pub) - ps_pub_term(pub));
+}
+
 /* The furthest limit whose term producers may write: its partition is zero.  That is two terms
  * ahead of the clean position, and not to be reached while that is at a term's very beginning. */
 static int64_t clean_limit(const ps_publication_t *pub)
@@ -176,10 +189,7 @@ static void ask_for_storage(ps_publication_t *pub, int64_t want, int64_t storage
 
 static bool raise_limit(ps_publication_t *pub, int64_t now_ns)
 {
-    int64_t consumer = pub->endpoint != NULL ? pub->sender_position : pub->slowest_position;
-    if (pub->gating_count > 0 && pub->slowest_position < consumer) {
-        consumer = pub->slowest_position;
-    }
+    const int64_t consumer = last_consumer(pub);
     int64_t want = consumer + ps_publication_rate_window(pub, pub->window_bytes);
     want = ps_publication_rate_limit(pub, want, now_ns);
     if (want < pub->publisher_limit && pub->endpoint == NULL && pub->rate_cause != PS_CAUSE_NONE) {

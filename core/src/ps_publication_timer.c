@@ -52,7 +52,7 @@ static bool emit_one(ps_publication_t *pub, uint32_t bit)
 
 void ps_publication_flush_events(ps_publication_t *pub, int64_t now_ns)
 {
-    for (uint32_t bit = 1; bit <= PS_PEND_TETHER; bit <<= 1) {
+    for (uint32_t bit = 1; bit <= PS_PEND_CORRUPT; bit <<= 1) {
         if ((pub->pending & bit) != 0) {
             if (!emit_one(pub, bit)) { /* ring full: again at the next tick */
                 *pub->due_ns = now_ns + PS_TICK_NS;
