@@ -30,12 +30,14 @@ from penstock.sim.host import Host, LivelockError
 from penstock.sim.measure import Meter
 from penstock.sim.memory import Memory
 from penstock.sim.oracle import caught_up, verdict
-from penstock.sim.scenario import MS_NS, HostScript, Scenario, host_ip
+from penstock.sim.scenario import MS_NS, SECOND_NS, HostScript, Scenario, host_ip
 from penstock.sim.trace import Sample
 
 SLICE_NS: Final = 10 * MS_NS
 _MAX_CONTROL: Final = 100_000
 _TIDY_NS: Final = 60_000 * MS_NS
+#: Longer than an image lives in silence.
+_END_NS: Final = 15_000 * MS_NS
 
 
 def _memory() -> str | None:
@@ -307,8 +309,10 @@ class World:
         return not self._agenda and caught_up(self)
 
     def _put_away(self, complaints: list[str]) -> None:
-        """Applications leave; daemons must not keep anything of theirs."""
+        """Applications leave, publishers before their readers; daemons must not keep anything of
+        theirs."""
         self._settled_link()
+        complaints += self._end_streams()
         for app in self.apps:
             app.close()
         end_ns = self.now_ns + _TIDY_NS
@@ -316,6 +320,23 @@ class World:
             if self.now_ns >= end_ns:
                 complaints.append(f"left behind at the end: {', '.join(self._left_behind())}")
             self.run_until(self.now_ns + 10 * SLICE_NS)
+
+    def _end_streams(self) -> list[str]:
+        """Every reader hears that its streams have ended: silence would be the longer way."""
+        told = [len(host.events) for host in self.hosts]
+        for publisher in self.publishers:
+            publisher.close()
+        end_ns = self.now_ns + _END_NS
+        while self.now_ns < end_ns and any(
+            host.running and host.conductor.world.images for host in self.hosts
+        ):
+            self.run_until(self.now_ns + 10 * SLICE_NS)
+        return [
+            f"{host.name} at {at_ns / SECOND_NS:.3f} s: {fields}, though its stream was ended"
+            for host, known in zip(self.hosts, told, strict=True)
+            for at_ns, name, fields in host.events[known:]
+            if name == "image_unavailable" and '"reason": "timeout"' in fields
+        ]
 
     def _settled_link(self) -> None:
         self.network.set_link(Link(delay_ns=MS_NS))

@@ -219,9 +219,9 @@ static bool is_possible(const ps_probe_t *probe, const ps_probe_pub_t *model, in
         return pub->params.rate_bytes_per_s > 0 || pub->params.rate_messages_per_s > 0
             || pub->params.flow_control == PS_FC_NAK;
     case PS_CAUSE_SLOW_SUBSCRIBER:
-        return !network && pub->connected;
+        return !network && pub->connected && pub->slowest_position < pub->producer_position;
     case PS_CAUSE_SPY:
-        return network && pub->gating_count > 0;
+        return network && pub->gating_count > 0 && pub->slowest_position < pub->producer_position;
     case PS_CAUSE_BLOCKED_CLAIM:
         return ps_publication_is_blocked(pub, &at) || pub->quarantine_count > 0;
     case PS_CAUSE_STORAGE:
