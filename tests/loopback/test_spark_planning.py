@@ -72,6 +72,10 @@ def control(host: PenstockHost) -> Iterator[GroupControl]:
             made.close_group(
                 name=group.name, channel=group.channel, stream_id=group.stream_id
             )
+    with penstock.connect(host.directory) as client:    # the next group reads what it finds
+        eventually(
+            lambda: all(p["state"] == "linger" for p in client.status()["publications"]), "ended"
+        )
 
 
 @pytest.fixture
