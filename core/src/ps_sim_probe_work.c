@@ -201,7 +201,9 @@ static void look_at_publishers(ps_probe_t *probe, ps_probe_pub_t *model, int64_t
     for (int32_t i = 0; i < pub->client_count; i++) {
         clients_woken = clients_woken && is_woken(probe, model->host, pub->clients[i]);
     }
-    if (!readers_woken && (model->news.marked || pub->state != model->news.state)) {
+    /* The end is told when it is known; that all have come there is news for the conductor. */
+    const bool ends = pub->state != model->news.state && pub->state != PS_PUB_DRAINED;
+    if (!readers_woken && (model->news.marked || ends)) {
         complain(probe, model->host, "readers are not told of what was published",
                  pub->producer_position, pub->slowest_position);
     }
