@@ -36,8 +36,8 @@ from penstock.sim.trace import Sample
 SLICE_NS: Final = 10 * MS_NS
 _MAX_CONTROL: Final = 100_000
 _TIDY_NS: Final = 60_000 * MS_NS
-#: Longer than an image lives in silence.
-_END_NS: Final = 15_000 * MS_NS
+#: Longer than a publication lingers and an image then lives in silence.
+_END_NS: Final = 20_000 * MS_NS
 
 
 def _memory() -> str | None:

@@ -202,6 +202,16 @@ WRONG = (
         "",
     ),
     (
+        "does not hear that a stream has ended",
+        two_hosts(count=200),
+        Patch(
+            file="ps_image.c",
+            now="        on_eos(image, destination, position, first->flags);\n",
+            old="        (void)on_eos;\n",
+        ),
+        "though its stream was ended",
+    ),
+    (
         "padding of a gap is passed over without a word",
         unreliable(),
         Patch(
