@@ -3,12 +3,13 @@
 # make demo    the demonstration on real data        make test   all tests
 # make setup   .venv with everything in it           make lint   ruff, mypy, C warnings, style
 # make ext     rebuild the C extension in place      make docs   the documentation site
+# make format  apply .clang-format to all C
 # make lock    renew requirements.lock               make clean  remove what was built
 
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DELETE_ON_ERROR:
-.PHONY: setup ext test test-asan lint lint-python lint-types lint-c installed demo docs wheel lock clean
+.PHONY: setup ext test test-asan lint lint-python lint-types lint-c format installed demo docs wheel lock clean
 
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 VENV := .venv
@@ -93,7 +94,13 @@ lint-types: installed
 	cd build/lint && MYPYPATH=site ../../$(BIN)/python -m mypy --config-file ../../pyproject.toml \
 	    --cache-dir ../../.mypy_cache ../../tests/typing/api.py
 
-lint-c: $(STAMPS)/packages-required
+C_ALL = $(shell git ls-files --cached --others --exclude-standard '*.c' '*.h')
+
+format: $(STAMPS)/lock
+	$(BIN)/clang-format -i $(C_ALL)
+
+lint-c: $(STAMPS)/lock
+	$(BIN)/clang-format --dry-run --Werror $(C_ALL)
 	@failed=0; for file in core/src/*.c; do \
 	    $(CC) -std=gnu11 -O2 -UNDEBUG -Wall -Wextra -Werror -Wshadow -fsyntax-only \
 	        -Icore/include -Icore/src $$file || failed=1; \

@@ -44,12 +44,12 @@ static atomic_llong expected = -1;
 
 typedef struct task {
     struct sockaddr_in address;
-    size_t size;          /* bytes of a message */
-    size_t frame;         /* with header, aligned */
-    size_t per_datagram;  /* messages */
-    size_t datagram;      /* bytes */
-    int buffers;          /* socket buffers in bytes */
-    uint64_t window;      /* messages under way */
+    size_t size;         /* bytes of a message */
+    size_t frame;        /* with header, aligned */
+    size_t per_datagram; /* messages */
+    size_t datagram;     /* bytes */
+    int buffers;         /* socket buffers in bytes */
+    uint64_t window;     /* messages under way */
     bool gso;
     int64_t warmup_ns;
     int64_t measure_ns;
@@ -135,7 +135,9 @@ static void send_gso(int fd, const task_t *task, uint8_t *bytes, size_t datagram
         struct cmsghdr align;
     } control;
     struct iovec piece = { bytes, datagrams * task->datagram };
-    struct msghdr header = { .msg_iov = &piece, .msg_iovlen = 1, .msg_control = control.bytes,
+    struct msghdr header = { .msg_iov = &piece,
+                             .msg_iovlen = 1,
+                             .msg_control = control.bytes,
                              .msg_controllen = sizeof control.bytes };
     struct cmsghdr *message = CMSG_FIRSTHDR(&header);
     const uint16_t segment = (uint16_t)task->datagram;
@@ -301,7 +303,8 @@ static void subscribe(const task_t *task)
         }
     } while (tick(&self, task, &next_ns, &marks, &drain_ns));
     printf("{\"event\": \"done\", \"messages\": %" PRId64 ", \"hash\": \"%016" PRIx64
-           "\", \"out_of_order\": %" PRId64 "}\n", self.messages, self.hash, self.out_of_order);
+           "\", \"out_of_order\": %" PRId64 "}\n",
+           self.messages, self.hash, self.out_of_order);
     fflush(stdout);
     pause();
 }
@@ -315,7 +318,8 @@ int main(int argc, char **argv)
     }
     const uint16_t port = htons((uint16_t)atoi(argv[3]));
     task_t task = { .address = { .sin_family = AF_INET, .sin_port = port },
-                    .size = (size_t)atol(argv[4]), .buffers = atoi(argv[6]),
+                    .size = (size_t)atol(argv[4]),
+                    .buffers = atoi(argv[6]),
                     .gso = strcmp(argv[8], "gso") == 0 };
     task.frame = (task.size + HEADER + 31) / 32 * 32;
     task.per_datagram = (size_t)atol(argv[5]) / task.frame;

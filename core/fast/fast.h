@@ -48,8 +48,7 @@ PyTypeObject *fast_add_type(PyObject *module, const char *name, PyType_Spec *spe
 /* A native object and the Python object that keeps it alive.  First in every struct that has one,
  * so that `_handle` is the same attribute everywhere. */
 typedef struct fast_handle {
-    PyObject_HEAD
-    PyObject *owner;      /* cffi pointer that frees the native object; NULL: closed */
+    PyObject_HEAD PyObject *owner; /* cffi pointer that frees the native object; NULL: closed */
     void *native;
 } fast_handle_t;
 
@@ -73,8 +72,7 @@ int fast_arguments(const char *function, const char *const *names, Py_ssize_t po
 /* A mapped log as a buffer: all of it, or the stretch that `at` points to while it is not NULL.
  * Every view made from it keeps the mapping. */
 typedef struct fast_log {
-    PyObject_HEAD
-    PyObject *owner;
+    PyObject_HEAD PyObject *owner;
     const uint8_t *base;
     Py_ssize_t length;
     const uint8_t *at;
@@ -83,8 +81,7 @@ typedef struct fast_log {
 
 /* The facts of one message, copied: valid whatever becomes of the stream. */
 typedef struct fast_header {
-    PyObject_HEAD
-    ps_message_t message;
+    PyObject_HEAD ps_message_t message;
 } fast_header_t;
 
 /* A read-only view of length bytes at offset of the log; checks the bounds. */

@@ -122,7 +122,7 @@ static PyObject *get_u8(PyObject *self, void *offset)
     return PyLong_FromLong((uint8_t)*field_at(self, offset));
 }
 
-#define FIELD(kind, attribute, member, doc) \
+#define FIELD(kind, attribute, member, doc)                                                        \
     { attribute, get_##kind, NULL, doc, (void *)offsetof(ps_message_t, member) }
 
 static PyGetSetDef header_fields[] = {
@@ -137,8 +137,7 @@ static PyGetSetDef header_fields[] = {
     FIELD(i32, "term_id", term_id, NULL),
     FIELD(i32, "term_offset", term_offset, "Of the first frame in its term, in bytes."),
     FIELD(i32, "_image_index", image_index, NULL),
-    FIELD(u8, "flags", flags,
-          "Flags of the frame; 0xC0 (begin and end) for a whole message."),
+    FIELD(u8, "flags", flags, "Flags of the frame; 0xC0 (begin and end) for a whole message."),
     { NULL, NULL, NULL, NULL, NULL },
 };
 

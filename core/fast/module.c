@@ -129,8 +129,10 @@ int fast_arguments(const char *function, const char *const *names, Py_ssize_t po
                    PyObject *const *args, Py_ssize_t count, PyObject *kwnames, PyObject **out)
 {
     if (count > positional) {
-        PyErr_Format(PyExc_TypeError, "%s() takes at most %zd positional arguments but %zd were "
-                                      "given", function, positional, count);
+        PyErr_Format(PyExc_TypeError,
+                     "%s() takes at most %zd positional arguments but %zd were "
+                     "given",
+                     function, positional, count);
         return -1;
     }
     for (Py_ssize_t i = 0; names[i] != NULL; i++) {

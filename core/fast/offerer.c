@@ -20,10 +20,8 @@ static int64_t offer_bytes(PyObject *self, const void *data, Py_ssize_t length, 
     ps_pub_t *pub = native_of(self);
     PyObject *owner = Py_NewRef(((fast_handle_t *)self)->owner); /* may be closed meanwhile */
     int64_t position;
-    Py_BEGIN_ALLOW_THREADS
-    position = fast_core->pub_offer(pub, data, (size_t)length, reserved);
-    Py_END_ALLOW_THREADS
-    Py_DECREF(owner);
+    Py_BEGIN_ALLOW_THREADS position = fast_core->pub_offer(pub, data, (size_t)length, reserved);
+    Py_END_ALLOW_THREADS Py_DECREF(owner);
     return position;
 }
 

@@ -11,17 +11,21 @@
 #include <time.h>
 
 /* SLICE_NS: longest single sleep; bounds the delay of a signal that comes just before it. */
-enum { DEFAULT_LIMIT = 64, MAX_LIMIT = 1 << 20, SLICE_NS = 250 * 1000 * 1000,
-       AWAIT_NS = 1000 * 1000 };
+enum {
+    DEFAULT_LIMIT = 64,
+    MAX_LIMIT = 1 << 20,
+    SLICE_NS = 250 * 1000 * 1000,
+    AWAIT_NS = 1000 * 1000
+};
 
 typedef struct poller {
     fast_handle_t handle;
-    PyObject *header;        /* a fast_header_t, used for all messages */
-    PyObject *logs;          /* list of fast_log_t in the order of the images */
-    PyObject *notices;       /* what the daemon told and was not applied: deque */
-    PyObject *park;          /* a fast_park_type: the client to sleep on; NULL: none */
-    PyObject *batch;         /* the batch that is out, None or NULL */
-    ps_message_t *messages;  /* capacity of them; not touched while polling is set */
+    PyObject *header;       /* a fast_header_t, used for all messages */
+    PyObject *logs;         /* list of fast_log_t in the order of the images */
+    PyObject *notices;      /* what the daemon told and was not applied: deque */
+    PyObject *park;         /* a fast_park_type: the client to sleep on; NULL: none */
+    PyObject *batch;        /* the batch that is out, None or NULL */
+    ps_message_t *messages; /* capacity of them; not touched while polling is set */
     int32_t capacity;
     char polling;
     char is_image;
@@ -96,8 +100,7 @@ static int limit_of(PyObject *self, PyObject *value, int32_t *limit)
 static int poller_prepare(poller_t *poller)
 {
     const int idle = !poller->polling && !poller->is_image && poller->handle.native != NULL &&
-                     (poller->batch == NULL || poller->batch == Py_None) &&
-                     poller->notices != NULL;
+                     (poller->batch == NULL || poller->batch == Py_None) && poller->notices != NULL;
     if (idle) {
         const Py_ssize_t waiting = PyObject_Size(poller->notices);
         if (waiting <= 0) {
@@ -290,8 +293,7 @@ static PyObject *poller_views(PyObject *self, PyObject *args)
             Py_CLEAR(views);
         }
     }
-    return views != NULL || PyErr_Occurred() ? views
-                                             : PyErr_Format(PyExc_SystemError, "no logs");
+    return views != NULL || PyErr_Occurred() ? views : PyErr_Format(PyExc_SystemError, "no logs");
 }
 
 static PyObject *poller_release(PyObject *self, PyObject *Py_UNUSED(unused))
@@ -334,11 +336,9 @@ static int sleep_once(fast_handle_t *park, uint32_t ticket, int64_t sleep_ns)
     ps_client_t *client = park->native;
     PyObject *owner = Py_NewRef(park->owner); /* may be replaced meanwhile */
     int code;
-    Py_BEGIN_ALLOW_THREADS
-    code = sleep_ns < 0 ? fast_core->client_await(client, ticket)
-                        : fast_core->client_sleep(client, ticket, sleep_ns);
-    Py_END_ALLOW_THREADS
-    Py_DECREF(owner);
+    Py_BEGIN_ALLOW_THREADS code = sleep_ns < 0 ? fast_core->client_await(client, ticket)
+                                               : fast_core->client_sleep(client, ticket, sleep_ns);
+    Py_END_ALLOW_THREADS Py_DECREF(owner);
     return sleep_ns < 0 ? code : code == PS_E_INTERRUPTED ? PyErr_CheckSignals() : 0;
 }
 
@@ -390,8 +390,9 @@ static PyObject *poller_wait(PyObject *self, PyObject *const *args, Py_ssize_t g
         const uint32_t ticket = fast_core->client_ticket(park->native);
         const int found = look(poller);
         if (found != 0) {
-            return found < 0 ? NULL : found == 1 ? PyBool_FromLong(1)
-                                                 : wait_slowly(self, deadline_ns);
+            return found < 0    ? NULL
+                   : found == 1 ? PyBool_FromLong(1)
+                                : wait_slowly(self, deadline_ns);
         }
         if (patient) { /* before Python is asked: that takes the processor from who brings news */
             patient = 0;

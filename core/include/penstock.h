@@ -32,42 +32,42 @@ extern "C" {
 /* Why an offer was refused.  -1..-6 are Aeron's values; ours are <= -100 (semantics.md section
  * 6). */
 enum ps_offer_code {
-    PS_NOT_CONNECTED = -1,          /* no receiver; retry when one joins */
-    PS_BACK_PRESSURED = -2,         /* position reached the publisher limit; retry */
-    PS_ADMIN_ACTION = -3,           /* term rotation under way; retry at once */
-    PS_CLOSED = -4,                 /* the publication was closed */
-    PS_MAX_POSITION_EXCEEDED = -5,  /* 2^31 terms used; make a new publication */
-    PS_OFFER_ERROR = -6,            /* see ps_last_error() */
+    PS_NOT_CONNECTED = -1,         /* no receiver; retry when one joins */
+    PS_BACK_PRESSURED = -2,        /* position reached the publisher limit; retry */
+    PS_ADMIN_ACTION = -3,          /* term rotation under way; retry at once */
+    PS_CLOSED = -4,                /* the publication was closed */
+    PS_MAX_POSITION_EXCEEDED = -5, /* 2^31 terms used; make a new publication */
+    PS_OFFER_ERROR = -6,           /* see ps_last_error() */
     PS_NO_CREDIT = -100,
     PS_THROTTLED = -101,
     PS_RATE_LIMITED = -102,
     PS_DROPPED = -103,
     PS_FAILED = -104,
-    PS_STORAGE = -105,              /* a term could not be reserved: no space */
-    PS_DAEMON_AWAY = -106           /* the daemon died; offers resume when its successor adopts */
+    PS_STORAGE = -105,    /* a term could not be reserved: no space */
+    PS_DAEMON_AWAY = -106 /* the daemon died; offers resume when its successor adopts */
 };
 
 /* Misuse or trouble; never back pressure. */
 enum ps_error_code {
     PS_OK = 0,
-    PS_E_INVALID = -1001,           /* an argument is out of range */
-    PS_E_TOO_LONG = -1002,          /* message longer than the stream's limit */
+    PS_E_INVALID = -1001,  /* an argument is out of range */
+    PS_E_TOO_LONG = -1002, /* message longer than the stream's limit */
     PS_E_NO_MEMORY = -1003,
-    PS_E_SYSTEM = -1004,            /* a system call failed; errno is in the text */
-    PS_E_VERSION = -1005,           /* a file of another version or not ours */
-    PS_E_CORRUPT = -1006,           /* shared memory holds an impossible value */
+    PS_E_SYSTEM = -1004,  /* a system call failed; errno is in the text */
+    PS_E_VERSION = -1005, /* a file of another version or not ours */
+    PS_E_CORRUPT = -1006, /* shared memory holds an impossible value */
     PS_E_TIMEOUT = -1007,
-    PS_E_INTERRUPTED = -1008,       /* a signal arrived while waiting */
-    PS_E_FORKED = -1009,            /* handle used in a child of the process that opened it */
-    PS_E_NO_SPACE = -1010,          /* file system or slot table full */
-    PS_E_AGAIN = -1011,             /* bounded queue full: repeat later */
+    PS_E_INTERRUPTED = -1008, /* a signal arrived while waiting */
+    PS_E_FORKED = -1009,      /* handle used in a child of the process that opened it */
+    PS_E_NO_SPACE = -1010,    /* file system or slot table full */
+    PS_E_AGAIN = -1011,       /* bounded queue full: repeat later */
     /* the daemon padded over this claim: it will not be delivered */
     PS_E_UNBLOCKED = -1012,
     PS_E_ADDRESS_IN_USE = -1013,
     PS_E_NO_INTERFACE = -1014,
-    PS_E_NO_BUFFER = -1015,         /* socket buffer smaller than asked for */
+    PS_E_NO_BUFFER = -1015, /* socket buffer smaller than asked for */
     PS_E_PERMISSION = -1016,
-    PS_E_GAP = -1017                /* a poll stands behind a gap: ps_img_take_gap */
+    PS_E_GAP = -1017 /* a poll stands behind a gap: ps_img_take_gap */
 };
 
 /* Text of the calling thread's last failure, "" if none.  Valid until the thread's next failure. */
@@ -81,11 +81,11 @@ const char *ps_version(void);
 typedef struct ps_client ps_client_t;
 
 typedef struct ps_client_params {
-    const char *directory;     /* daemon directory */
-    int64_t client_id;         /* given by the daemon over lease.sock */
-    int32_t client_slot;       /* index into penstock.dat's client slots */
-    int32_t sender_wake_fd;    /* eventfd of the sender thread, borrowed; -1: none */
-    int32_t receiver_wake_fd;  /* eventfd of the receiver thread, borrowed; -1: none */
+    const char *directory;    /* daemon directory */
+    int64_t client_id;        /* given by the daemon over lease.sock */
+    int32_t client_slot;      /* index into penstock.dat's client slots */
+    int32_t sender_wake_fd;   /* eventfd of the sender thread, borrowed; -1: none */
+    int32_t receiver_wake_fd; /* eventfd of the receiver thread, borrowed; -1: none */
 } ps_client_params_t;
 
 /* Maps cnc.dat and penstock.dat read-write.  PS_E_VERSION, PS_E_SYSTEM, PS_E_NO_MEMORY. */
@@ -112,7 +112,7 @@ void ps_client_wake(ps_client_t *client);
 /* Counter value cells (cnc.dat).  id in [0, ps_client_counter_count). */
 int32_t ps_client_counter_count(const ps_client_t *client);
 int64_t ps_client_counter_get(const ps_client_t *client, int32_t counter_id);
-void ps_client_counter_set(ps_client_t *client, int32_t counter_id, int64_t value);   /* release */
+void ps_client_counter_set(ps_client_t *client, int32_t counter_id, int64_t value); /* release */
 /* new value */
 int64_t ps_client_counter_add(ps_client_t *client, int32_t counter_id, int64_t delta);
 
@@ -121,11 +121,11 @@ int64_t ps_client_counter_add(ps_client_t *client, int32_t counter_id, int64_t d
 typedef struct ps_pub ps_pub_t;
 
 typedef struct ps_pub_params {
-    const char *log_path;          /* absolute path of the log buffer */
+    const char *log_path; /* absolute path of the log buffer */
     int64_t registration_id;
-    int32_t publication_slot;      /* index into penstock.dat */
-    int32_t limit_counter_id;      /* pub-lmt */
-    int32_t max_message_bytes;     /* 0: min(T/8, 16 MiB) */
+    int32_t publication_slot;  /* index into penstock.dat */
+    int32_t limit_counter_id;  /* pub-lmt */
+    int32_t max_message_bytes; /* 0: min(T/8, 16 MiB) */
     uint8_t exclusive;
 } ps_pub_params_t;
 
@@ -136,10 +136,10 @@ typedef struct ps_iov {
 
 /* A claimed frame: write length bytes at data, then commit or abort. */
 typedef struct ps_claim {
-    uint8_t *data;      /* payload, NULL when the claim was refused */
-    size_t length;      /* payload bytes */
-    int64_t position;   /* stream position after the message */
-    void *frame;        /* owned by the library */
+    uint8_t *data;    /* payload, NULL when the claim was refused */
+    size_t length;    /* payload bytes */
+    int64_t position; /* stream position after the message */
+    void *frame;      /* owned by the library */
 } ps_claim_t;
 
 typedef struct ps_pub_constants {
@@ -147,11 +147,11 @@ typedef struct ps_pub_constants {
     int32_t session_id;
     int32_t stream_id;
     int32_t initial_term_id;
-    int32_t term_length;           /* bytes */
-    int32_t mtu;                   /* bytes of UDP payload */
-    int32_t max_payload_bytes;     /* unfragmented: mtu - 32 */
+    int32_t term_length;       /* bytes */
+    int32_t mtu;               /* bytes of UDP payload */
+    int32_t max_payload_bytes; /* unfragmented: mtu - 32 */
     int32_t max_message_bytes;
-    int32_t window_bytes;          /* publication window */
+    int32_t window_bytes; /* publication window */
     int64_t max_position;
 } ps_pub_constants_t;
 
@@ -196,12 +196,12 @@ typedef struct ps_sub ps_sub_t;
 
 typedef struct ps_img_params {
     const char *log_path;
-    int64_t correlation_id;        /* image id, or publication registration id for IPC and spies */
+    int64_t correlation_id; /* image id, or publication registration id for IPC and spies */
     int64_t subscription_id;
-    int32_t position_counter_id;   /* sub-pos; its value is the join position */
-    int32_t subscriber_slot;       /* penstock.dat */
-    int32_t image_slot;            /* penstock.dat; -1 for IPC and spies */
-    int32_t publication_slot;      /* penstock.dat; -1 for network images */
+    int32_t position_counter_id; /* sub-pos; its value is the join position */
+    int32_t subscriber_slot;     /* penstock.dat */
+    int32_t image_slot;          /* penstock.dat; -1 for IPC and spies */
+    int32_t publication_slot;    /* penstock.dat; -1 for network images */
 } ps_img_params_t;
 
 /* One received message.  data is valid until the next poll, release or close of its image;
@@ -210,23 +210,23 @@ typedef struct ps_img_params {
  */
 typedef struct ps_message {
     const uint8_t *data;
-    int64_t length;            /* payload bytes */
-    int64_t log_offset;        /* of data in the log file; -1 when assembled */
-    int64_t start_position;    /* of the first frame */
-    int64_t position;          /* after the message */
+    int64_t length;         /* payload bytes */
+    int64_t log_offset;     /* of data in the log file; -1 when assembled */
+    int64_t start_position; /* of the first frame */
+    int64_t position;       /* after the message */
     int64_t reserved_value;
     int32_t session_id;
     int32_t stream_id;
     int32_t term_id;
-    int32_t term_offset;       /* of the (first) frame */
-    int32_t image_index;       /* index in the subscription's image list */
-    uint8_t flags;             /* of the frame; 0xC0 when assembled */
+    int32_t term_offset; /* of the (first) frame */
+    int32_t image_index; /* index in the subscription's image list */
+    uint8_t flags;       /* of the frame; 0xC0 when assembled */
     uint8_t assembled;
 } ps_message_t;
 
 int ps_img_open(ps_client_t *client, const ps_img_params_t *params, ps_img_t **out);
 void ps_img_close(ps_img_t *image);
-int64_t ps_img_position(const ps_img_t *image);          /* delivered */
+int64_t ps_img_position(const ps_img_t *image); /* delivered */
 int64_t ps_img_released(const ps_img_t *image);
 int32_t ps_img_is_end_of_stream(const ps_img_t *image);
 int64_t ps_img_end_of_stream_position(const ps_img_t *image); /* INT64_MAX until known */
@@ -259,12 +259,12 @@ int ps_img_rewind(ps_img_t *image, int64_t position);
 void ps_img_release(ps_img_t *image);
 
 enum ps_poll_flags {
-    PS_POLL_ASSEMBLE = 1,      /* join fragments into whole messages */
-    PS_POLL_KEEP = 2           /* do not release what earlier polls delivered */
+    PS_POLL_ASSEMBLE = 1, /* join fragments into whole messages */
+    PS_POLL_KEEP = 2      /* do not release what earlier polls delivered */
 };
 
 int ps_sub_open(ps_client_t *client, int64_t registration_id, int32_t stream_id, ps_sub_t **out);
-void ps_sub_close(ps_sub_t *sub);   /* does not close its images */
+void ps_sub_close(ps_sub_t *sub); /* does not close its images */
 int ps_sub_add_image(ps_sub_t *sub, ps_img_t *image);
 int ps_sub_remove_image(ps_sub_t *sub, ps_img_t *image);
 int32_t ps_sub_image_count(const ps_sub_t *sub);

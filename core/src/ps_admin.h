@@ -14,14 +14,14 @@ typedef struct ps_shared ps_shared_t;
 /* ---- cnc.dat (aeron-cnc.md section 1; counters aeron-interop.md section 9) ------------------- */
 
 typedef struct ps_cnc_params {
-    const char *directory;          /* exists */
+    const char *directory; /* exists */
     int64_t client_liveness_timeout_ns;
-    int64_t start_ms;               /* epoch */
+    int64_t start_ms; /* epoch */
     int64_t pid;
-    int32_t counter_values_bytes;   /* multiple of 128; metadata is 4 x this */
+    int32_t counter_values_bytes; /* multiple of 128; metadata is 4 x this */
     int32_t error_log_bytes;
-    int32_t file_mode;              /* permission bits */
-    int32_t software_version;       /* major<<16 | minor<<8 | patch */
+    int32_t file_mode;        /* permission bits */
+    int32_t software_version; /* major<<16 | minor<<8 | patch */
 } ps_cnc_params_t;
 
 /* Makes cnc.dat (must not exist) with system counters and loss-report.dat; the version is
@@ -32,11 +32,11 @@ int ps_cnc_open(const char *directory, int32_t read_only, ps_cnc_t **out);
 /* Makes an opened cnc.dat of a dead daemon the caller's: counters and ids stay.  No agent runs. */
 void ps_cnc_adopt(ps_cnc_t *cnc, int64_t pid, int64_t start_ms);
 void ps_cnc_close(ps_cnc_t *cnc);
-void ps_cnc_heartbeat(ps_cnc_t *cnc, int64_t epoch_ms);     /* -1: clean shutdown */
+void ps_cnc_heartbeat(ps_cnc_t *cnc, int64_t epoch_ms); /* -1: clean shutdown */
 int64_t ps_cnc_get_heartbeat(const ps_cnc_t *cnc);
 int64_t ps_cnc_pid(const ps_cnc_t *cnc);
 int64_t ps_cnc_start_ms(const ps_cnc_t *cnc);
-int64_t ps_cnc_next_id(ps_cnc_t *cnc);                      /* correlation ids, > 0 */
+int64_t ps_cnc_next_id(ps_cnc_t *cnc); /* correlation ids, > 0 */
 /* Answers every waiting CnC command with ERROR 8 (not supported).  Returns how many. At most 64. */
 int32_t ps_cnc_answer_commands(ps_cnc_t *cnc, const char *reason);
 /* Distinct error log: repeats count up. */
@@ -53,20 +53,19 @@ int32_t ps_counter_capacity(const ps_cnc_t *cnc);
 /* Allocates; key <= 112 bytes, label <= 380 (both cut).  Returns the id or PS_E_NO_SPACE. */
 int32_t ps_counter_allocate(ps_cnc_t *cnc, int32_t type_id, const void *key, int32_t key_length,
                             const char *label, int32_t label_length, int64_t registration_id,
-                            int64_t owner_id, int64_t reference_id, int64_t value,
-                            int64_t now_ms);
+                            int64_t owner_id, int64_t reference_id, int64_t value, int64_t now_ms);
 void ps_counter_free(ps_cnc_t *cnc, int32_t counter_id, int64_t now_ms);
 int64_t ps_counter_get(const ps_cnc_t *cnc, int32_t counter_id);
 void ps_counter_set(ps_cnc_t *cnc, int32_t counter_id, int64_t value);
 typedef struct ps_counter_info {
-    int32_t state;          /* 0 never used (end), 1 allocated, -1 reclaimed */
+    int32_t state; /* 0 never used (end), 1 allocated, -1 reclaimed */
     int32_t type_id;
     int64_t value;
     int64_t registration_id;
     int64_t owner_id;
     int64_t reference_id;
     int32_t label_length;
-    char label[384];        /* NUL-terminated */
+    char label[384]; /* NUL-terminated */
     uint8_t key[112];
 } ps_counter_info_t;
 void ps_counter_read(const ps_cnc_t *cnc, int32_t counter_id, ps_counter_info_t *out);
@@ -75,8 +74,8 @@ void ps_counter_read(const ps_cnc_t *cnc, int32_t counter_id, ps_counter_info_t 
 
 typedef struct ps_shared_params {
     const char *directory;
-    int32_t clients;        /* slot counts, 1..65536 */
-    int32_t publications;   /* multiple of 64 */
+    int32_t clients;      /* slot counts, 1..65536 */
+    int32_t publications; /* multiple of 64 */
     int32_t images;
     int32_t subscribers;
     int32_t groups;
@@ -101,13 +100,18 @@ uint64_t ps_shared_epoch(const ps_shared_t *shared);
 int64_t ps_shared_pid(const ps_shared_t *shared);
 void ps_shared_set_storage(ps_shared_t *shared, int64_t budget_bytes, int64_t used_bytes);
 
-enum ps_slot_kind { PS_SLOT_CLIENT = 1, PS_SLOT_PUBLICATION = 2, PS_SLOT_IMAGE = 3,
-                    PS_SLOT_SUBSCRIBER = 4, PS_SLOT_GROUP = 5 };
+enum ps_slot_kind {
+    PS_SLOT_CLIENT = 1,
+    PS_SLOT_PUBLICATION = 2,
+    PS_SLOT_IMAGE = 3,
+    PS_SLOT_SUBSCRIBER = 4,
+    PS_SLOT_GROUP = 5
+};
 /* Takes a free slot, zeroes it, stores id.  Returns the index or PS_E_NO_SPACE. */
 int32_t ps_slot_allocate(ps_shared_t *shared, int32_t kind, int64_t id);
 void ps_slot_free(ps_shared_t *shared, int32_t kind, int32_t index);
 int32_t ps_slot_count(const ps_shared_t *shared, int32_t kind);
-int64_t ps_slot_id(const ps_shared_t *shared, int32_t kind, int32_t index);   /* 0: free */
+int64_t ps_slot_id(const ps_shared_t *shared, int32_t kind, int32_t index); /* 0: free */
 void ps_slot_describe_client(ps_shared_t *shared, int32_t index, int64_t pid, int64_t uid,
                              const char *name);
 /* Bumps a client's futex word and wakes it. Any thread. */
@@ -115,22 +119,35 @@ void ps_slot_wake_client(ps_shared_t *shared, int32_t index);
 
 /* Causes (semantics.md section 7), in precedence order on ties. */
 enum ps_cause {
-    PS_CAUSE_NONE = 0, PS_CAUSE_RECEIVER_WINDOW = 1, PS_CAUSE_GROUP_STRATEGY = 2,
-    PS_CAUSE_CONGESTION_WINDOW = 3, PS_CAUSE_NAK_RATE = 4, PS_CAUSE_CREDIT = 5,
-    PS_CAUSE_SCHEDULER = 6, PS_CAUSE_GOVERNOR = 7, PS_CAUSE_RATE_LIMIT = 8,
-    PS_CAUSE_TERM_ROTATION = 9, PS_CAUSE_NO_RECEIVER = 10, PS_CAUSE_SLOW_SUBSCRIBER = 11,
-    PS_CAUSE_SPY = 12, PS_CAUSE_LOSS_REPAIR = 13, PS_CAUSE_SOCKET = 14,
-    PS_CAUSE_BLOCKED_CLAIM = 15, PS_CAUSE_JOIN_HOLD = 16, PS_CAUSE_STORAGE = 17,
-    PS_CAUSE_DAEMON_AWAY = 18, PS_CAUSE_COUNT = 32
+    PS_CAUSE_NONE = 0,
+    PS_CAUSE_RECEIVER_WINDOW = 1,
+    PS_CAUSE_GROUP_STRATEGY = 2,
+    PS_CAUSE_CONGESTION_WINDOW = 3,
+    PS_CAUSE_NAK_RATE = 4,
+    PS_CAUSE_CREDIT = 5,
+    PS_CAUSE_SCHEDULER = 6,
+    PS_CAUSE_GOVERNOR = 7,
+    PS_CAUSE_RATE_LIMIT = 8,
+    PS_CAUSE_TERM_ROTATION = 9,
+    PS_CAUSE_NO_RECEIVER = 10,
+    PS_CAUSE_SLOW_SUBSCRIBER = 11,
+    PS_CAUSE_SPY = 12,
+    PS_CAUSE_LOSS_REPAIR = 13,
+    PS_CAUSE_SOCKET = 14,
+    PS_CAUSE_BLOCKED_CLAIM = 15,
+    PS_CAUSE_JOIN_HOLD = 16,
+    PS_CAUSE_STORAGE = 17,
+    PS_CAUSE_DAEMON_AWAY = 18,
+    PS_CAUSE_COUNT = 32
 };
 /* The account of a publication slot, read without lock (values may be mid-update by one
  * interval). */
 typedef struct ps_pressure_view {
-    int32_t cause;                 /* binding now */
+    int32_t cause; /* binding now */
     int64_t since_ns;
-    int64_t culprit;               /* receiver id or client id, 0 unknown */
-    int64_t blocked_ns[32];        /* by ps_cause */
-    int64_t culprit_ids[9];        /* the eight largest; the last entry is all others */
+    int64_t culprit;        /* receiver id or client id, 0 unknown */
+    int64_t blocked_ns[32]; /* by ps_cause */
+    int64_t culprit_ids[9]; /* the eight largest; the last entry is all others */
     int64_t culprit_ns[9];
     int64_t published_ordinal;
     int64_t sent_ordinal;
@@ -140,15 +157,15 @@ int ps_slot_read_pressure(const ps_shared_t *shared, int32_t publication_slot,
 
 /* What an image slot says of its path, read without lock. */
 typedef struct ps_image_view {
-    int64_t id;                    /* 0: the slot is free */
+    int64_t id; /* 0: the slot is free */
     int32_t session_id;
     int32_t stream_id;
-    int32_t gaps;                  /* open now */
-    int32_t fill_ppm;              /* unread of what the receiver takes */
-    int64_t lost_bytes;            /* in all gaps that ever opened */
-    int64_t rtt_ns;                /* smoothed, 0 unknown */
-    int64_t window_bytes;          /* last granted */
-    int64_t congestion_window;     /* bytes, 0: no such bound */
+    int32_t gaps;              /* open now */
+    int32_t fill_ppm;          /* unread of what the receiver takes */
+    int64_t lost_bytes;        /* in all gaps that ever opened */
+    int64_t rtt_ns;            /* smoothed, 0 unknown */
+    int64_t window_bytes;      /* last granted */
+    int64_t congestion_window; /* bytes, 0: no such bound */
 } ps_image_view_t;
 int ps_slot_read_image(const ps_shared_t *shared, int32_t image_slot, ps_image_view_t *out);
 
@@ -160,11 +177,11 @@ typedef struct ps_log_params {
     int32_t session_id;
     int32_t stream_id;
     int32_t initial_term_id;
-    int32_t term_id;               /* of the starting position (publications) */
+    int32_t term_id; /* of the starting position (publications) */
     int32_t term_offset;
-    int32_t term_length;           /* 64 KiB..1 GiB, power of two */
+    int32_t term_length; /* 64 KiB..1 GiB, power of two */
     int32_t mtu;
-    int32_t page_size;             /* 4096.. power of two */
+    int32_t page_size; /* 4096.. power of two */
     int32_t publication_window_bytes;
     int32_t receiver_window_bytes;
     int32_t sndbuf_bytes, sndbuf_default_bytes, sndbuf_max_bytes;
@@ -178,9 +195,9 @@ typedef struct ps_log_params {
     int64_t untethered_resting_timeout_ns;
     uint8_t group, is_response, rejoin, reliable, sparse, signal_eos, spies_simulate_connection,
         tether;
-    uint8_t type;                  /* 0 concurrent publication, 1 exclusive, 2 image, 3 sealed */
+    uint8_t type; /* 0 concurrent publication, 1 exclusive, 2 image, 3 sealed */
     int32_t file_mode;
-    uint8_t reserve_terms;         /* how many terms to allocate for real now, 0..3, from the
+    uint8_t reserve_terms; /* how many terms to allocate for real now, 0..3, from the
                                       starting term on */
 } ps_log_params_t;
 

@@ -10,8 +10,14 @@
 
 #include "ps_driver_internal.h"
 
-enum { POLL_LIMIT = 256, YIELDS = 16, PARK_NS = 1000 * 1000, CLOCK_EVERY = 256,
-       SIZE_MAX_BYTES = 65536, SPIN_LOOKS = 64 };
+enum {
+    POLL_LIMIT = 256,
+    YIELDS = 16,
+    PARK_NS = 1000 * 1000,
+    CLOCK_EVERY = 256,
+    SIZE_MAX_BYTES = 65536,
+    SPIN_LOOKS = 64
+};
 
 static void sleep_for_room(ps_client_t *client, ps_pub_t *pub)
 {

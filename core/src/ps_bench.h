@@ -16,11 +16,11 @@
 
 typedef struct ps_bench_result {
     int64_t messages;
-    int64_t bytes;          /* payload */
-    int64_t refusals;       /* offers that were refused */
-    int64_t out_of_order;   /* messages whose number was not the expected one */
+    int64_t bytes;        /* payload */
+    int64_t refusals;     /* offers that were refused */
+    int64_t out_of_order; /* messages whose number was not the expected one */
     uint64_t hash;
-    int64_t first_ns;       /* monotonic: first and last message of this call */
+    int64_t first_ns; /* monotonic: first and last message of this call */
     int64_t last_ns;
 } ps_bench_result_t;
 

@@ -15,8 +15,8 @@
 
 enum {
     LEARN_PARTS = 4,
-    LEARN_CLAMP_NS = 1000 * 1000,    /* a long silence is forgotten within a dozen short waits */
-    WORTH_WAITING_NS = 100 * 1000,   /* news expected nearer than this: stay awake for it */
+    LEARN_CLAMP_NS = 1000 * 1000,  /* a long silence is forgotten within a dozen short waits */
+    WORTH_WAITING_NS = 100 * 1000, /* news expected nearer than this: stay awake for it */
     AWAKE_NS = 150 * 1000
 };
 

@@ -14,7 +14,7 @@
 #include "ps_log.h"
 #include "ps_shared.h"
 
-#define PS_LIKELY(x) __builtin_expect(!!(x), 1)
+#define PS_LIKELY(x)   __builtin_expect(!!(x), 1)
 #define PS_UNLIKELY(x) __builtin_expect(!!(x), 0)
 
 /* Raised in the child of every fork; a handle remembers the value it was opened under. */
@@ -29,10 +29,10 @@ struct ps_client {
     int32_t receiver_wake_fd;
     uint32_t generation;
     int32_t counters;
-    bool barriers;       /* the sender's barriers reach us: no fence while a stream is hot */
+    bool barriers; /* the sender's barriers reach us: no fence while a stream is hot */
     _Atomic int32_t daemon_away;
-    _Atomic int64_t learned_ns;   /* how long a sleep is likely to last */
-    _Atomic uint64_t awaited;     /* ticket + 1 that ps_client_await waited for in vain */
+    _Atomic int64_t learned_ns; /* how long a sleep is likely to last */
+    _Atomic uint64_t awaited;   /* ticket + 1 that ps_client_await waited for in vain */
 };
 
 static inline bool ps_client_forked(const ps_client_t *client)
@@ -54,30 +54,30 @@ void ps_client_ask_to_look(const ps_client_t *client, int32_t publication_slot);
 struct ps_img {
     ps_client_t *client;
     ps_log_t log;
-    _Atomic int64_t *position_cell;      /* sub-pos: released */
-    ps_subscriber_slot_t *subscriber;    /* NULL: none */
-    _Atomic int64_t *wake_position;      /* of the image or publication; NULL: none */
-    int32_t publication_slot;            /* -1: network image */
+    _Atomic int64_t *position_cell;   /* sub-pos: released */
+    ps_subscriber_slot_t *subscriber; /* NULL: none */
+    _Atomic int64_t *wake_position;   /* of the image or publication; NULL: none */
+    int32_t publication_slot;         /* -1: network image */
     int64_t correlation_id;
     int64_t join_position;
     int64_t delivered;
     int64_t released;
     /* Logs that a publisher on this host writes: */
-    int32_t short_polls;                 /* in a row that found little */
-    int32_t behind;                      /* the last poll found all that it may take */
-    int32_t index;                       /* in the subscription's list */
-    int32_t stopped;                     /* PS_E_CORRUPT once seen */
+    int32_t short_polls; /* in a row that found little */
+    int32_t behind;      /* the last poll found all that it may take */
+    int32_t index;       /* in the subscription's list */
+    int32_t stopped;     /* PS_E_CORRUPT once seen */
     /* Assembly. */
     uint8_t *buffer;
     int64_t capacity;
     int64_t used;
     int64_t max_message_bytes;
     int32_t assembling;
-    int32_t redeliver;                   /* hand out `assembled` again */
+    int32_t redeliver; /* hand out `assembled` again */
     int32_t report_gaps;
-    int64_t gap_from, gap_to;            /* not yet taken; equal: none */
-    int64_t gap_messages;                /* -1 not known */
-    ps_message_t assembled;              /* position 0: none */
+    int64_t gap_from, gap_to; /* not yet taken; equal: none */
+    int64_t gap_messages;     /* -1 not known */
+    ps_message_t assembled;   /* position 0: none */
 };
 
 #endif

@@ -114,10 +114,10 @@ static void ps_system_counters(ps_cnc_t *cnc, const ps_cnc_params_t *params, int
         } else {
             snprintf(label, sizeof label, "%s", text);
         }
-        const int64_t value = id == 34                 ? params->software_version
+        const int64_t value = id == 34                    ? params->software_version
                               : id == PS_SYS_BYTES_MAPPED ? mapped
-                              : id == 43                 ? PS_CONTROL_PROTOCOL
-                                                         : 0;
+                              : id == 43                  ? PS_CONTROL_PROTOCOL
+                                                          : 0;
         ps_counter_allocate(cnc, 0, &id, sizeof id, label, (int32_t)strlen(label), id, -1, 0, value,
                             params->start_ms);
     }
@@ -143,8 +143,8 @@ static int ps_cnc_make(const ps_cnc_params_t *params, const char *path, const ch
                        (long long)length);
     }
     uint8_t *base = NULL;
-    const int64_t metadata_at = PS_CNC_HEADER_BYTES + plan.to_driver_length +
-                                plan.to_clients_length;
+    const int64_t metadata_at =
+        PS_CNC_HEADER_BYTES + plan.to_driver_length + plan.to_clients_length;
     const int64_t values_at = metadata_at + plan.counter_metadata_length;
     const int64_t counters = plan.counter_values_length / PS_COUNTER_VALUE_BYTES;
     const int64_t backed = counters < PS_COUNTERS_BACKED ? counters : PS_COUNTERS_BACKED;
@@ -229,8 +229,7 @@ static int ps_cnc_check(const ps_cnc_header_t *header, uint64_t length, const ch
         !ps_is_capacity((int64_t)header->to_clients_length - PS_CNC_BROADCAST_TRAILER) ||
         header->counter_values_length < PS_COUNTER_VALUE_BYTES ||
         header->counter_values_length % PS_COUNTER_VALUE_BYTES != 0 ||
-        (int64_t)header->counter_metadata_length !=
-            INT64_C(4) * header->counter_values_length ||
+        (int64_t)header->counter_metadata_length != INT64_C(4) * header->counter_values_length ||
         header->error_log_length < 0 || header->error_log_length % 8 != 0 ||
         ps_cnc_sum(header) > (int64_t)length) {
         return ps_fail(PS_E_CORRUPT, "%s: impossible region lengths", path);
@@ -257,8 +256,8 @@ int ps_cnc_open(const char *directory, int32_t read_only, ps_cnc_t **out)
     }
     ps_cnc_header_t copy;
     /* Acquire pairs with the release of the version in ps_cnc_make. */
-    const int32_t version = atomic_load_explicit(&((ps_cnc_header_t *)(void *)base)->version,
-                                                 memory_order_acquire);
+    const int32_t version =
+        atomic_load_explicit(&((ps_cnc_header_t *)(void *)base)->version, memory_order_acquire);
     memcpy(&copy, base, sizeof copy);
     atomic_init(&copy.version, version);
     code = ps_cnc_check(&copy, length, path);

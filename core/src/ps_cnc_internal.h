@@ -25,7 +25,7 @@ enum {
     PS_COUNTER_KEY_BYTES = 112,
     PS_COUNTER_LABEL_BYTES = 380,
     PS_COUNTER_COOL_DOWN_MS = 1000,
-    PS_COUNTERS_BACKED = 2048,   /* counters for which memory is reserved at a time */
+    PS_COUNTERS_BACKED = 2048, /* counters for which memory is reserved at a time */
     PS_LOSS_REPORT_BYTES = 1024 * 1024
 };
 
@@ -65,7 +65,7 @@ struct ps_cnc {
     uint8_t *base;
     uint64_t length;
     ps_cnc_header_t *header;
-    uint8_t *ring;               /* ring_capacity bytes, then the trailer */
+    uint8_t *ring; /* ring_capacity bytes, then the trailer */
     int32_t ring_capacity;
     uint8_t *broadcast;
     int32_t broadcast_capacity;
@@ -74,7 +74,7 @@ struct ps_cnc {
     int32_t counters;
     uint8_t *error_log;
     int32_t error_log_length;
-    uint8_t *loss_report;        /* NULL: none (tools) */
+    uint8_t *loss_report; /* NULL: none (tools) */
     uint64_t loss_report_length;
     int32_t read_only;
     /* Freed ids, oldest first, and the first id never used; made at the first allocation. */
@@ -82,9 +82,9 @@ struct ps_cnc {
     int32_t freed_head;
     int32_t freed_count;
     int32_t high_water;
-    int32_t backed;              /* counters with memory, as far as we know */
-    char path[4096];             /* of cnc.dat */
-    _Atomic int64_t nowhere;     /* cell of ids out of range */
+    int32_t backed;          /* counters with memory, as far as we know */
+    char path[4096];         /* of cnc.dat */
+    _Atomic int64_t nowhere; /* cell of ids out of range */
 };
 
 static inline int64_t ps_cnc_align(int64_t value, int64_t to)
@@ -93,8 +93,13 @@ static inline int64_t ps_cnc_align(int64_t value, int64_t to)
 }
 
 /* Fields of the ring's trailer. */
-enum { PS_RING_TAIL = 128, PS_RING_HEAD_CACHE = 256, PS_RING_HEAD = 384, PS_RING_CORRELATION = 512,
-       PS_RING_HEARTBEAT = 640 };
+enum {
+    PS_RING_TAIL = 128,
+    PS_RING_HEAD_CACHE = 256,
+    PS_RING_HEAD = 384,
+    PS_RING_CORRELATION = 512,
+    PS_RING_HEARTBEAT = 640
+};
 static inline _Atomic int64_t *ps_ring_field(const ps_cnc_t *cnc, int32_t field)
 {
     return (_Atomic int64_t *)(void *)(cnc->ring + cnc->ring_capacity + field);

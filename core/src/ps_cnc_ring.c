@@ -7,8 +7,14 @@
 #include "ps_cnc_internal.h"
 #include "ps_driver_internal.h"
 
-enum { PS_COMMANDS_PER_CALL = 64, PS_RECORD_HEADER = 8, PS_RECORD_PADDING = -1,
-       PS_EVENT_ERROR = 0x0F01, PS_ERROR_NOT_SUPPORTED = 8, PS_ERROR_TEXT_MAX = 512 };
+enum {
+    PS_COMMANDS_PER_CALL = 64,
+    PS_RECORD_HEADER = 8,
+    PS_RECORD_PADDING = -1,
+    PS_EVENT_ERROR = 0x0F01,
+    PS_ERROR_NOT_SUPPORTED = 8,
+    PS_ERROR_TEXT_MAX = 512
+};
 
 static _Atomic int32_t *ps_record_length(uint8_t *at)
 {

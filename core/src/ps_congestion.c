@@ -8,8 +8,8 @@
 #include "ps_driver_internal.h"
 
 enum { GRANT_PARTS = 8, SAMPLES_PER_ROUND = 10 };
-#define RTT_INTERVAL_NS INT64_C(1000000000)
-#define RTT_INTERVAL_LEAST_NS INT64_C(100000)
+#define RTT_INTERVAL_NS         INT64_C(1000000000)
+#define RTT_INTERVAL_LEAST_NS   INT64_C(100000)
 #define RTT_INTERVAL_UNKNOWN_NS INT64_C(10000000)
 
 static int32_t static_initial_window(ps_congestion_t *congestion)
@@ -25,9 +25,9 @@ static int32_t static_on_rebuild(ps_congestion_t *congestion, const ps_congestio
     return congestion->window_max;
 }
 
-static const ps_congestion_ops_t ps_congestion_static = {
-    .name = "static", .initial_window = static_initial_window, .on_rebuild = static_on_rebuild
-};
+static const ps_congestion_ops_t ps_congestion_static = { .name = "static",
+                                                          .initial_window = static_initial_window,
+                                                          .on_rebuild = static_on_rebuild };
 
 static int32_t cubic_initial_window(ps_congestion_t *congestion)
 {
@@ -69,25 +69,22 @@ static void cubic_on_rtt(ps_congestion_t *congestion, int64_t sample_ns, int64_t
     ps_cubic_on_rtt(&congestion->cubic, sample_ns, smoothed_ns);
 }
 
-static const ps_congestion_ops_t ps_congestion_cubic = {
-    .name = "cubic", .initial_window = cubic_initial_window, .on_rebuild = cubic_on_rebuild,
-    .on_rtt = cubic_on_rtt
-};
+static const ps_congestion_ops_t ps_congestion_cubic = { .name = "cubic",
+                                                         .initial_window = cubic_initial_window,
+                                                         .on_rebuild = cubic_on_rebuild,
+                                                         .on_rtt = cubic_on_rtt };
 
 int ps_congestion_init(ps_congestion_t *congestion, int32_t kind, int32_t window_max, int32_t mtu,
                        bool friendly)
 {
     *congestion = (ps_congestion_t){ .window_max = window_max, .mtu = mtu };
     switch (kind) {
-    case PS_CC_STATIC:
-        congestion->ops = &ps_congestion_static;
-        return PS_OK;
+    case PS_CC_STATIC: congestion->ops = &ps_congestion_static; return PS_OK;
     case PS_CC_CUBIC:
         congestion->ops = &ps_congestion_cubic;
         ps_cubic_init(&congestion->cubic, mtu, window_max, friendly);
         return PS_OK;
-    default:
-        return ps_fail(PS_E_INVALID, "congestion control %d is unknown", kind);
+    default: return ps_fail(PS_E_INVALID, "congestion control %d is unknown", kind);
     }
 }
 

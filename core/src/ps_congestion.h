@@ -17,10 +17,10 @@ typedef struct ps_congestion ps_congestion_t;
 /* What a strategy is told at each rebuild pass; positions in bytes. */
 typedef struct ps_congestion_input {
     int64_t now_ns;
-    int64_t consumption;       /* slowest gating subscriber */
-    int64_t granted;           /* position + window of the last status message */
-    int64_t received;          /* bytes of the stream that are here: rcv-hwm less what is missing */
-    bool new_loss;             /* a gap appeared since the last pass, the newest at loss_position */
+    int64_t consumption; /* slowest gating subscriber */
+    int64_t granted;     /* position + window of the last status message */
+    int64_t received;    /* bytes of the stream that are here: rcv-hwm less what is missing */
+    bool new_loss;       /* a gap appeared since the last pass, the newest at loss_position */
     int64_t loss_position;
 } ps_congestion_input_t;
 
@@ -38,12 +38,12 @@ typedef struct ps_congestion_ops {
 
 struct ps_congestion {
     const ps_congestion_ops_t *ops;
-    int32_t window_max;        /* min(T/2, configured), bytes */
+    int32_t window_max; /* min(T/2, configured), bytes */
     int32_t mtu;
-    int64_t received;          /* as of the last pass */
+    int64_t received; /* as of the last pass */
     bool started;
-    bool binds;                /* the congestion window is less than the receiver could take */
-    ps_cubic_t cubic;          /* state of PS_CC_CUBIC */
+    bool binds;       /* the congestion window is less than the receiver could take */
+    ps_cubic_t cubic; /* state of PS_CC_CUBIC */
 };
 
 /* kind: ps_congestion_control.  friendly: CUBIC's Reno-friendly region.  PS_E_INVALID for an

@@ -44,8 +44,7 @@ static int ps_counters_prepare(ps_cnc_t *cnc)
         return ps_fail(PS_E_NO_MEMORY, "no memory for %d counter ids", cnc->counters);
     }
     for (int32_t id = 0; id < cnc->counters; id++) {
-        const int32_t state =
-            atomic_load_explicit(&cnc->metadata[id].state, memory_order_acquire);
+        const int32_t state = atomic_load_explicit(&cnc->metadata[id].state, memory_order_acquire);
         if (state == 0) {
             break;
         }
@@ -68,12 +67,11 @@ static int ps_counters_back(ps_cnc_t *cnc, int32_t count)
     int64_t to = ps_cnc_align(count, PS_COUNTERS_BACKED);
     to = to < cnc->counters ? to : cnc->counters;
     const int64_t more = to - cnc->backed;
-    int code = ps_file_reserve_in(
-        cnc->path, (const uint8_t *)&cnc->metadata[cnc->backed] - cnc->base,
-        more * PS_COUNTER_META_BYTES);
+    int code =
+        ps_file_reserve_in(cnc->path, (const uint8_t *)&cnc->metadata[cnc->backed] - cnc->base,
+                           more * PS_COUNTER_META_BYTES);
     if (code == PS_OK) {
-        code = ps_file_reserve_in(cnc->path,
-                                  (const uint8_t *)&cnc->values[cnc->backed] - cnc->base,
+        code = ps_file_reserve_in(cnc->path, (const uint8_t *)&cnc->values[cnc->backed] - cnc->base,
                                   more * PS_COUNTER_VALUE_BYTES);
     }
     if (code == PS_OK) {

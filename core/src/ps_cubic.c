@@ -11,15 +11,21 @@
 
 #include "ps_log.h"
 
-enum { FRACTION = 16, CONSERVATIVE_ROUNDS = 5, CONSERVATIVE_DIVISOR = 4, ROUND_SAMPLES = 8,
-       FIRST_SEGMENTS = 10, LEAST_SEGMENTS = 2 };
-#define TICK_NS INT64_C(100000)
-#define TICKS_MAX (INT64_C(1) << 20)
-#define TICKS_PER_S INT64_C(10000)
+enum {
+    FRACTION = 16,
+    CONSERVATIVE_ROUNDS = 5,
+    CONSERVATIVE_DIVISOR = 4,
+    ROUND_SAMPLES = 8,
+    FIRST_SEGMENTS = 10,
+    LEAST_SEGMENTS = 2
+};
+#define TICK_NS          INT64_C(100000)
+#define TICKS_MAX        (INT64_C(1) << 20)
+#define TICKS_PER_S      INT64_C(10000)
 #define HYSTART_LEAST_NS INT64_C(4000000)
-#define HYSTART_MOST_NS INT64_C(16000000)
+#define HYSTART_MOST_NS  INT64_C(16000000)
 #define ROUND_UNKNOWN_NS INT64_C(100000000) /* until a round trip is measured */
-#define NS_PER_S INT64_C(1000000000)
+#define NS_PER_S         INT64_C(1000000000)
 
 typedef __int128 wide_t;
 
@@ -51,9 +57,14 @@ static void set_window(ps_cubic_t *cubic, int64_t window_q)
 void ps_cubic_init(ps_cubic_t *cubic, int64_t segment, int64_t window_max, bool friendly)
 {
     assert(segment >= PS_FRAME_ALIGNMENT && window_max > 0);
-    *cubic = (ps_cubic_t){ .segment = segment, .most = window_max, .friendly = friendly,
-                           .threshold = INT64_MAX, .peak = window_max, .limited = true,
-                           .last_least_ns = INT64_MAX, .this_least_ns = INT64_MAX };
+    *cubic = (ps_cubic_t){ .segment = segment,
+                           .most = window_max,
+                           .friendly = friendly,
+                           .threshold = INT64_MAX,
+                           .peak = window_max,
+                           .limited = true,
+                           .last_least_ns = INT64_MAX,
+                           .this_least_ns = INT64_MAX };
     cubic->least = LEAST_SEGMENTS * segment < window_max ? LEAST_SEGMENTS * segment : window_max;
     set_window(cubic, (FIRST_SEGMENTS * segment) << FRACTION);
     cubic->round_window = ps_cubic_window(cubic);
@@ -137,8 +148,7 @@ void ps_cubic_on_rtt(ps_cubic_t *cubic, int64_t sample_ns, int64_t smoothed_ns)
             cubic->baseline_ns = cubic->this_least_ns;
             cubic->conservative_rounds = 0;
         }
-    } else if (cubic->phase == PS_CUBIC_CONSERVATIVE &&
-               cubic->this_least_ns < cubic->baseline_ns) {
+    } else if (cubic->phase == PS_CUBIC_CONSERVATIVE && cubic->this_least_ns < cubic->baseline_ns) {
         cubic->phase = PS_CUBIC_SLOW_START; /* it was a passing delay */
         cubic->baseline_ns = INT64_MAX;
     }

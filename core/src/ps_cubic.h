@@ -22,30 +22,30 @@ enum ps_cubic_phase { PS_CUBIC_SLOW_START = 0, PS_CUBIC_CONSERVATIVE = 1, PS_CUB
 
 typedef struct ps_cubic {
     /* constants */
-    int64_t segment;           /* bytes of a full datagram */
-    int64_t least, most;       /* bounds of the window, bytes */
-    bool friendly;             /* never below what Reno would reach (RFC 9438 section 4.3) */
+    int64_t segment;     /* bytes of a full datagram */
+    int64_t least, most; /* bounds of the window, bytes */
+    bool friendly;       /* never below what Reno would reach (RFC 9438 section 4.3) */
     /* window */
-    int32_t phase;             /* ps_cubic_phase */
-    int64_t window_q;          /* cwnd, bytes << 16 */
-    int64_t threshold;         /* ssthresh, bytes */
-    int64_t peak;              /* W_max, bytes */
-    int64_t prior;             /* cwnd before the last event, bytes */
-    int64_t reno_q;            /* W_est, bytes << 16 */
-    int64_t k_ticks;           /* K, in units of 100 us */
-    int64_t epoch_ns;          /* start of the cubic's time, moved on over idle rounds */
+    int32_t phase;     /* ps_cubic_phase */
+    int64_t window_q;  /* cwnd, bytes << 16 */
+    int64_t threshold; /* ssthresh, bytes */
+    int64_t peak;      /* W_max, bytes */
+    int64_t prior;     /* cwnd before the last event, bytes */
+    int64_t reno_q;    /* W_est, bytes << 16 */
+    int64_t k_ticks;   /* K, in units of 100 us */
+    int64_t epoch_ns;  /* start of the cubic's time, moved on over idle rounds */
     bool epoch_set;
-    int64_t recovery;          /* gaps that begin below belong to the last event */
+    int64_t recovery; /* gaps that begin below belong to the last event */
     bool had_event;
     /* round trip */
-    int64_t smoothed_ns;       /* 0 unknown */
-    int64_t least_ns;          /* smallest seen */
+    int64_t smoothed_ns; /* 0 unknown */
+    int64_t least_ns;    /* smallest seen */
     /* rounds */
-    int64_t round_ns;          /* when it began */
+    int64_t round_ns; /* when it began */
     bool round_set;
-    int64_t round_received;    /* bytes in this round */
-    int64_t round_window;      /* cwnd when it began */
-    bool limited;              /* the window was what held the sender in the last round */
+    int64_t round_received; /* bytes in this round */
+    int64_t round_window;   /* cwnd when it began */
+    bool limited;           /* the window was what held the sender in the last round */
     /* HyStart++ */
     int64_t last_least_ns, this_least_ns, baseline_ns;
     int32_t samples;
@@ -63,7 +63,10 @@ void ps_cubic_on_received(ps_cubic_t *cubic, int64_t bytes, int64_t now_ns);
  * True: a congestion event, the window is smaller now. */
 bool ps_cubic_on_loss(ps_cubic_t *cubic, int64_t from, int64_t granted_to, int64_t now_ns);
 /* The window in bytes, least..most. */
-static inline int64_t ps_cubic_window(const ps_cubic_t *cubic) { return cubic->window_q >> 16; }
+static inline int64_t ps_cubic_window(const ps_cubic_t *cubic)
+{
+    return cubic->window_q >> 16;
+}
 /* Bytes a second at which the sender should pace: twice the window a round trip while it doubles,
  * 1.25 times afterwards; 0: not known yet. */
 int64_t ps_cubic_rate(const ps_cubic_t *cubic);

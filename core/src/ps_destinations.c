@@ -15,7 +15,8 @@ static bool insert(ps_destinations_t *list, int64_t id, const ps_addr_t *address
         return false;
     }
     list->items[list->count++] = (ps_destination_t){
-        .id = id, .address = *address, .heard_ns = now_ns, .reported_ns = now_ns };
+        .id = id, .address = *address, .heard_ns = now_ns, .reported_ns = now_ns
+    };
     return true;
 }
 
@@ -33,9 +34,9 @@ bool ps_destinations_on_sm(ps_destinations_t *list, int64_t receiver_id, const p
         ps_destination_t *item = &list->items[i];
         /* Another receiver at the same address is the last one's successor: there is one socket,
          * and sending to it twice until the old one is forgotten would double the load. */
-        const bool same = ps_addr_equal(&item->address, from)
-            || (item->bound && item->receiver_id == receiver_id
-                && item->address.port == from->port);
+        const bool same =
+            ps_addr_equal(&item->address, from) ||
+            (item->bound && item->receiver_id == receiver_id && item->address.port == from->port);
         if (same) {
             item->bound = true;
             item->receiver_id = receiver_id;
@@ -108,8 +109,7 @@ int64_t ps_destinations_next_ns(const ps_destinations_t *list, int64_t timeout_n
     int64_t next_ns = INT64_MAX;
     for (int32_t i = 0; i < list->count; i++) {
         const ps_destination_t *item = &list->items[i];
-        const int64_t due_ns =
-            (list->dynamic ? item->heard_ns : item->reported_ns) + timeout_ns;
+        const int64_t due_ns = (list->dynamic ? item->heard_ns : item->reported_ns) + timeout_ns;
         next_ns = due_ns < next_ns ? due_ns : next_ns;
     }
     return next_ns;

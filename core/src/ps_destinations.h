@@ -15,18 +15,18 @@
 enum { PS_DESTINATIONS_MAX = 64 };
 
 typedef struct ps_destination {
-    int64_t id;            /* conductor's (manual), -1 dynamic */
+    int64_t id; /* conductor's (manual), -1 dynamic */
     ps_addr_t address;
-    int64_t receiver_id;   /* valid when bound */
+    int64_t receiver_id; /* valid when bound */
     bool bound;
-    int64_t heard_ns;      /* last status message, or when added */
-    int64_t reported_ns;   /* last report of silence */
+    int64_t heard_ns;    /* last status message, or when added */
+    int64_t reported_ns; /* last report of silence */
 } ps_destination_t;
 
 typedef struct ps_destinations {
     bool dynamic;
     int32_t count;
-    int32_t start;         /* rotates, so that nobody is always first */
+    int32_t start; /* rotates, so that nobody is always first */
     ps_destination_t items[PS_DESTINATIONS_MAX];
 } ps_destinations_t;
 

@@ -16,7 +16,7 @@
 #include "ps_driver_state.h"
 
 #define NS_MS INT64_C(1000000)
-#define NS_S INT64_C(1000000000)
+#define NS_S  INT64_C(1000000000)
 
 enum { COMMAND_WAIT_NS = 20 * 1000 * 1000 };
 
@@ -62,31 +62,31 @@ static int check_params(const ps_driver_params_t *params)
         int64_t low;
         int64_t high;
     } ranges[] = {
-        {"threading", params->threading, PS_INVOKER, PS_DEDICATED},
-        {"idle", params->idle, PS_IDLE_PARK, PS_IDLE_SPIN},
-        {"sender_cpu", params->sender_cpu, -1, CPU_SETSIZE - 1},
-        {"receiver_cpu", params->receiver_cpu, -1, CPU_SETSIZE - 1},
-        {"setup_interval_ns", params->setup_interval_ns, 1, INT64_MAX},
-        {"heartbeat_interval_ns", params->heartbeat_interval_ns, 1, INT64_MAX},
-        {"idle_heartbeat_interval_ns", params->idle_heartbeat_interval_ns,
-         params->heartbeat_interval_ns, INT64_MAX},
-        {"idle_after_ns", params->idle_after_ns, 0, INT64_MAX},
-        {"status_message_timeout_ns", params->status_message_timeout_ns, 1, INT64_MAX},
-        {"connection_timeout_ns", params->connection_timeout_ns, 1, INT64_MAX},
-        {"image_liveness_timeout_ns", params->image_liveness_timeout_ns, 1, INT64_MAX},
-        {"unblock_timeout_ns", params->unblock_timeout_ns, 1, INT64_MAX},
-        {"retransmit_delay_ns", params->retransmit_delay_ns, 0, INT64_MAX},
-        {"retransmit_linger_ns", params->retransmit_linger_ns, 0, INT64_MAX},
-        {"nak_unicast_delay_ns", params->nak_unicast_delay_ns, 0, INT64_MAX},
-        {"nak_unicast_retry_ratio", params->nak_unicast_retry_ratio, 1, INT32_MAX},
-        {"nak_multicast_max_backoff_ns", params->nak_multicast_max_backoff_ns, 1, INT64_MAX},
-        {"pending_setup_timeout_ns", params->pending_setup_timeout_ns, 1, INT64_MAX},
-        {"nak_multicast_group_size", params->nak_multicast_group_size, 1, INT32_MAX},
-        {"max_gaps", params->max_gaps, 1, 16384},
-        {"loss_recovery", params->loss_recovery, PS_LOSS_ALL_GAPS, PS_LOSS_SINGLE_GAP},
-        {"retransmit_percent", params->retransmit_percent, 1, 10000},
-        {"event_capacity", params->event_capacity, 2, 1 << 20},
-        {"command_capacity", params->command_capacity, 2, 1 << 20},
+        { "threading", params->threading, PS_INVOKER, PS_DEDICATED },
+        { "idle", params->idle, PS_IDLE_PARK, PS_IDLE_SPIN },
+        { "sender_cpu", params->sender_cpu, -1, CPU_SETSIZE - 1 },
+        { "receiver_cpu", params->receiver_cpu, -1, CPU_SETSIZE - 1 },
+        { "setup_interval_ns", params->setup_interval_ns, 1, INT64_MAX },
+        { "heartbeat_interval_ns", params->heartbeat_interval_ns, 1, INT64_MAX },
+        { "idle_heartbeat_interval_ns", params->idle_heartbeat_interval_ns,
+          params->heartbeat_interval_ns, INT64_MAX },
+        { "idle_after_ns", params->idle_after_ns, 0, INT64_MAX },
+        { "status_message_timeout_ns", params->status_message_timeout_ns, 1, INT64_MAX },
+        { "connection_timeout_ns", params->connection_timeout_ns, 1, INT64_MAX },
+        { "image_liveness_timeout_ns", params->image_liveness_timeout_ns, 1, INT64_MAX },
+        { "unblock_timeout_ns", params->unblock_timeout_ns, 1, INT64_MAX },
+        { "retransmit_delay_ns", params->retransmit_delay_ns, 0, INT64_MAX },
+        { "retransmit_linger_ns", params->retransmit_linger_ns, 0, INT64_MAX },
+        { "nak_unicast_delay_ns", params->nak_unicast_delay_ns, 0, INT64_MAX },
+        { "nak_unicast_retry_ratio", params->nak_unicast_retry_ratio, 1, INT32_MAX },
+        { "nak_multicast_max_backoff_ns", params->nak_multicast_max_backoff_ns, 1, INT64_MAX },
+        { "pending_setup_timeout_ns", params->pending_setup_timeout_ns, 1, INT64_MAX },
+        { "nak_multicast_group_size", params->nak_multicast_group_size, 1, INT32_MAX },
+        { "max_gaps", params->max_gaps, 1, 16384 },
+        { "loss_recovery", params->loss_recovery, PS_LOSS_ALL_GAPS, PS_LOSS_SINGLE_GAP },
+        { "retransmit_percent", params->retransmit_percent, 1, 10000 },
+        { "event_capacity", params->event_capacity, 2, 1 << 20 },
+        { "command_capacity", params->command_capacity, 2, 1 << 20 },
     };
     for (size_t i = 0; i < sizeof ranges / sizeof ranges[0]; i++) {
         if (ranges[i].value < ranges[i].low || ranges[i].value > ranges[i].high) {
@@ -105,7 +105,7 @@ static int check_params(const ps_driver_params_t *params)
 
 static int init_agent(ps_driver_t *driver, int32_t id)
 {
-    static const int32_t max_cycle_counter[PS_AGENTS] = {28, 30}; /* aeron-interop.md 9.3 */
+    static const int32_t max_cycle_counter[PS_AGENTS] = { 28, 30 }; /* aeron-interop.md 9.3 */
     ps_agent_t *agent = &driver->agents[id];
     const ps_driver_params_t *params = &driver->params;
     agent->id = id;
@@ -148,8 +148,9 @@ static int open_loops(ps_driver_t *driver)
     const ps_driver_params_t *params = &driver->params;
     ps_agent_t *sender = &driver->agents[PS_AGENT_SENDER];
     ps_agent_t *receiver = &driver->agents[PS_AGENT_RECEIVER];
-    driver->loop_count = params->threading == PS_INVOKER ? 0
-                         : params->threading == PS_SHARED ? 1 : 2;
+    driver->loop_count = params->threading == PS_INVOKER  ? 0
+                         : params->threading == PS_SHARED ? 1
+                                                          : 2;
     if (driver->loop_count == 0) {
         return PS_OK;
     }
@@ -395,7 +396,7 @@ void ps_driver_watch(ps_driver_t *driver, int32_t agent, int fd)
     if (loop == NULL || fd < 0) {
         return;
     }
-    struct epoll_event interest = {.events = EPOLLIN, .data = {.fd = fd}};
+    struct epoll_event interest = { .events = EPOLLIN, .data = { .fd = fd } };
     if (epoll_ctl(loop->epoll_fd, EPOLL_CTL_ADD, fd, &interest) != 0 && errno != EEXIST) {
         /* Unwatched, the socket is still polled by every duty cycle: once a second at least. */
         ps_system_add(driver, PS_SYS_ERRORS, 1);
@@ -410,12 +411,30 @@ void ps_driver_unwatch(ps_driver_t *driver, int32_t agent, int fd)
     }
 }
 
-const ps_driver_params_t *ps_driver_params(const ps_driver_t *driver) { return &driver->params; }
-ps_net_t *ps_driver_net(const ps_driver_t *driver) { return driver->params.net; }
-ps_shared_t *ps_driver_shared(const ps_driver_t *driver) { return driver->params.shared; }
-ps_cnc_t *ps_driver_cnc(const ps_driver_t *driver) { return driver->params.cnc; }
-ps_sender_t *ps_driver_sender(const ps_driver_t *driver) { return driver->sender; }
-ps_receiver_t *ps_driver_receiver(const ps_driver_t *driver) { return driver->receiver; }
+const ps_driver_params_t *ps_driver_params(const ps_driver_t *driver)
+{
+    return &driver->params;
+}
+ps_net_t *ps_driver_net(const ps_driver_t *driver)
+{
+    return driver->params.net;
+}
+ps_shared_t *ps_driver_shared(const ps_driver_t *driver)
+{
+    return driver->params.shared;
+}
+ps_cnc_t *ps_driver_cnc(const ps_driver_t *driver)
+{
+    return driver->params.cnc;
+}
+ps_sender_t *ps_driver_sender(const ps_driver_t *driver)
+{
+    return driver->sender;
+}
+ps_receiver_t *ps_driver_receiver(const ps_driver_t *driver)
+{
+    return driver->receiver;
+}
 
 int64_t ps_driver_epoch_offset_ns(const ps_driver_t *driver)
 {

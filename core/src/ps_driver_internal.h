@@ -55,17 +55,35 @@ _Atomic int64_t *ps_counter_cell(const ps_cnc_t *cnc, int32_t counter_id);
 
 /* System counter ids (aeron-interop.md 9.3). */
 enum ps_system_counter {
-    PS_SYS_BYTES_SENT = 0, PS_SYS_BYTES_RECEIVED = 1, PS_SYS_NAKS_SENT = 5,
+    PS_SYS_BYTES_SENT = 0,
+    PS_SYS_BYTES_RECEIVED = 1,
+    PS_SYS_NAKS_SENT = 5,
     PS_SYS_NAKS_RECEIVED = 6,
-    PS_SYS_SM_SENT = 7, PS_SYS_SM_RECEIVED = 8, PS_SYS_HEARTBEATS_SENT = 9,
-    PS_SYS_HEARTBEATS_RECEIVED = 10, PS_SYS_RETRANSMITS_SENT = 11, PS_SYS_UNDER_RUNS = 12,
-    PS_SYS_OVER_RUNS = 13, PS_SYS_INVALID_PACKETS = 14, PS_SYS_ERRORS = 15, PS_SYS_SHORT_SENDS = 16,
-    PS_SYS_FREE_FAILS = 17, PS_SYS_BACK_PRESSURE = 18, PS_SYS_UNBLOCKED_PUBLICATIONS = 19,
-    PS_SYS_UNBLOCKED_COMMANDS = 20, PS_SYS_TTL_ASYMMETRY = 21, PS_SYS_LOSS_GAP_FILLS = 23,
-    PS_SYS_CLIENT_TIMEOUTS = 24, PS_SYS_BYTES_MAPPED = 35, PS_SYS_RETRANSMITTED_BYTES = 36,
-    PS_SYS_RETRANSMIT_OVERFLOW = 37, PS_SYS_ERROR_FRAMES_RECEIVED = 38,
+    PS_SYS_SM_SENT = 7,
+    PS_SYS_SM_RECEIVED = 8,
+    PS_SYS_HEARTBEATS_SENT = 9,
+    PS_SYS_HEARTBEATS_RECEIVED = 10,
+    PS_SYS_RETRANSMITS_SENT = 11,
+    PS_SYS_UNDER_RUNS = 12,
+    PS_SYS_OVER_RUNS = 13,
+    PS_SYS_INVALID_PACKETS = 14,
+    PS_SYS_ERRORS = 15,
+    PS_SYS_SHORT_SENDS = 16,
+    PS_SYS_FREE_FAILS = 17,
+    PS_SYS_BACK_PRESSURE = 18,
+    PS_SYS_UNBLOCKED_PUBLICATIONS = 19,
+    PS_SYS_UNBLOCKED_COMMANDS = 20,
+    PS_SYS_TTL_ASYMMETRY = 21,
+    PS_SYS_LOSS_GAP_FILLS = 23,
+    PS_SYS_CLIENT_TIMEOUTS = 24,
+    PS_SYS_BYTES_MAPPED = 35,
+    PS_SYS_RETRANSMITTED_BYTES = 36,
+    PS_SYS_RETRANSMIT_OVERFLOW = 37,
+    PS_SYS_ERROR_FRAMES_RECEIVED = 38,
     PS_SYS_ERROR_FRAMES_SENT = 39,
-    PS_SYS_PUBLICATIONS_REVOKED = 40, PS_SYS_IMAGES_REVOKED = 41, PS_SYS_IMAGES_REJECTED = 42,
+    PS_SYS_PUBLICATIONS_REVOKED = 40,
+    PS_SYS_IMAGES_REVOKED = 41,
+    PS_SYS_IMAGES_REJECTED = 42,
     PS_SYS_SM_REJECTED = 44
 };
 static inline void ps_system_add(ps_driver_t *driver, int32_t id, int64_t delta)
@@ -114,7 +132,9 @@ void ps_wake_client_fenced(ps_shared_t *shared, int32_t client_slot);
 int ps_fail(int code, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 /* Injected generator: xorshift-multiply, 64 bits of state, never zero. */
-typedef struct ps_random { uint64_t state; } ps_random_t;
+typedef struct ps_random {
+    uint64_t state;
+} ps_random_t;
 void ps_random_seed(ps_random_t *random, uint64_t seed);
 uint64_t ps_random_next(ps_random_t *random);
 /* Uniform in [0, bound), bound > 0. */

@@ -21,8 +21,13 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { NS_PER_S = 1000 * 1000 * 1000, NS_PER_MS = 1000 * 1000,
-       LIGHT_WORK = 2, TOO_SHORT_TO_SLEEP_NS = 5000, LONGEST_SLEEP_NS = NS_PER_S };
+enum {
+    NS_PER_S = 1000 * 1000 * 1000,
+    NS_PER_MS = 1000 * 1000,
+    LIGHT_WORK = 2,
+    TOO_SHORT_TO_SLEEP_NS = 5000,
+    LONGEST_SLEEP_NS = NS_PER_S
+};
 
 int ps_loop_open(ps_loop_t *loop)
 {
@@ -31,7 +36,7 @@ int ps_loop_open(ps_loop_t *loop)
     if (loop->epoll_fd < 0 || loop->wake_fd < 0) {
         return ps_fail(PS_E_SYSTEM, "cannot make wake-up descriptors: %s", strerror(errno));
     }
-    struct epoll_event interest = {.events = EPOLLIN, .data = {.fd = loop->wake_fd}};
+    struct epoll_event interest = { .events = EPOLLIN, .data = { .fd = loop->wake_fd } };
     if (epoll_ctl(loop->epoll_fd, EPOLL_CTL_ADD, loop->wake_fd, &interest) != 0) {
         return ps_fail(PS_E_SYSTEM, "epoll_ctl: %s", strerror(errno));
     }
@@ -159,8 +164,8 @@ static void wait_for_descriptors(ps_loop_t *loop, int64_t wait_ns)
     struct epoll_event ready[PS_PARK_EVENTS];
     int count = -1;
     if (!loop->coarse_timeout) {
-        const struct timespec timeout = {.tv_sec = wait_ns / NS_PER_S,
-                                         .tv_nsec = wait_ns % NS_PER_S};
+        const struct timespec timeout = { .tv_sec = wait_ns / NS_PER_S,
+                                          .tv_nsec = wait_ns % NS_PER_S };
         count = epoll_pwait2(loop->epoll_fd, ready, PS_PARK_EVENTS, &timeout, NULL);
         if (count < 0 && (errno == ENOSYS || errno == EPERM)) {
             loop->coarse_timeout = true;
@@ -261,16 +266,13 @@ static void run_idle(ps_loop_t *loop, int64_t *now_ns)
         return;
     }
     switch (ps_idle_on_nothing(&loop->idle, *now_ns)) {
-    case PS_IDLE_SLEEP:
-        park(loop, now_ns);
-        break;
+    case PS_IDLE_SLEEP: park(loop, now_ns); break;
     case PS_IDLE_PAUSE: {
-        const struct timespec pause = {.tv_sec = 0, .tv_nsec = loop->idle.pause_ns};
+        const struct timespec pause = { .tv_sec = 0, .tv_nsec = loop->idle.pause_ns };
         (void)nanosleep(&pause, NULL);
         break;
     }
-    default:
-        break;
+    default: break;
     }
     *now_ns = ps_monotonic_ns();
 }

@@ -11,21 +11,25 @@
 #include "ps_idle.h"
 #include "ps_ring.h"
 
-enum { PS_AGENTS = 2, PS_COMMANDS_PER_CYCLE = 64, PS_PARK_EVENTS = 16,
-       PS_CYCLE_THRESHOLD_NS = 1000 * 1000 * 1000 };
+enum {
+    PS_AGENTS = 2,
+    PS_COMMANDS_PER_CYCLE = 64,
+    PS_PARK_EVENTS = 16,
+    PS_CYCLE_THRESHOLD_NS = 1000 * 1000 * 1000
+};
 
 /* One agent as the driver sees it. */
 typedef struct ps_agent {
-    ps_ring_t commands;                 /* conductor -> agent */
-    ps_ring_t events;                   /* agent -> conductor */
+    ps_ring_t commands; /* conductor -> agent */
+    ps_ring_t events;   /* agent -> conductor */
     /* line: agent's thread */
     alignas(PS_LINE) _Atomic uint64_t duty_cycles;
-    uint64_t emitted;                   /* events since the conductor was last told */
-    _Atomic int64_t *max_cycle_ns;      /* counter cells */
+    uint64_t emitted;              /* events since the conductor was last told */
+    _Atomic int64_t *max_cycle_ns; /* counter cells */
     _Atomic int64_t *slow_cycles;
-    _Atomic uint32_t *parked;           /* in penstock.dat, read by whoever makes work */
-    int32_t id;                         /* ps_agent_id */
-    struct ps_loop *loop;               /* NULL in INVOKER mode */
+    _Atomic uint32_t *parked; /* in penstock.dat, read by whoever makes work */
+    int32_t id;               /* ps_agent_id */
+    struct ps_loop *loop;     /* NULL in INVOKER mode */
 } ps_agent_t;
 
 /* A thread that runs one agent, or both. */
@@ -34,12 +38,12 @@ typedef struct ps_loop {
     ps_driver_t *driver;
     ps_agent_t *agents[PS_AGENTS];
     int32_t agent_count;
-    int32_t cpu;                        /* -1: any */
+    int32_t cpu; /* -1: any */
     int epoll_fd;
     int wake_fd;
     bool running;
-    bool coarse_timeout;                /* no epoll_pwait2 on this kernel */
-    int64_t next_epoch_ns;              /* when the epoch offset is taken again */
+    bool coarse_timeout;   /* no epoll_pwait2 on this kernel */
+    int64_t next_epoch_ns; /* when the epoch offset is taken again */
     ps_idle_state_t idle;
     const char *name;
 } ps_loop_t;
@@ -51,7 +55,7 @@ struct ps_driver {
     ps_agent_t agents[PS_AGENTS];
     ps_loop_t loops[PS_AGENTS];
     int32_t loop_count;
-    int32_t poll_turn;                  /* conductor: whose events come first */
+    int32_t poll_turn; /* conductor: whose events come first */
     int event_fd;
     _Atomic bool stop;
     _Atomic int64_t epoch_offset_ns;

@@ -15,7 +15,7 @@
 /* Grows at the end; version changes when a signature does. */
 typedef struct ps_fast_table {
     uint32_t version;
-    uint32_t size;             /* sizeof(ps_fast_table_t) */
+    uint32_t size; /* sizeof(ps_fast_table_t) */
     int64_t (*pub_offer)(ps_pub_t *pub, const void *data, size_t length, int64_t reserved_value);
     int64_t (*pub_offer_batch)(ps_pub_t *pub, const uint8_t *base, const int64_t *offsets,
                                int32_t count, int32_t *accepted);
@@ -39,9 +39,7 @@ typedef struct ps_fast_table {
     int32_t (*client_await)(ps_client_t *client, uint32_t ticket);
 } ps_fast_table_t;
 
-enum ps_fast_version {
-    PS_FAST_VERSION = 1
-};
+enum ps_fast_version { PS_FAST_VERSION = 1 };
 
 /* Never NULL; lives as long as the core is loaded. */
 const ps_fast_table_t *ps_fast_table(void);

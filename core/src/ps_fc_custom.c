@@ -42,6 +42,12 @@ int64_t ps_fc_set_custom(ps_fc_t *fc, int64_t limit, int64_t until_ns, int64_t n
 }
 
 const ps_fc_ops_t ps_fc_custom_ops = {
-    "custom", 4, custom_on_sm, ps_fc_no_setup_asked, ps_fc_no_setup_sent, custom_on_idle,
-    ps_fc_no_error, ps_fc_always,
+    "custom",
+    4,
+    custom_on_sm,
+    ps_fc_no_setup_asked,
+    ps_fc_no_setup_sent,
+    custom_on_idle,
+    ps_fc_no_error,
+    ps_fc_always,
 };

@@ -50,9 +50,10 @@ static bool carries_tag(const ps_fc_t *fc, const ps_sm_t *sm)
 
 static void add(ps_fc_t *fc, const ps_sm_t *sm, int64_t position, int64_t now_ns)
 {
-    fc->receivers[fc->tracked++] = (ps_fc_receiver_t){
-        .id = sm->receiver_id, .position = position, .edge = position + sm->window,
-        .heard_ns = now_ns };
+    fc->receivers[fc->tracked++] = (ps_fc_receiver_t){ .id = sm->receiver_id,
+                                                       .position = position,
+                                                       .edge = position + sm->window,
+                                                       .heard_ns = now_ns };
     if (fc->hold != INT64_MAX) { /* who joined is here: the limit moves on at the next cycle */
         fc->hold = INT64_MAX;
         fc->due_ns = now_ns;
@@ -156,10 +157,16 @@ static bool min_has_required(const ps_fc_t *fc)
 }
 
 const ps_fc_ops_t ps_fc_min_ops = {
-    "min", 4, min_on_sm, min_on_setup_asked, min_on_setup_sent, min_on_idle, min_on_error,
+    "min",
+    4,
+    min_on_sm,
+    min_on_setup_asked,
+    min_on_setup_sent,
+    min_on_idle,
+    min_on_error,
     min_has_required,
 };
 const ps_fc_ops_t ps_fc_tagged_ops = {
-    "tagged", 4, min_on_sm, min_on_setup_asked, min_on_setup_sent, min_on_idle, min_on_error,
-    min_has_required,
+    "tagged",          4,           min_on_sm,    min_on_setup_asked,
+    min_on_setup_sent, min_on_idle, min_on_error, min_has_required,
 };

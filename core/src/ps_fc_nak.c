@@ -25,6 +25,12 @@ static int64_t nak_on_sm(ps_fc_t *fc, const ps_sm_t *sm, int64_t position, int64
 }
 
 const ps_fc_ops_t ps_fc_nak_ops = {
-    "nak", 4, nak_on_sm, ps_fc_no_setup_asked, ps_fc_no_setup_sent, ps_fc_no_idle, ps_fc_no_error,
+    "nak",
+    4,
+    nak_on_sm,
+    ps_fc_no_setup_asked,
+    ps_fc_no_setup_sent,
+    ps_fc_no_idle,
+    ps_fc_no_error,
     ps_fc_always,
 };

@@ -85,8 +85,7 @@ int ps_file_zero(int fd, const char *path, int64_t offset, int64_t length)
 {
     static const uint8_t zeroes[64 * 1024];
     while (length > 0) {
-        const size_t part =
-            length < (int64_t)sizeof zeroes ? (size_t)length : sizeof zeroes;
+        const size_t part = length < (int64_t)sizeof zeroes ? (size_t)length : sizeof zeroes;
         const ssize_t written = pwrite(fd, zeroes, part, (off_t)offset);
         if (written < 0 && errno != EINTR) {
             return ps_fail(PS_E_SYSTEM, "cannot zero %lld bytes of %s: %s", (long long)length, path,
@@ -102,8 +101,8 @@ int ps_file_punch(int fd, const char *path, int64_t offset, int64_t length)
 {
     int result;
     do {
-        result = fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)offset,
-                           (off_t)length);
+        result =
+            fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)offset, (off_t)length);
     } while (result != 0 && errno == EINTR);
     return result == 0 ? PS_OK : ps_file_zero(fd, path, offset, length);
 }

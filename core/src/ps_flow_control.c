@@ -27,23 +27,31 @@ static int64_t max_on_sm(ps_fc_t *fc, const ps_sm_t *sm, int64_t position, int64
 
 void ps_fc_no_setup_asked(ps_fc_t *fc, const ps_sm_t *sm, int64_t now_ns)
 {
-    (void)fc; (void)sm; (void)now_ns;
+    (void)fc;
+    (void)sm;
+    (void)now_ns;
 }
 
 void ps_fc_no_setup_sent(ps_fc_t *fc, int64_t limit, int64_t now_ns)
 {
-    (void)fc; (void)limit; (void)now_ns;
+    (void)fc;
+    (void)limit;
+    (void)now_ns;
 }
 
 int64_t ps_fc_no_idle(ps_fc_t *fc, int64_t limit, int64_t sender_position, int64_t now_ns)
 {
-    (void)fc; (void)sender_position; (void)now_ns;
+    (void)fc;
+    (void)sender_position;
+    (void)now_ns;
     return limit;
 }
 
 void ps_fc_no_error(ps_fc_t *fc, int64_t receiver_id, int64_t now_ns)
 {
-    (void)fc; (void)receiver_id; (void)now_ns;
+    (void)fc;
+    (void)receiver_id;
+    (void)now_ns;
 }
 
 bool ps_fc_always(const ps_fc_t *fc)
@@ -53,12 +61,20 @@ bool ps_fc_always(const ps_fc_t *fc)
 }
 
 static const ps_fc_ops_t unicast_ops = {
-    "unicast", 16, max_on_sm, ps_fc_no_setup_asked, ps_fc_no_setup_sent, ps_fc_no_idle,
-    ps_fc_no_error, ps_fc_always,
+    "unicast",           16,
+    max_on_sm,           ps_fc_no_setup_asked,
+    ps_fc_no_setup_sent, ps_fc_no_idle,
+    ps_fc_no_error,      ps_fc_always,
 };
 static const ps_fc_ops_t max_ops = {
-    "max", 4, max_on_sm, ps_fc_no_setup_asked, ps_fc_no_setup_sent, ps_fc_no_idle,
-    ps_fc_no_error, ps_fc_always,
+    "max",
+    4,
+    max_on_sm,
+    ps_fc_no_setup_asked,
+    ps_fc_no_setup_sent,
+    ps_fc_no_idle,
+    ps_fc_no_error,
+    ps_fc_always,
 };
 
 static const ps_fc_ops_t *ops_of(int32_t kind)
@@ -78,21 +94,29 @@ int ps_fc_init(ps_fc_t *fc, const ps_publication_params_t *params, int32_t term_
 {
     const int32_t kind = params->flow_control;
     const bool tracks = kind == PS_FC_MIN || kind == PS_FC_TAGGED;
-    *fc = (ps_fc_t){ .ops = ops_of(kind), .kind = kind, .half_term = term_length / 2,
-                     .min_size = params->fc_group_min_size, .tag = params->fc_group_tag,
-                     .timeout_ns = params->fc_receiver_timeout_ns, .due_ns = INT64_MAX,
-                     .hold = INT64_MAX, .counts_receivers = tracks };
+    *fc = (ps_fc_t){ .ops = ops_of(kind),
+                     .kind = kind,
+                     .half_term = term_length / 2,
+                     .min_size = params->fc_group_min_size,
+                     .tag = params->fc_group_tag,
+                     .timeout_ns = params->fc_receiver_timeout_ns,
+                     .due_ns = INT64_MAX,
+                     .hold = INT64_MAX,
+                     .counts_receivers = tracks };
     if (fc->ops == NULL) {
         return ps_fail(PS_E_INVALID, "flow control %d is not known", (int)kind);
     }
     if (fc->timeout_ns < 0 || fc->min_size < 0 || (fc->min_size > 0 && !tracks)) {
-        return ps_fail(PS_E_INVALID, "flow control %s: receiver timeout %lld ns, least group size "
-                       "%d: not possible", fc->ops->name, (long long)fc->timeout_ns,
-                       (int)fc->min_size);
+        return ps_fail(PS_E_INVALID,
+                       "flow control %s: receiver timeout %lld ns, least group size "
+                       "%d: not possible",
+                       fc->ops->name, (long long)fc->timeout_ns, (int)fc->min_size);
     }
     if (fc->min_size > PS_FC_RECEIVERS_MAX) {
-        return ps_fail(PS_E_INVALID, "flow control %s: a group of at least %d: at most %d are "
-                       "followed", fc->ops->name, (int)fc->min_size, (int)PS_FC_RECEIVERS_MAX);
+        return ps_fail(PS_E_INVALID,
+                       "flow control %s: a group of at least %d: at most %d are "
+                       "followed",
+                       fc->ops->name, (int)fc->min_size, (int)PS_FC_RECEIVERS_MAX);
     }
     fc->timeout_ns = fc->timeout_ns == 0 ? PS_FC_TIMEOUT_NS : fc->timeout_ns;
     if (tracks) {

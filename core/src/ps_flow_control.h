@@ -23,7 +23,7 @@ typedef struct ps_fc ps_fc_t;
 /* All: sender thread, no allocation; limits are positions. */
 typedef struct ps_fc_ops {
     const char *name;
-    int32_t retransmit_window_multiple;   /* default */
+    int32_t retransmit_window_multiple; /* default */
     /* A status message that passed all checks, at position.  Returns the new limit. */
     int64_t (*on_sm)(ps_fc_t *fc, const ps_sm_t *sm, int64_t position, int64_t limit,
                      int64_t now_ns);
@@ -40,10 +40,10 @@ typedef struct ps_fc_ops {
 /* A receiver that min or tagged follows. */
 typedef struct ps_fc_receiver {
     int64_t id;
-    int64_t position;             /* furthest stated */
-    int64_t edge;                 /* position + window as last stated; may go backwards */
+    int64_t position; /* furthest stated */
+    int64_t edge;     /* position + window as last stated; may go backwards */
     int64_t heard_ns;
-    bool eos, evict;              /* leaves at the next timer cycle */
+    bool eos, evict; /* leaves at the next timer cycle */
 } ps_fc_receiver_t;
 
 enum { PS_FC_RECEIVERS_MAX = 1024 };
@@ -51,20 +51,20 @@ enum { PS_FC_RECEIVERS_MAX = 1024 };
 
 struct ps_fc {
     const ps_fc_ops_t *ops;
-    int64_t limiting_receiver;    /* id whose edge is the limit, 0 none yet */
-    int64_t due_ns;               /* on_idle wants to run again then; INT64_MAX: not */
-    bool group_binds;             /* another receiver is further on than the limiting one */
-    bool counts_receivers;        /* tracked is the number to show as fc-receivers */
+    int64_t limiting_receiver; /* id whose edge is the limit, 0 none yet */
+    int64_t due_ns;            /* on_idle wants to run again then; INT64_MAX: not */
+    bool group_binds;          /* another receiver is further on than the limiting one */
+    bool counts_receivers;     /* tracked is the number to show as fc-receivers */
     int32_t tracked;
     /* constants */
-    int32_t kind;                 /* ps_flow_control */
+    int32_t kind; /* ps_flow_control */
     int32_t half_term;
     int32_t min_size;
     int64_t timeout_ns;
     int64_t tag;
     /* min, tagged */
-    ps_fc_receiver_t *receivers;  /* [PS_FC_RECEIVERS_MAX] */
-    int64_t hold;                 /* limit remembered for a joining receiver, INT64_MAX none */
+    ps_fc_receiver_t *receivers; /* [PS_FC_RECEIVERS_MAX] */
+    int64_t hold;                /* limit remembered for a joining receiver, INT64_MAX none */
     int64_t hold_until_ns;
     bool setup_asked;
     /* nak: when a receiver that cannot signal was heard last */
@@ -72,8 +72,8 @@ struct ps_fc {
     bool plain_heard;
     /* custom */
     int64_t custom_limit;
-    int64_t custom_until_ns;      /* the custom limit counts until then */
-    int64_t edge;                 /* furthest edge heard: what max would answer */
+    int64_t custom_until_ns; /* the custom limit counts until then */
+    int64_t edge;            /* furthest edge heard: what max would answer */
 };
 
 /* By params->flow_control and fc_*.  PS_E_INVALID when unknown or contradictory, PS_E_NO_MEMORY. */

@@ -17,8 +17,7 @@ void ps_gaps_init(ps_gaps_t *gaps, ps_gap_t *storage, int32_t capacity)
     gaps->missing = 0;
 }
 
-bool ps_gaps_append(ps_gaps_t *gaps, int64_t from, int64_t to, int64_t due_ns,
-                    int64_t now_ns)
+bool ps_gaps_append(ps_gaps_t *gaps, int64_t from, int64_t to, int64_t due_ns, int64_t now_ns)
 {
     assert(from < to);
     if (gaps->count > 0) {

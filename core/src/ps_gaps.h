@@ -15,19 +15,19 @@
 #include <stdint.h>
 
 typedef struct ps_gap {
-    int64_t from;       /* first missing position */
-    int64_t to;         /* first position behind the gap */
-    int64_t due_ns;     /* when to ask for it (again); before that it counts as late, not lost */
-    int64_t opened_ns;  /* when it was seen first */
-    int32_t asked;      /* how often it was asked for, saturating */
-    bool lost;          /* its time is over: counted as a loss */
+    int64_t from;      /* first missing position */
+    int64_t to;        /* first position behind the gap */
+    int64_t due_ns;    /* when to ask for it (again); before that it counts as late, not lost */
+    int64_t opened_ns; /* when it was seen first */
+    int32_t asked;     /* how often it was asked for, saturating */
+    bool lost;         /* its time is over: counted as a loss */
 } ps_gap_t;
 
 typedef struct ps_gaps {
-    ps_gap_t *items;    /* caller's storage, capacity elements */
+    ps_gap_t *items; /* caller's storage, capacity elements */
     int32_t count;
-    int32_t capacity;   /* >= 1 */
-    int64_t missing;    /* bytes in all of them */
+    int32_t capacity; /* >= 1 */
+    int64_t missing;  /* bytes in all of them */
 } ps_gaps_t;
 
 void ps_gaps_init(ps_gaps_t *gaps, ps_gap_t *storage, int32_t capacity);

@@ -12,8 +12,8 @@
 
 /* One frame's header, loaded once and checked. */
 typedef struct ps_gather_header {
-    int32_t length;            /* with header, without padding to 32 */
-    int32_t span;              /* with padding */
+    int32_t length; /* with header, without padding to 32 */
+    int32_t span;   /* with padding */
     uint8_t flags;
     uint16_t type;
     int64_t reserved_value;
@@ -71,8 +71,8 @@ static int ps_gather_load(const ps_gather_frames_t *frames, int64_t at, ps_gathe
     const int32_t shift = __builtin_ctz((uint32_t)frames->term_length);
     const int32_t offset = (int32_t)(position & (frames->term_length - 1));
     if (second != ps_pair(offset, frames->session_id) ||
-        third != ps_pair(frames->stream_id,
-                         ps_term_id_at(position, shift, frames->initial_term_id))) {
+        third !=
+            ps_pair(frames->stream_id, ps_term_id_at(position, shift, frames->initial_term_id))) {
         return ps_gather_wrong(frames, at, "another frame's header, term offset",
                                (int32_t)(uint32_t)second);
     }
@@ -96,9 +96,9 @@ static void ps_gather_padding(const ps_gather_header_t *header, ps_gather_rows_t
 
 /* What a walk knows of the message it is in. */
 typedef struct ps_gather_walk {
-    int64_t at;                /* byte in the frames */
-    int64_t begun;             /* byte where the message begins, -1 outside of one */
-    int64_t fragments;         /* frames of it so far */
+    int64_t at;        /* byte in the frames */
+    int64_t begun;     /* byte where the message begins, -1 outside of one */
+    int64_t fragments; /* frames of it so far */
     int64_t reserved_value;
 } ps_gather_walk_t;
 

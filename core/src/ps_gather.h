@@ -21,39 +21,39 @@
 
 /* Why a walk stopped. */
 enum ps_gather_stop {
-    PS_GATHER_END = 0,         /* at end */
-    PS_GATHER_FULL = 1,        /* no room for the next message: go on at position with new arrays */
-    PS_GATHER_TOO_LONG = 2,    /* the first message alone is longer than the room: see needed */
-    PS_GATHER_INCOMPLETE = 3   /* the last message goes on behind end; position is its start */
+    PS_GATHER_END = 0,       /* at end */
+    PS_GATHER_FULL = 1,      /* no room for the next message: go on at position with new arrays */
+    PS_GATHER_TOO_LONG = 2,  /* the first message alone is longer than the room: see needed */
+    PS_GATHER_INCOMPLETE = 3 /* the last message goes on behind end; position is its start */
 };
 
 /* Frames that lie one behind the other in memory, all of one term. */
 typedef struct ps_gather_frames {
-    const uint8_t *data;       /* of the frame at start; aligned to 8 bytes */
-    int64_t start;             /* position of data, a multiple of 32, >= 0 */
-    int64_t length;            /* readable bytes at data, a multiple of 32 */
+    const uint8_t *data; /* of the frame at start; aligned to 8 bytes */
+    int64_t start;       /* position of data, a multiple of 32, >= 0 */
+    int64_t length;      /* readable bytes at data, a multiple of 32 */
     int32_t session_id;
     int32_t stream_id;
     int32_t initial_term_id;
-    int32_t term_length;       /* a power of two, 64 KiB to 1 GiB */
+    int32_t term_length; /* a power of two, 64 KiB to 1 GiB */
 } ps_gather_frames_t;
 
 /* Where rows go, and how far.  The caller sets the arrays and their sizes and zeroes the rest;
  * calls for further frames append. */
 typedef struct ps_gather_rows {
-    uint8_t *values;           /* payloads, one behind the other */
-    int32_t *offsets;          /* row_limit + 1 entries */
-    int64_t *positions;        /* row_limit entries: after each message; or NULL */
-    int64_t *reserved_values;  /* row_limit entries: of the first frame; or NULL */
-    int64_t value_limit;       /* bytes at values; at most INT32_MAX */
+    uint8_t *values;          /* payloads, one behind the other */
+    int32_t *offsets;         /* row_limit + 1 entries */
+    int64_t *positions;       /* row_limit entries: after each message; or NULL */
+    int64_t *reserved_values; /* row_limit entries: of the first frame; or NULL */
+    int64_t value_limit;      /* bytes at values; at most INT32_MAX */
     int32_t row_limit;
     int32_t rows;
-    int64_t used;              /* bytes in values */
-    int64_t position;          /* to go on from */
-    int64_t needed;            /* PS_GATHER_TOO_LONG: bytes of the message as far as it was seen */
-    int64_t gaps;              /* padding that stands for dropped messages */
-    int64_t gap_messages;      /* how many, where known */
-    int64_t orphans;           /* frames that belong to no message */
+    int64_t used;         /* bytes in values */
+    int64_t position;     /* to go on from */
+    int64_t needed;       /* PS_GATHER_TOO_LONG: bytes of the message as far as it was seen */
+    int64_t gaps;         /* padding that stands for dropped messages */
+    int64_t gap_messages; /* how many, where known */
+    int64_t orphans;      /* frames that belong to no message */
 } ps_gather_rows_t;
 
 /* Copies messages until the frames end or a limit is reached.  Returns a ps_gather_stop, or
@@ -63,11 +63,11 @@ int ps_gather_copy(const ps_gather_frames_t *frames, ps_gather_rows_t *rows);
 
 /* How far a walk without copying goes, and went.  At least one message is admitted. */
 typedef struct ps_gather_scan {
-    int64_t byte_limit;        /* go at most this far from start */
-    int64_t message_limit;     /* on messages; 0: no such limit */
-    int64_t messages;          /* complete ones: before start (set by the caller), then position */
-    int64_t position;          /* last place between messages that is within the limits */
-    int32_t stop;              /* a ps_gather_stop */
+    int64_t byte_limit;    /* go at most this far from start */
+    int64_t message_limit; /* on messages; 0: no such limit */
+    int64_t messages;      /* complete ones: before start (set by the caller), then position */
+    int64_t position;      /* last place between messages that is within the limits */
+    int32_t stop;          /* a ps_gather_stop */
 } ps_gather_scan_t;
 
 /* Finds a place between messages.  0, PS_E_INVALID, PS_E_CORRUPT.  Bound: length / 32 steps. */
@@ -78,7 +78,7 @@ int ps_gather_scan(const ps_gather_frames_t *frames, ps_gather_scan_t *scan);
 typedef struct ps_gather_log ps_gather_log_t;
 
 typedef struct ps_gather_facts {
-    int64_t correlation_id;    /* registration id of its publication or image */
+    int64_t correlation_id; /* registration id of its publication or image */
     int32_t session_id;
     int32_t stream_id;
     int32_t initial_term_id;
@@ -88,7 +88,7 @@ typedef struct ps_gather_facts {
 
 /* Maps a log.  PS_E_SYSTEM, PS_E_CORRUPT, PS_E_NO_MEMORY. */
 int ps_gather_open(const char *path, ps_gather_log_t **out, ps_gather_facts_t *facts);
-void ps_gather_close(ps_gather_log_t *log);     /* NULL is allowed */
+void ps_gather_close(ps_gather_log_t *log); /* NULL is allowed */
 
 /* The frames from position to the end of its term or to end.  PS_E_INVALID: not multiples of 32, or
  * end before position. */

@@ -7,9 +7,9 @@
 #include "ps_cpu.h"
 
 enum {
-    LEARN_SHIFT = 2,                 /* average over about four waits */
-    LEARN_CLAMP_NS = 1000 * 1000,    /* a long silence is forgotten within a dozen short waits */
-    WORTH_WAITING_NS = 100 * 1000,    /* expected work nearer than this: stay awake for it */
+    LEARN_SHIFT = 2,               /* average over about four waits */
+    LEARN_CLAMP_NS = 1000 * 1000,  /* a long silence is forgotten within a dozen short waits */
+    WORTH_WAITING_NS = 100 * 1000, /* expected work nearer than this: stay awake for it */
     SPIN_NS = 10 * 1000,
     AWAKE_NS = 150 * 1000,
     BACKOFF_SPINS = 10,
@@ -79,16 +79,10 @@ int ps_idle_on_nothing(ps_idle_state_t *idle, int64_t now_ns)
         idle->rounds++;
     }
     switch (idle->strategy) {
-    case PS_IDLE_SPIN:
-        ps_cpu_relax();
-        return PS_IDLE_AGAIN;
-    case PS_IDLE_YIELD:
-        (void)sched_yield();
-        return PS_IDLE_AGAIN;
-    case PS_IDLE_BACKOFF:
-        return backoff(idle);
-    default:
-        break;
+    case PS_IDLE_SPIN: ps_cpu_relax(); return PS_IDLE_AGAIN;
+    case PS_IDLE_YIELD: (void)sched_yield(); return PS_IDLE_AGAIN;
+    case PS_IDLE_BACKOFF: return backoff(idle);
+    default: break;
     }
     const int64_t waited = now_ns - idle->idle_since_ns;
     if (idle->learned_ns > WORTH_WAITING_NS || waited > idle->awake_limit_ns) {

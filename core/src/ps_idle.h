@@ -19,21 +19,21 @@
 enum { PS_IDLE_FEW_CPUS = 2 };
 
 enum ps_idle_step {
-    PS_IDLE_AGAIN = 0,     /* run another duty cycle */
-    PS_IDLE_SLEEP = 1,     /* park: announce it, look again, wait for a wake-up or timer */
-    PS_IDLE_PAUSE = 2      /* sleep for pause_ns without wake-up (BACKOFF) */
+    PS_IDLE_AGAIN = 0, /* run another duty cycle */
+    PS_IDLE_SLEEP = 1, /* park: announce it, look again, wait for a wake-up or timer */
+    PS_IDLE_PAUSE = 2  /* sleep for pause_ns without wake-up (BACKOFF) */
 };
 
 /* All of it belongs to the thread that idles. */
 typedef struct ps_idle_state {
-    int32_t strategy;          /* ps_idle */
+    int32_t strategy; /* ps_idle */
     int32_t cpus;
-    int64_t idle_since_ns;     /* -1: working */
-    int64_t learned_ns;        /* average time from "nothing" to the next work, clamped */
-    int64_t pause_ns;          /* BACKOFF: next pause */
+    int64_t idle_since_ns; /* -1: working */
+    int64_t learned_ns;    /* average time from "nothing" to the next work, clamped */
+    int64_t pause_ns;      /* BACKOFF: next pause */
     int64_t spin_limit_ns;
-    int64_t awake_limit_ns;    /* spin and yield together */
-    int32_t rounds;            /* idle steps since work */
+    int64_t awake_limit_ns; /* spin and yield together */
+    int32_t rounds;         /* idle steps since work */
 } ps_idle_state_t;
 
 /* cpus <= PS_IDLE_FEW_CPUS: no spinning, only yielding. */

@@ -337,8 +337,8 @@ void ps_image_on_rttm(ps_image_t *image, const ps_recv_destination_t *destinatio
     ps_receiver_t *receiver = image->receiver;
     int64_t sample_ns;
 
-    if (image->endpoint == NULL || (rttm->receiver_id != 0 &&
-                                    rttm->receiver_id != image->endpoint->params.receiver_id)) {
+    if (image->endpoint == NULL ||
+        (rttm->receiver_id != 0 && rttm->receiver_id != image->endpoint->params.receiver_id)) {
         return;
     }
     if ((rttm->flags & PS_RTTM_REPLY) != 0) {
@@ -349,12 +349,11 @@ void ps_image_on_rttm(ps_image_t *image, const ps_recv_destination_t *destinatio
         reply.reception_delta_ns = 0;
         reply.receiver_id = image->endpoint->params.receiver_id;
         ps_receiver_outbox_commit(
-            receiver,
-            ps_wire_build_rttm(ps_receiver_outbox(receiver, destination, to), &reply));
+            receiver, ps_wire_build_rttm(ps_receiver_outbox(receiver, destination, to), &reply));
         return;
     }
-    sample_ns = ps_rtt_answered(&image->rtt, rttm->echo_ns, rttm->reception_delta_ns,
-                                receiver->now_ns);
+    sample_ns =
+        ps_rtt_answered(&image->rtt, rttm->echo_ns, rttm->reception_delta_ns, receiver->now_ns);
     if (sample_ns == 0) {
         return; /* not an answer to what we asked */
     }
@@ -372,8 +371,7 @@ static void add_image(ps_receiver_t *receiver, ps_image_t *image)
 {
     ps_recv_endpoint_t *endpoint = image->endpoint;
     const ps_image_params_t *params = &image->params;
-    ps_session_t *session =
-        ps_recv_endpoint_find(endpoint, params->stream_id, params->session_id);
+    ps_session_t *session = ps_recv_endpoint_find(endpoint, params->stream_id, params->session_id);
 
     assert(receiver->n_images < receiver->images_limit);
     image->receiver = receiver;
@@ -405,8 +403,8 @@ static void remove_image(ps_receiver_t *receiver, ps_image_t *image, bool keep)
     ps_session_t *session = NULL;
 
     if (endpoint != NULL) {
-        session = ps_recv_endpoint_find(endpoint, image->params.stream_id,
-                                        image->params.session_id);
+        session =
+            ps_recv_endpoint_find(endpoint, image->params.stream_id, image->params.session_id);
     }
     if (session != NULL && session->image == image) {
         session->image = NULL;
@@ -426,10 +424,10 @@ static void add_subscriber(ps_image_t *image, const ps_subscriber_params_t *para
 
     assert(image->n_subscribers < PS_IMAGE_SUBSCRIBERS_MAX);
     subscriber = &image->subscribers[image->n_subscribers++];
-    *subscriber = (ps_image_subscriber_t){
-        .position = ps_counter_cell(ps_driver_cnc(image->driver), params->position_counter_id),
-        .position_counter_id = params->position_counter_id, .client_slot = params->client_slot
-    };
+    *subscriber = (ps_image_subscriber_t){ .position = ps_counter_cell(ps_driver_cnc(image->driver),
+                                                                       params->position_counter_id),
+                                           .position_counter_id = params->position_counter_id,
+                                           .client_slot = params->client_slot };
     ps_tether_init(&subscriber->tether, params->tether != 0, params->rejoin != 0,
                    image->receiver->now_ns);
     if (params->tether == 0) {
@@ -482,35 +480,20 @@ bool ps_image_on_command(ps_receiver_t *receiver, const ps_command_t *command)
     ps_image_t *image = command->object;
 
     switch (command->type) {
-    case PS_RCMD_ADD_IMAGE:
-        add_image(receiver, image);
-        break;
-    case PS_RCMD_REMOVE_IMAGE:
-        remove_image(receiver, image, command->i != 0);
-        break;
-    case PS_RCMD_ADD_SUBSCRIBER:
-        add_subscriber(image, &command->u.subscriber);
-        break;
-    case PS_RCMD_REMOVE_SUBSCRIBER:
-        remove_subscriber(image, command->i);
-        break;
-    case PS_RCMD_DRAIN_IMAGE:
-        drain(image);
-        break;
-    case PS_RCMD_REJECT_IMAGE:
-        reject(image, command->u.text);
-        break;
+    case PS_RCMD_ADD_IMAGE: add_image(receiver, image); break;
+    case PS_RCMD_REMOVE_IMAGE: remove_image(receiver, image, command->i != 0); break;
+    case PS_RCMD_ADD_SUBSCRIBER: add_subscriber(image, &command->u.subscriber); break;
+    case PS_RCMD_REMOVE_SUBSCRIBER: remove_subscriber(image, command->i); break;
+    case PS_RCMD_DRAIN_IMAGE: drain(image); break;
+    case PS_RCMD_REJECT_IMAGE: reject(image, command->u.text); break;
     case PS_RCMD_RESERVED:
         if (command->a > image->reserved_position) {
             image->reserved_position = command->a;
             image->term_event_taken = 0;
         }
         break;
-    case PS_RCMD_GIVE_UP:
-        ps_image_on_give_up(image, command->i);
-        break;
-    default:
-        return false;
+    case PS_RCMD_GIVE_UP: ps_image_on_give_up(image, command->i); break;
+    default: return false;
     }
     return true;
 }

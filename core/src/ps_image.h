@@ -27,115 +27,123 @@
 #include "ps_tether.h"
 #include "ps_wire.h"
 
-enum { PS_IMAGE_SUBSCRIBERS_MAX = 64, PS_IMAGE_NAKS_PER_CYCLE = 16,
-       PS_IMAGE_NAK_RANGES_PER_CYCLE = 4 * PS_NAK_LIST_MAX, PS_IMAGE_SCAN_FRAMES = 32768 };
-#define PS_LOSS_EVENT_NS INT64_C(100000000)
-#define PS_SM_IDLE_NS INT64_C(1000000000)
+enum {
+    PS_IMAGE_SUBSCRIBERS_MAX = 64,
+    PS_IMAGE_NAKS_PER_CYCLE = 16,
+    PS_IMAGE_NAK_RANGES_PER_CYCLE = 4 * PS_NAK_LIST_MAX,
+    PS_IMAGE_SCAN_FRAMES = 32768
+};
+#define PS_LOSS_EVENT_NS   INT64_C(100000000)
+#define PS_SM_IDLE_NS      INT64_C(1000000000)
 #define PS_SM_IDLE_GRID_NS INT64_C(250000000)
-#define PS_JOIN_HOLD_NONE INT64_MAX
-#define PS_JOIN_HOLD_NS INT64_C(5000000000)
+#define PS_JOIN_HOLD_NONE  INT64_MAX
+#define PS_JOIN_HOLD_NS    INT64_C(5000000000)
 
 /* Life of an image (aeron-interop.md 5.8).
  *
  *   ACTIVE --reason found--> ENDED --ps_image_drain--> DRAINING --read out, 5 SMs--> DRAINED
  *
  * ENDED repeats PS_EV_IMAGE_INACTIVE until the ring takes it, DRAINED PS_EV_IMAGE_DRAINED. */
-enum ps_image_state { PS_IMAGE_ACTIVE = 0, PS_IMAGE_ENDED = 1, PS_IMAGE_DRAINING = 2,
-                      PS_IMAGE_DRAINED = 3 };
+enum ps_image_state {
+    PS_IMAGE_ACTIVE = 0,
+    PS_IMAGE_ENDED = 1,
+    PS_IMAGE_DRAINING = 2,
+    PS_IMAGE_DRAINED = 3
+};
 
 /* One way to the sender: at most one for each destination of the endpoint. */
 typedef struct ps_connection {
-    ps_addr_t control;                 /* where SMs and NAKs go */
-    int64_t activity_ns;               /* last accepted frame or SETUP */
-    int64_t eos_position;              /* valid when eos */
+    ps_addr_t control;    /* where SMs and NAKs go */
+    int64_t activity_ns;  /* last accepted frame or SETUP */
+    int64_t eos_position; /* valid when eos */
     uint8_t established;
     uint8_t eos;
 } ps_connection_t;
 
 typedef struct ps_image_subscriber {
-    _Atomic int64_t *position;         /* sub-pos cell: written by the client, so not trusted */
+    _Atomic int64_t *position; /* sub-pos cell: written by the client, so not trusted */
     int32_t position_counter_id;
     int32_t client_slot;
     ps_tether_t tether;
-    uint8_t event_pending;             /* PS_EV_SUBSCRIBER not yet taken */
+    uint8_t event_pending; /* PS_EV_SUBSCRIBER not yet taken */
 } ps_image_subscriber_t;
 
 struct ps_image {
-    ps_image_params_t params;          /* log_path is not kept */
+    ps_image_params_t params; /* log_path is not kept */
     ps_driver_t *driver;
     ps_receiver_t *receiver;
-    ps_recv_endpoint_t *endpoint;      /* NULL once that is gone */
+    ps_recv_endpoint_t *endpoint; /* NULL once that is gone */
     ps_log_t log;
     ps_image_slot_t *slot;
     ps_index_ring_t *ring;
     _Atomic int64_t *high_water_cell;
     _Atomic int64_t *position_cell;
     _Atomic int64_t *naks_cell;
-    _Atomic int64_t dummy_cell;        /* for counters that do not exist */
+    _Atomic int64_t dummy_cell; /* for counters that do not exist */
 
     /* rebuild */
     ps_gaps_t gaps;
     ps_gap_t *gap_storage;
     int64_t join_position;
     int64_t hwm;
-    int64_t position;                  /* rcv-pos as last published */
+    int64_t position; /* rcv-pos as last published */
     int64_t reserved_position;
-    int64_t kept_position;             /* answer to PS_RCMD_GIVE_UP: terms [kept, given_up_to) */
-    int64_t given_up_to;               /* -1 nothing */
-    int64_t free_to;                   /* nobody reads below: written over three terms on */
-    int64_t lost_bytes;                /* not yet reported by PS_EV_LOSS */
+    int64_t kept_position; /* answer to PS_RCMD_GIVE_UP: terms [kept, given_up_to) */
+    int64_t given_up_to;   /* -1 nothing */
+    int64_t free_to;       /* nobody reads below: written over three terms on */
+    int64_t lost_bytes;    /* not yet reported by PS_EV_LOSS */
     int64_t loss_due_ns;
-    int64_t nak_due_ns;                /* earliest gap timer, INT64_MAX none */
-    int64_t lost_due_ns;               /* no open gap becomes a loss before, INT64_MAX none */
-    int64_t front_from;                /* start of the first gap when last looked at */
-    int64_t loss_position;             /* start of the newest gap that counts as lost */
+    int64_t nak_due_ns;    /* earliest gap timer, INT64_MAX none */
+    int64_t lost_due_ns;   /* no open gap becomes a loss before, INT64_MAX none */
+    int64_t front_from;    /* start of the first gap when last looked at */
+    int64_t loss_position; /* start of the newest gap that counts as lost */
     ps_nak_policy_t nak;
     ps_reordering_t reordering;
-    uint64_t refused;                  /* datagrams dropped because the gap list was full */
-    int64_t ordinal;                   /* messages below ordinal_position; -1 unknown */
+    uint64_t refused; /* datagrams dropped because the gap list was full */
+    int64_t ordinal;  /* messages below ordinal_position; -1 unknown */
     int64_t ordinal_position;
-    int64_t index_position;            /* of the newest index entry */
+    int64_t index_position; /* of the newest index entry */
     int64_t index_ns;
 
     /* status */
     ps_congestion_t congestion;
-    int32_t window;                    /* as last computed */
-    int32_t sent_window;               /* as last sent */
-    int64_t sm_position;               /* L: as last sent */
-    int64_t consumption;               /* slowest gating subscriber, monotonic, a frame multiple */
-    int64_t fastest;                   /* fastest subscriber */
+    int32_t window;      /* as last computed */
+    int32_t sent_window; /* as last sent */
+    int64_t sm_position; /* L: as last sent */
+    int64_t consumption; /* slowest gating subscriber, monotonic, a frame multiple */
+    int64_t fastest;     /* fastest subscriber */
     int64_t sm_due_ns;
     int64_t last_sm_ns;
-    int64_t moved_ns;                  /* data or consumption moved last */
-    int64_t moved_position;            /* rcv-pos + consumption then */
-    int64_t packet_ns;                 /* liveness */
-    int64_t next_due_ns;               /* earliest timer but gaps */
-    ps_nak_signal_t pressure;          /* under NAK-strength control */
+    int64_t moved_ns;         /* data or consumption moved last */
+    int64_t moved_position;   /* rcv-pos + consumption then */
+    int64_t packet_ns;        /* liveness */
+    int64_t next_due_ns;      /* earliest timer but gaps */
+    ps_nak_signal_t pressure; /* under NAK-strength control */
     uint32_t pressure_random;
     ps_rtt_t rtt;
-    int64_t rtt_due_ns;                /* next request, when data moves */
+    int64_t rtt_due_ns; /* next request, when data moves */
     _Atomic int64_t *congestion_rtt_cell, *congestion_window_cell; /* counters of type 10 */
-    int64_t drain_ns;                  /* when draining began */
-    int64_t end_position;              /* INT64_MAX until known */
-    int64_t error_due_ns;              /* next ERR frame of a rejected image */
-    int64_t hold_since_ns;             /* when join_hold was first seen, 0 none */
+    int64_t drain_ns;                                              /* when draining began */
+    int64_t end_position;                                          /* INT64_MAX until known */
+    int64_t error_due_ns;  /* next ERR frame of a rejected image */
+    int64_t hold_since_ns; /* when join_hold was first seen, 0 none */
     ps_connection_t connections[PS_RECV_DESTINATIONS_MAX];
     ps_image_subscriber_t subscribers[PS_IMAGE_SUBSCRIBERS_MAX];
     int32_t n_subscribers;
-    int32_t index;                     /* in the receiver's list */
-    int32_t state;                     /* ps_image_state */
-    int32_t end_reason;                /* ps_image_end */
-    uint8_t hot;                       /* in the hot list */
+    int32_t index;      /* in the receiver's list */
+    int32_t state;      /* ps_image_state */
+    int32_t end_reason; /* ps_image_end */
+    uint8_t hot;        /* in the hot list */
     uint8_t force_sm;
     uint8_t new_loss;
-    uint8_t gating;                    /* a subscriber gates the window */
+    uint8_t gating; /* a subscriber gates the window */
     uint8_t revoked;
     uint8_t rejected;
-    uint8_t event_taken;               /* INACTIVE / DRAINED of this state */
-    uint8_t term_event_taken;          /* TERM_NEEDED for this reserved_position */
-    uint8_t give_up_pending;           /* GIVEN_UP not yet taken */
-    uint8_t started;                   /* times below are set */
-    uint8_t wake;                      /* news for the clients in this cycle */
+    uint8_t event_taken;      /* INACTIVE / DRAINED of this state */
+    uint8_t term_event_taken; /* TERM_NEEDED for this reserved_position */
+    uint8_t give_up_pending;  /* GIVEN_UP not yet taken */
+    uint8_t started;          /* times below are set */
+    uint8_t wake;             /* news for the clients in this cycle */
     char reject_text[128];
 
     /* receiver writes, conductor reads */
@@ -143,7 +151,7 @@ struct ps_image {
     _Atomic int64_t shown_end;
     _Atomic int32_t shown_gaps;
     _Atomic int32_t shown_subscribers;
-    _Atomic int64_t shown_pressure;    /* PRESSURE frames sent */
+    _Atomic int64_t shown_pressure; /* PRESSURE frames sent */
     /* conductor writes, receiver reads: nothing at or above this is given up meanwhile */
     _Atomic int64_t join_hold;
     /* conductor */

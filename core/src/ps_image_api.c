@@ -18,19 +18,19 @@ static _Atomic int64_t *cell_of(ps_image_t *image, int32_t counter_id)
 static int prepare_timing(ps_image_t *image)
 {
     const ps_driver_params_t *driver = ps_driver_params(image->driver);
-    int64_t delay_ns = image->params.nak_delay_ns >= 0 ? image->params.nak_delay_ns
-                                                       : driver->nak_unicast_delay_ns;
+    int64_t delay_ns =
+        image->params.nak_delay_ns >= 0 ? image->params.nak_delay_ns : driver->nak_unicast_delay_ns;
     int32_t half = image->log.term_length / 2;
     int32_t window = image->params.window_bytes < half ? image->params.window_bytes : half;
 
     if (delay_ns < 1000) {
         delay_ns = 1000;
     }
-    image->nak = (ps_nak_policy_t){
-        .delay_ns = delay_ns, .retry_ns = delay_ns * driver->nak_unicast_retry_ratio,
-        .max_backoff_ns = driver->nak_multicast_max_backoff_ns,
-        .group_size = driver->nak_multicast_group_size, .group = image->params.group
-    };
+    image->nak = (ps_nak_policy_t){ .delay_ns = delay_ns,
+                                    .retry_ns = delay_ns * driver->nak_unicast_retry_ratio,
+                                    .max_backoff_ns = driver->nak_multicast_max_backoff_ns,
+                                    .group_size = driver->nak_multicast_group_size,
+                                    .group = image->params.group };
     image->nak_due_ns = INT64_MAX;
     image->lost_due_ns = INT64_MAX;
     return ps_congestion_init(&image->congestion, image->params.congestion_control, window,
@@ -271,7 +271,8 @@ void ps_image_free(ps_image_t *image)
 int ps_image_add_subscriber(ps_driver_t *driver, ps_image_t *image,
                             const ps_subscriber_params_t *params)
 {
-    ps_command_t command = { .type = PS_RCMD_ADD_SUBSCRIBER, .object = image,
+    ps_command_t command = { .type = PS_RCMD_ADD_SUBSCRIBER,
+                             .object = image,
                              .u.subscriber = *params };
     int code;
 
@@ -288,7 +289,8 @@ int ps_image_add_subscriber(ps_driver_t *driver, ps_image_t *image,
 
 int ps_image_remove_subscriber(ps_driver_t *driver, ps_image_t *image, int32_t position_counter_id)
 {
-    ps_command_t command = { .type = PS_RCMD_REMOVE_SUBSCRIBER, .object = image,
+    ps_command_t command = { .type = PS_RCMD_REMOVE_SUBSCRIBER,
+                             .object = image,
                              .i = position_counter_id };
     int code = ps_driver_command(driver, PS_AGENT_RECEIVER, &command);
 
@@ -369,7 +371,8 @@ void ps_image_get_status(const ps_image_t *image, ps_image_status_t *out)
 
 int ps_image_remove(ps_driver_t *driver, ps_image_t *image, int32_t keep_session)
 {
-    ps_command_t command = { .type = PS_RCMD_REMOVE_IMAGE, .object = image,
+    ps_command_t command = { .type = PS_RCMD_REMOVE_IMAGE,
+                             .object = image,
                              .i = keep_session != 0 };
 
     return ps_driver_command(driver, PS_AGENT_RECEIVER, &command);

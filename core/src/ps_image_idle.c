@@ -36,8 +36,8 @@ static int64_t lowest_in_use(const ps_image_t *image)
         lowest = lower(lowest, image->ordinal_position);
     }
     for (int32_t i = 0; i < image->n_subscribers; i++) {
-        lowest = lower(lowest, atomic_load_explicit(image->subscribers[i].position,
-                                                    memory_order_acquire));
+        lowest = lower(lowest,
+                       atomic_load_explicit(image->subscribers[i].position, memory_order_acquire));
     }
     return lowest > image->join_position ? lowest : image->join_position;
 }
@@ -73,7 +73,8 @@ static void give_up(ps_image_t *image, int32_t least_terms)
 
 void ps_image_tell_given_up(ps_image_t *image, int64_t now_ns)
 {
-    ps_event_t event = { .type = PS_EV_GIVEN_UP, .a = image->given_up_to,
+    ps_event_t event = { .type = PS_EV_GIVEN_UP,
+                         .a = image->given_up_to,
                          .b = image->kept_position };
 
     image->give_up_pending = !ps_image_emit(image, &event);

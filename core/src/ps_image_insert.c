@@ -146,9 +146,8 @@ static void learn_lateness(ps_image_t *image, int64_t from, int64_t to, const ps
                            bool filled)
 {
     if (!image->params.group && (filled || gap->asked == 0)) {
-        ps_reordering_filled(&image->reordering, from, to,
-                             image->receiver->now_ns - gap->opened_ns, gap->asked,
-                             image->rtt.least_ns);
+        ps_reordering_filled(&image->reordering, from, to, image->receiver->now_ns - gap->opened_ns,
+                             gap->asked, image->rtt.least_ns);
     }
 }
 

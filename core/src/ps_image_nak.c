@@ -31,7 +31,8 @@ static void send_naks(ps_image_t *image, ps_nak_list_t *list, int64_t now_ns)
         }
         for (int32_t k = 0; k < frames; k++) {
             uint8_t *frame = ps_receiver_outbox(receiver, destination, to);
-            ps_nak_t nak = { .session_id = list->session_id, .stream_id = list->stream_id,
+            ps_nak_t nak = { .session_id = list->session_id,
+                             .stream_id = list->stream_id,
                              .term_id = list->ranges[k].term_id,
                              .term_offset = list->ranges[k].term_offset,
                              .length = list->ranges[k].length };
@@ -117,8 +118,7 @@ static int32_t pad_over(ps_image_t *image)
         }
         work++;
     }
-    image->nak_due_ns =
-        image->gaps.count > 0 ? image->receiver->now_ns + PS_TICK_NS : INT64_MAX;
+    image->nak_due_ns = image->gaps.count > 0 ? image->receiver->now_ns + PS_TICK_NS : INT64_MAX;
     return work;
 }
 

@@ -138,8 +138,7 @@ void ps_image_check_storage(ps_image_t *image, int64_t end)
     ps_event_t event = { .type = PS_EV_TERM_NEEDED, .a = image->reserved_position };
 
     if (image->reserved_position != INT64_MAX && !image->term_event_taken &&
-        !image->give_up_pending &&
-        end + image->log.term_length / 2 > image->reserved_position) {
+        !image->give_up_pending && end + image->log.term_length / 2 > image->reserved_position) {
         image->term_event_taken = ps_image_emit(image, &event);
         if (!image->term_event_taken) { /* ring full: a tick asks again, whatever else comes */
             ps_image_timer(image, image->receiver->now_ns + PS_TICK_NS);
@@ -186,12 +185,13 @@ static void fill_trailer(const ps_image_t *image, ps_trailer_t *trailer)
     const ps_driver_params_t *params = image->receiver->params;
     int32_t fill = atomic_load_explicit(&image->slot->fill_ppm, memory_order_relaxed);
 
-    *trailer = (ps_trailer_t){
-        .capabilities = PS_CAP_PENSTOCK | PS_CAP_ORDINALS | PS_CAP_PRESSURE,
-        .daemon_id = params->daemon_id,
-        .daemon_epoch = params->daemon_epoch, .ordinal = -1, .credit_limit = -1,
-        .released_ordinal = released_ordinal(image), .fill_ppm = (uint32_t)fill
-    };
+    *trailer = (ps_trailer_t){ .capabilities = PS_CAP_PENSTOCK | PS_CAP_ORDINALS | PS_CAP_PRESSURE,
+                               .daemon_id = params->daemon_id,
+                               .daemon_epoch = params->daemon_epoch,
+                               .ordinal = -1,
+                               .credit_limit = -1,
+                               .released_ordinal = released_ordinal(image),
+                               .fill_ppm = (uint32_t)fill };
     if (fill >= PS_PPM / 2) {
         trailer->reason = PS_CAUSE_SLOW_SUBSCRIBER;
         trailer->reason_client =
@@ -246,15 +246,15 @@ void ps_image_send_sm(ps_image_t *image, int64_t now_ns)
     if (image->endpoint == NULL || image->rejected) {
         return;
     }
-    sm = (ps_sm_t){
-        .session_id = image->params.session_id, .stream_id = image->params.stream_id,
-        .term_id = ps_term_id_at(position, log->shift, log->initial_term_id),
-        .term_offset = (int32_t)(position & log->term_mask), .window = image->window,
-        .receiver_id = image->endpoint->params.receiver_id,
-        .group_tag = image->endpoint->params.group_tag,
-        .has_group_tag = image->endpoint->params.has_group_tag,
-        .flags = image->state >= PS_IMAGE_DRAINING ? PS_SM_EOS : 0
-    };
+    sm = (ps_sm_t){ .session_id = image->params.session_id,
+                    .stream_id = image->params.stream_id,
+                    .term_id = ps_term_id_at(position, log->shift, log->initial_term_id),
+                    .term_offset = (int32_t)(position & log->term_mask),
+                    .window = image->window,
+                    .receiver_id = image->endpoint->params.receiver_id,
+                    .group_tag = image->endpoint->params.group_tag,
+                    .has_group_tag = image->endpoint->params.has_group_tag,
+                    .flags = image->state >= PS_IMAGE_DRAINING ? PS_SM_EOS : 0 };
     if (receiver->params->advertise) {
         fill_trailer(image, &trailer);
     }
@@ -281,7 +281,8 @@ void ps_image_send_rttm(ps_image_t *image, int64_t now_ns)
 {
     ps_receiver_t *receiver = image->receiver;
     ps_rttm_t rttm = { .session_id = image->params.session_id,
-                       .stream_id = image->params.stream_id, .echo_ns = now_ns,
+                       .stream_id = image->params.stream_id,
+                       .echo_ns = now_ns,
                        .flags = PS_RTTM_REPLY };
 
     image->rtt_due_ns =
@@ -354,12 +355,12 @@ static void note_movement(ps_image_t *image, int64_t now_ns)
 
 bool ps_image_update_window(ps_image_t *image, int64_t now_ns)
 {
-    ps_congestion_input_t input = {
-        .now_ns = now_ns, .consumption = image->consumption,
-        .granted = image->sm_position + image->sent_window,
-        .received = image->hwm - image->gaps.missing, .new_loss = image->new_loss != 0,
-        .loss_position = image->loss_position
-    };
+    ps_congestion_input_t input = { .now_ns = now_ns,
+                                    .consumption = image->consumption,
+                                    .granted = image->sm_position + image->sent_window,
+                                    .received = image->hwm - image->gaps.missing,
+                                    .new_loss = image->new_loss != 0,
+                                    .loss_position = image->loss_position };
     bool forced = false;
 
     image->new_loss = 0;
@@ -412,8 +413,8 @@ int32_t ps_image_cycle(ps_image_t *image, int64_t now_ns, bool *stay)
     if (image->end_position != INT64_MAX && image->state == PS_IMAGE_ACTIVE) {
         ps_image_check_end(image);
     }
-    wake_position = image->gating && image->consumption < image->position ? due_position(image)
-                                                                          : INT64_MAX;
+    wake_position =
+        image->gating && image->consumption < image->position ? due_position(image) : INT64_MAX;
     /* Pairs with a subscriber that stores its position, then reads this after a full fence. */
     atomic_store_explicit(&image->slot->wake_position, wake_position, memory_order_release);
     behind = image->ordinal >= 0 && image->ordinal_position < image->position;

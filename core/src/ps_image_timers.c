@@ -8,12 +8,12 @@
 #include "ps_image.h"
 #include "ps_receiver.h"
 
-
 void ps_image_send_error(ps_image_t *image, int64_t now_ns)
 {
     ps_receiver_t *receiver = image->receiver;
     ps_err_t error = { .session_id = image->params.session_id,
-                       .stream_id = image->params.stream_id, .code = 13,
+                       .stream_id = image->params.stream_id,
+                       .code = 13,
                        .text = (const uint8_t *)image->reject_text,
                        .text_length = (int32_t)strlen(image->reject_text) };
 
@@ -36,7 +36,8 @@ void ps_image_send_error(ps_image_t *image, int64_t now_ns)
 
 static void tell_subscriber(ps_image_t *image, ps_image_subscriber_t *subscriber)
 {
-    ps_event_t event = { .type = PS_EV_SUBSCRIBER, .a = subscriber->position_counter_id,
+    ps_event_t event = { .type = PS_EV_SUBSCRIBER,
+                         .a = subscriber->position_counter_id,
                          .reason = subscriber->tether.state };
 
     subscriber->event_pending = !ps_image_emit(image, &event);
@@ -44,11 +45,11 @@ static void tell_subscriber(ps_image_t *image, ps_image_subscriber_t *subscriber
 
 void ps_image_tether(ps_image_t *image, int64_t now_ns)
 {
-    const ps_tether_timeouts_t timeouts = {
-        .window_limit_ns = image->params.untethered_window_limit_timeout_ns,
-        .linger_ns = image->params.untethered_linger_timeout_ns,
-        .resting_ns = image->params.untethered_resting_timeout_ns
-    };
+    const ps_tether_timeouts_t timeouts = { .window_limit_ns =
+                                                image->params.untethered_window_limit_timeout_ns,
+                                            .linger_ns = image->params.untethered_linger_timeout_ns,
+                                            .resting_ns =
+                                                image->params.untethered_resting_timeout_ns };
 
     for (int32_t i = 0; i < image->n_subscribers; i++) {
         ps_image_subscriber_t *subscriber = &image->subscribers[i];
@@ -108,7 +109,8 @@ static void tick_draining(ps_image_t *image, int64_t now_ns)
 
 static void tick_events(ps_image_t *image, int64_t now_ns)
 {
-    ps_event_t event = { .type = PS_EV_IMAGE_INACTIVE, .reason = image->end_reason,
+    ps_event_t event = { .type = PS_EV_IMAGE_INACTIVE,
+                         .reason = image->end_reason,
                          .a = image->position };
 
     if (image->event_taken ||

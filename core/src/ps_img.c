@@ -13,7 +13,7 @@ enum {
     PS_PREFETCH_BYTES = 768, /* ahead of the frame that is read */
     PS_SHORT_MESSAGES = 32,
     PS_SHORT_POLLS = 4,
-    PS_PAUSES = 30           /* 0.3 to 1.5 us, by processor */
+    PS_PAUSES = 30 /* 0.3 to 1.5 us, by processor */
 };
 
 /* ---- opening --------------------------------------------------------------------------------- */
@@ -201,8 +201,7 @@ static void ps_img_release_to(ps_img_t *image, int64_t position)
 void ps_img_release(ps_img_t *image)
 {
     /* A message that will be handed out again is not done with. */
-    ps_img_release_to(image,
-                      image->redeliver ? image->assembled.start_position : image->delivered);
+    ps_img_release_to(image, image->redeliver ? image->assembled.start_position : image->delivered);
 }
 
 int ps_img_rewind(ps_img_t *image, int64_t position)
@@ -263,8 +262,9 @@ static int ps_img_assemble(ps_img_t *image, const ps_message_t *fragment)
         return 0; /* joined in the middle of this message */
     }
     if (fragment->length > image->max_message_bytes - image->used) {
-        image->stopped = ps_fail(PS_E_CORRUPT, "session %d stream %d: message at position %lld is "
-                                               "longer than %lld bytes: the image is stopped",
+        image->stopped = ps_fail(PS_E_CORRUPT,
+                                 "session %d stream %d: message at position %lld is "
+                                 "longer than %lld bytes: the image is stopped",
                                  fragment->session_id, fragment->stream_id,
                                  (long long)image->assembled.start_position,
                                  (long long)image->max_message_bytes);
@@ -297,20 +297,21 @@ static int ps_img_assemble(ps_img_t *image, const ps_message_t *fragment)
 static int ps_img_corrupt(ps_img_t *image, int64_t position, int32_t frame_length)
 {
     image->stopped = PS_E_CORRUPT;
-    return ps_fail(PS_E_CORRUPT, "session %d stream %d: impossible frame at position %lld (length "
-                                 "%d): the image is stopped",
+    return ps_fail(PS_E_CORRUPT,
+                   "session %d stream %d: impossible frame at position %lld (length "
+                   "%d): the image is stopped",
                    image->log.session_id, image->log.stream_id, (long long)position, frame_length);
 }
 
 /* What a poll of one image goes through: a stretch of one term. */
 typedef struct ps_stretch {
     uint8_t *term;
-    int64_t log_base;     /* of the term in the file */
-    int64_t begin;        /* position of offset 0 */
+    int64_t log_base; /* of the term in the file */
+    int64_t begin;    /* position of offset 0 */
     int32_t term_id;
     int32_t offset;
-    int32_t step;         /* aligned length of the latest frame */
-    bool prefetch;        /* what lies ahead is not being written just now */
+    int32_t step;  /* aligned length of the latest frame */
+    bool prefetch; /* what lies ahead is not being written just now */
 } ps_stretch_t;
 
 /* Reads the frame at the stretch's offset into out.  1: data, 0: nothing there, 2: padding, or

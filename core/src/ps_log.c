@@ -42,8 +42,8 @@ int ps_log_map(const char *path, int32_t read_only, ps_log_t *out)
     memset(out, 0, sizeof *out);
     uint8_t *map = NULL;
     uint64_t length = 0;
-    int code = ps_file_map(path, read_only, INT64_C(3) * PS_TERM_MIN + PS_LOG_META_BYTES, &map,
-                           &length);
+    int code =
+        ps_file_map(path, read_only, INT64_C(3) * PS_TERM_MIN + PS_LOG_META_BYTES, &map, &length);
     if (code != PS_OK) {
         return code;
     }
@@ -260,8 +260,8 @@ int32_t ps_log_unblock(const ps_log_t *log, int64_t position, int32_t only_claim
     if (offset >= tail) {
         return 0;
     }
-    const uint64_t word = atomic_load_explicit(ps_frame_word(ps_frame_at(log, position)),
-                                               memory_order_acquire);
+    const uint64_t word =
+        atomic_load_explicit(ps_frame_word(ps_frame_at(log, position)), memory_order_acquire);
     int32_t padded = 0;
     if ((int32_t)(uint32_t)word < 0) {
         *claimer = (int32_t)(uint32_t)(word >> 32);

@@ -38,47 +38,61 @@ enum {
     PS_MESSAGE_MAX = 16 * 1024 * 1024
 };
 
-enum { PS_FLAG_BEGIN = 0x80, PS_FLAG_END = 0x40, PS_FLAG_UNFRAGMENTED = 0xC0, PS_FLAG_EOS = 0x20,
-       PS_FLAG_REVOKED = 0x10 };
-enum { PS_TYPE_PAD = 0, PS_TYPE_DATA = 1, PS_TYPE_NAK = 2, PS_TYPE_SM = 3, PS_TYPE_ERR = 4,
-       PS_TYPE_SETUP = 5, PS_TYPE_RTTM = 6, PS_TYPE_RES = 7, PS_TYPE_RSP_SETUP = 0x0B,
-       PS_TYPE_EXT = 0xFFFF };
+enum {
+    PS_FLAG_BEGIN = 0x80,
+    PS_FLAG_END = 0x40,
+    PS_FLAG_UNFRAGMENTED = 0xC0,
+    PS_FLAG_EOS = 0x20,
+    PS_FLAG_REVOKED = 0x10
+};
+enum {
+    PS_TYPE_PAD = 0,
+    PS_TYPE_DATA = 1,
+    PS_TYPE_NAK = 2,
+    PS_TYPE_SM = 3,
+    PS_TYPE_ERR = 4,
+    PS_TYPE_SETUP = 5,
+    PS_TYPE_RTTM = 6,
+    PS_TYPE_RES = 7,
+    PS_TYPE_RSP_SETUP = 0x0B,
+    PS_TYPE_EXT = 0xFFFF
+};
 /* EXCLUSIVE: zeroed ahead of its writer, as CONCURRENT.  SEALED: exclusive too, but its writer
  * zeroes the word where its data ends; beyond lies anything (docs/decisions/0029). */
 enum { PS_LOG_CONCURRENT = 0, PS_LOG_EXCLUSIVE = 1, PS_LOG_IMAGE = 2, PS_LOG_SEALED = 3 };
 
 /* Metadata page; offsets are Aeron's. */
 typedef struct ps_log_meta {
-    _Atomic int64_t tail[PS_PARTITIONS];       /* 0: (term_id << 32) | offset */
-    _Atomic int32_t active_term_count;         /* 24 */
+    _Atomic int64_t tail[PS_PARTITIONS]; /* 0: (term_id << 32) | offset */
+    _Atomic int32_t active_term_count;   /* 24 */
     uint8_t pad0[128 - 28];
-    _Atomic int64_t end_of_stream;             /* 128: INT64_MAX until known */
-    _Atomic int32_t is_connected;              /* 136 */
-    _Atomic int32_t transport_count;           /* 140 */
+    _Atomic int64_t end_of_stream;   /* 128: INT64_MAX until known */
+    _Atomic int32_t is_connected;    /* 136 */
+    _Atomic int32_t transport_count; /* 140 */
     uint8_t pad1[256 - 144];
-    int64_t correlation_id;                    /* 256 */
-    int32_t initial_term_id;                   /* 264 */
-    int32_t header_length;                     /* 268: 32 */
-    int32_t mtu;                               /* 272 */
-    int32_t term_length;                       /* 276 */
-    int32_t page_size;                         /* 280 */
-    int32_t publication_window;                /* 284 */
-    int32_t receiver_window;                   /* 288 */
+    int64_t correlation_id;                     /* 256 */
+    int32_t initial_term_id;                    /* 264 */
+    int32_t header_length;                      /* 268: 32 */
+    int32_t mtu;                                /* 272 */
+    int32_t term_length;                        /* 276 */
+    int32_t page_size;                          /* 280 */
+    int32_t publication_window;                 /* 284 */
+    int32_t receiver_window;                    /* 288 */
     int32_t sndbuf, sndbuf_default, sndbuf_max; /* 292 */
     int32_t rcvbuf, rcvbuf_default, rcvbuf_max; /* 304 */
-    int32_t max_resend;                        /* 316 */
-    uint8_t default_header[128];               /* 320 */
-    int64_t entity_tag;                        /* 448 */
-    int64_t response_correlation_id;           /* 456 */
-    int64_t linger_timeout_ns;                 /* 464 */
+    int32_t max_resend;                         /* 316 */
+    uint8_t default_header[128];                /* 320 */
+    int64_t entity_tag;                         /* 448 */
+    int64_t response_correlation_id;            /* 456 */
+    int64_t linger_timeout_ns;                  /* 464 */
     int64_t untethered_window_limit_timeout_ns; /* 472 */
-    int64_t untethered_resting_timeout_ns;     /* 480 */
+    int64_t untethered_resting_timeout_ns;      /* 480 */
     uint8_t group, is_response, rejoin, reliable, sparse, signal_eos, spies_simulate_connection,
-        tether;                                /* 488 */
-    _Atomic uint8_t is_revoked;                /* 496 */
-    uint8_t type;                              /* 497 */
+        tether;                 /* 488 */
+    _Atomic uint8_t is_revoked; /* 496 */
+    uint8_t type;               /* 497 */
     uint8_t pad2[2];
-    uint8_t untethered_linger_timeout_ns[8];   /* 500: unaligned int64 */
+    uint8_t untethered_linger_timeout_ns[8]; /* 500: unaligned int64 */
     uint8_t pad3[4096 - 508];
 } ps_log_meta_t;
 _Static_assert(offsetof(ps_log_meta_t, end_of_stream) == 128, "layout");
@@ -96,8 +110,8 @@ typedef struct ps_log {
     uint8_t *term[PS_PARTITIONS];
     ps_log_meta_t *meta;
     int32_t term_length;
-    int32_t term_mask;           /* T - 1 */
-    int32_t shift;               /* log2 T */
+    int32_t term_mask; /* T - 1 */
+    int32_t shift;     /* log2 T */
     int32_t initial_term_id;
     int32_t mtu;
     int32_t session_id;
@@ -124,8 +138,14 @@ typedef struct ps_frame {
 } ps_frame_t;
 _Static_assert(sizeof(ps_frame_t) == PS_HEADER_BYTES, "layout");
 
-static inline int32_t ps_align32(int32_t length) { return (length + 31) & ~31; }
-static inline int64_t ps_align32_64(int64_t length) { return (length + 31) & ~INT64_C(31); }
+static inline int32_t ps_align32(int32_t length)
+{
+    return (length + 31) & ~31;
+}
+static inline int64_t ps_align32_64(int64_t length)
+{
+    return (length + 31) & ~INT64_C(31);
+}
 static inline int32_t ps_wrap_sub(int32_t a, int32_t b)
 {
     return (int32_t)((uint32_t)a - (uint32_t)b);

@@ -42,11 +42,12 @@ void ps_log_reader_close(ps_log_reader_t *reader)
 
 void ps_log_reader_facts(const ps_log_reader_t *reader, ps_log_facts_t *out)
 {
-    *out = (ps_log_facts_t){
-        .correlation_id = reader->correlation_id, .session_id = reader->log.session_id,
-        .stream_id = reader->log.stream_id, .initial_term_id = reader->log.initial_term_id,
-        .term_length = reader->log.term_length, .mtu = reader->log.mtu
-    };
+    *out = (ps_log_facts_t){ .correlation_id = reader->correlation_id,
+                             .session_id = reader->log.session_id,
+                             .stream_id = reader->log.stream_id,
+                             .initial_term_id = reader->log.initial_term_id,
+                             .term_length = reader->log.term_length,
+                             .mtu = reader->log.mtu };
 }
 
 /* Aligned length of the committed frame at position; 0: none, or not one of this position. */
@@ -187,8 +188,8 @@ int ps_driver_release(ps_driver_t *driver, const ps_release_params_t *params)
     ps_cnc_t *cnc = ps_driver_cnc(driver);
     if (params->position < 0 || (params->position & (PS_FRAME_ALIGNMENT - 1)) != 0 ||
         params->position_counter_id < 0 ||
-        params->position_counter_id >= ps_counter_capacity(cnc) ||
-        params->subscriber_slot < 0 || params->subscriber_slot >= shared->n_subscribers ||
+        params->position_counter_id >= ps_counter_capacity(cnc) || params->subscriber_slot < 0 ||
+        params->subscriber_slot >= shared->n_subscribers ||
         params->publication_slot >= shared->n_publications) {
         return ps_fail(PS_E_INVALID, "cannot release to %lld: counter %d, subscriber %d",
                        (long long)params->position, params->position_counter_id,

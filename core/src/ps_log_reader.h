@@ -42,7 +42,9 @@ int64_t ps_log_reader_cut(const ps_log_reader_t *reader, int64_t from, int64_t t
 const uint8_t *ps_log_reader_at(const ps_log_reader_t *reader, int64_t position);
 
 /* Entries of an index ring, oldest first; returns how many, at most capacity. */
-typedef struct ps_index_view { int64_t position, time_ns; } ps_index_view_t;
+typedef struct ps_index_view {
+    int64_t position, time_ns;
+} ps_index_view_t;
 int32_t ps_slot_read_index(const ps_shared_t *shared, int32_t kind, int32_t slot,
                            ps_index_view_t *out, int32_t capacity);
 

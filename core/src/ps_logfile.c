@@ -39,8 +39,8 @@ static int ps_log_params_check(const ps_log_params_t *params)
     if (params->path == NULL) {
         return ps_fail(PS_E_INVALID, "log buffer without a path");
     }
-    if (!ps_is_power_of_two(term_length) || term_length < PS_TERM_MIN
-        || term_length > PS_TERM_MAX) {
+    if (!ps_is_power_of_two(term_length) || term_length < PS_TERM_MIN ||
+        term_length > PS_TERM_MAX) {
         return ps_fail(PS_E_INVALID, "term length %d is not a power of two in 65536..1073741824",
                        term_length);
     }
@@ -170,8 +170,8 @@ int ps_log_create(const ps_log_params_t *params)
         return fd;
     }
     const int64_t terms = params->reserve_terms;
-    const int64_t needed = PS_LOG_META_BYTES + terms * params->term_length +
-                           (PS_PARTITIONS - terms) * THRESHOLD_BYTES;
+    const int64_t needed =
+        PS_LOG_META_BYTES + terms * params->term_length + (PS_PARTITIONS - terms) * THRESHOLD_BYTES;
     const int64_t available = ps_free_bytes(params->path);
     if (available >= 0 && available < needed) {
         code = ps_fail(PS_E_NO_SPACE, "no space for %s: needs %lld bytes, %lld available",
@@ -228,8 +228,7 @@ int ps_log_reserve_term(const char *path, int32_t term_length, int64_t position)
 int ps_log_punch(const char *path, int32_t term_length, int64_t from, int64_t to)
 {
     if (path == NULL || !ps_is_term_length(term_length) || from < 0 || to <= from ||
-        from % term_length != 0 || to % term_length != 0 ||
-        to - from > INT64_C(3) * term_length) {
+        from % term_length != 0 || to % term_length != 0 || to - from > INT64_C(3) * term_length) {
         return ps_fail(PS_E_INVALID, "cannot give back: term length %d, kept %lld to %lld",
                        term_length, (long long)from, (long long)to);
     }

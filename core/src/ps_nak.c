@@ -15,12 +15,17 @@
 
 #include <assert.h>
 
-enum { PS_NAK_GROUP_MAX = 65536, PS_LOG_FRACTION_BITS = 24, PS_NAK_DOUBLINGS_MAX = 10,
-       PS_NAK_PATIENCE = 7, PS_NAK_ANSWER_DOUBLINGS = 4 };
+enum {
+    PS_NAK_GROUP_MAX = 65536,
+    PS_LOG_FRACTION_BITS = 24,
+    PS_NAK_DOUBLINGS_MAX = 10,
+    PS_NAK_PATIENCE = 7,
+    PS_NAK_ANSWER_DOUBLINGS = 4
+};
 #define PS_NAK_BACKOFF_MAX_NS INT64_C(100000000)
-#define PS_NAK_ANSWER_MAX_NS INT64_C(1000000000)
-#define PS_E_Q32 UINT64_C(11674931555) /* e * 2^32, rounded */
-#define PS_ONE_Q32 (UINT64_C(1) << 32)
+#define PS_NAK_ANSWER_MAX_NS  INT64_C(1000000000)
+#define PS_E_Q32              UINT64_C(11674931555) /* e * 2^32, rounded */
+#define PS_ONE_Q32            (UINT64_C(1) << 32)
 
 /* log2(x / 2^32) in units of 2^-24, for x >= 2^32.  One squaring a bit. */
 static uint64_t log2_q24(uint64_t x)

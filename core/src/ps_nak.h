@@ -10,11 +10,11 @@
 #include "ps_driver_internal.h"
 
 typedef struct ps_nak_policy {
-    int64_t delay_ns;          /* unicast: before the first NAK of a gap */
-    int64_t retry_ns;          /* unicast: between NAKs of the same gap */
-    int64_t max_backoff_ns;    /* group: upper end of the distribution */
-    int64_t group_size;        /* group: receivers expected to see the same loss, >= 1 */
-    uint8_t group;             /* 1: random back-off, so that one NAK serves all */
+    int64_t delay_ns;       /* unicast: before the first NAK of a gap */
+    int64_t retry_ns;       /* unicast: between NAKs of the same gap */
+    int64_t max_backoff_ns; /* group: upper end of the distribution */
+    int64_t group_size;     /* group: receivers expected to see the same loss, >= 1 */
+    uint8_t group;          /* 1: random back-off, so that one NAK serves all */
 } ps_nak_policy_t;
 
 /* Delay before the first NAK of a new gap. */

@@ -15,7 +15,9 @@ enum { PS_NAK_RANGE_BYTES = 12, PS_NAK_LIST_MAX = 40 };
 typedef struct ps_nak_list {
     int32_t session_id, stream_id;
     int32_t count;
-    struct { int32_t term_id, term_offset, length; } ranges[PS_NAK_LIST_MAX];
+    struct {
+        int32_t term_id, term_offset, length;
+    } ranges[PS_NAK_LIST_MAX];
 } ps_nak_list_t;
 
 /* The subtype of an EXT frame that passed ps_wire_check, -1 when its version is not ours. */

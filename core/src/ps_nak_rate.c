@@ -10,9 +10,18 @@
 #define BUCKET_NS (PS_NAK_WINDOW_NS / PS_NAK_BUCKETS)
 enum { SAMPLE_PARTS = 8, STEPS_MAX = 64, GROW_MAX = 8 };
 
-static int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
-static int64_t larger(int64_t a, int64_t b) { return a > b ? a : b; }
-static int64_t distance(int64_t a, int64_t b) { return a > b ? a - b : b - a; }
+static int64_t smaller(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+static int64_t larger(int64_t a, int64_t b)
+{
+    return a > b ? a : b;
+}
+static int64_t distance(int64_t a, int64_t b)
+{
+    return a > b ? a - b : b - a;
+}
 
 /* ---- receiver -------------------------------------------------------------------------------- */
 
@@ -48,8 +57,8 @@ static void adapt(ps_nak_signal_t *signal, const ps_nak_input_t *in, int64_t win
     const int64_t reaction_us = (window_ns + in->rtt_ns) / 1000;
     const int64_t room = smaller(pace, (INT64_C(1) << 40)) / 1000 * reaction_us / 1000;
     const int64_t needed_ppm = room >= in->capacity ? PS_NAK_PPM : room * PS_NAK_PPM / in->capacity;
-    set_thresholds(signal, larger(PS_NAK_PPM / 4, smaller(PS_NAK_PPM / 2,
-                                                          PS_NAK_PPM - needed_ppm)));
+    set_thresholds(signal,
+                   larger(PS_NAK_PPM / 4, smaller(PS_NAK_PPM / 2, PS_NAK_PPM - needed_ppm)));
 }
 
 static int32_t level_of(const ps_nak_signal_t *signal, uint32_t fill_ppm)
@@ -197,8 +206,8 @@ bool ps_nak_rate_signal(ps_nak_rate_t *rate, int64_t receiver_id, int32_t level,
     rate->fill_ppm = fill_ppm;
     rate->culprit = receiver_id;
     rate->quiet = 0;
-    const bool recedes = rate->last_fill_ppm > 0 && fill_ppm < rate->last_fill_ppm &&
-                         ps_nak_rate_limits(rate);
+    const bool recedes =
+        rate->last_fill_ppm > 0 && fill_ppm < rate->last_fill_ppm && ps_nak_rate_limits(rate);
     if (!recedes) {
         const int64_t wanted = larger(cut(rate->base, level), rate->floor);
         if (wanted < rate->limit) {
@@ -254,8 +263,8 @@ static void end_window(ps_nak_rate_t *rate)
 bool ps_nak_rate_step(ps_nak_rate_t *rate, int64_t now_ns)
 {
     const int64_t before = rate->limit;
-    for (int32_t i = 0; i < STEPS_MAX && rate->window_end_ns != 0 &&
-                        now_ns >= rate->window_end_ns; i++) {
+    for (int32_t i = 0; i < STEPS_MAX && rate->window_end_ns != 0 && now_ns >= rate->window_end_ns;
+         i++) {
         rate->window_end_ns += rate->window_ns;
         end_window(rate);
     }

@@ -33,67 +33,68 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#define PS_NAK_WINDOW_NS INT64_C(50000000)
+#define PS_NAK_WINDOW_NS     INT64_C(50000000)
 #define PS_NAK_WINDOW_MAX_NS INT64_C(1000000000)   /* a longer round trip is not believed */
-#define PS_NAK_FLOOR (INT64_C(128) * 1024)         /* bytes per second, two MTUs a window */
-#define PS_NAK_UNLIMITED (INT64_C(1) << 40)        /* a limit that reached it is none */
+#define PS_NAK_FLOOR         (INT64_C(128) * 1024) /* bytes per second, two MTUs a window */
+#define PS_NAK_UNLIMITED     (INT64_C(1) << 40)    /* a limit that reached it is none */
 enum { PS_NAK_LEVELS = 4, PS_NAK_BUCKETS = 8, PS_NAK_PPM = 1000000 };
 
 /* ---- receiver -------------------------------------------------------------------------------- */
 
 typedef struct ps_nak_signal {
-    int64_t next_ns;               /* no signal before */
+    int64_t next_ns; /* no signal before */
     int64_t sampled_ns;
     int64_t sampled_unread;
-    int64_t growth, growth_dev;    /* bytes per second, smoothed by an eighth */
-    int64_t consumption;           /* as last seen, and when it moved */
+    int64_t growth, growth_dev; /* bytes per second, smoothed by an eighth */
+    int64_t consumption;        /* as last seen, and when it moved */
     int64_t consumed_ns;
     uint32_t thresholds_ppm[PS_NAK_LEVELS];
-    bool episode;                  /* above t1 since the last time below it */
-    bool empty;                    /* at the last look: there was nothing to take */
+    bool episode; /* above t1 since the last time below it */
+    bool empty;   /* at the last look: there was nothing to take */
     bool started;
 } ps_nak_signal_t;
 
 typedef struct ps_nak_input {
     int64_t now_ns;
-    int64_t unread;                /* bytes received and not taken */
-    int64_t capacity;              /* bytes, > 0 */
-    int64_t consumption;           /* position of the slowest reader */
-    int64_t rtt_ns;                /* 0 unknown */
-    uint32_t random;               /* uniform; in a group it spreads first signals */
+    int64_t unread;      /* bytes received and not taken */
+    int64_t capacity;    /* bytes, > 0 */
+    int64_t consumption; /* position of the slowest reader */
+    int64_t rtt_ns;      /* 0 unknown */
+    uint32_t random;     /* uniform; in a group it spreads first signals */
     bool group;
 } ps_nak_input_t;
 
 void ps_nak_signal_init(ps_nak_signal_t *signal);
 /* One look at the queue.  Returns the level to signal now, 1..4, or 0.  *fill_ppm gets the fill,
  * *due_ns when to look again (INT64_MAX: when data comes). */
-int32_t ps_nak_signal_step(ps_nak_signal_t *signal, const ps_nak_input_t *input,
-                           uint32_t *fill_ppm, int64_t *due_ns);
+int32_t ps_nak_signal_step(ps_nak_signal_t *signal, const ps_nak_input_t *input, uint32_t *fill_ppm,
+                           int64_t *due_ns);
 static inline int64_t ps_nak_window_ns(int64_t rtt_ns)
 {
-    return rtt_ns < PS_NAK_WINDOW_NS ? PS_NAK_WINDOW_NS
-           : rtt_ns < PS_NAK_WINDOW_MAX_NS ? rtt_ns : PS_NAK_WINDOW_MAX_NS;
+    return rtt_ns < PS_NAK_WINDOW_NS       ? PS_NAK_WINDOW_NS
+           : rtt_ns < PS_NAK_WINDOW_MAX_NS ? rtt_ns
+                                           : PS_NAK_WINDOW_MAX_NS;
 }
 
 /* ---- sender ---------------------------------------------------------------------------------- */
 
 typedef struct ps_nak_rate {
-    int64_t limit;                 /* bytes per second; PS_NAK_UNLIMITED: none */
+    int64_t limit; /* bytes per second; PS_NAK_UNLIMITED: none */
     int64_t floor;
     int64_t window_ns;
-    int64_t window_end_ns;         /* of the running window; 0: not limited, none runs */
-    int64_t base;                  /* what this window's cuts are taken from */
-    int64_t wall, wall_dev;        /* rate at which signals come, smoothed; 0: none yet */
-    int64_t culprit;               /* receiver of the strongest signal of the last such window */
-    uint32_t fill_ppm;             /* strongest of this window, and of the last signalled one */
+    int64_t window_end_ns;  /* of the running window; 0: not limited, none runs */
+    int64_t base;           /* what this window's cuts are taken from */
+    int64_t wall, wall_dev; /* rate at which signals come, smoothed; 0: none yet */
+    int64_t culprit;        /* receiver of the strongest signal of the last such window */
+    uint32_t fill_ppm;      /* strongest of this window, and of the last signalled one */
     uint32_t last_fill_ppm;
-    int32_t level;                 /* strongest of this window, 0 none */
-    int32_t quiet;                 /* windows without a signal */
-    int32_t beyond;                /* of them, those with a limit above the wall */
+    int32_t level;  /* strongest of this window, 0 none */
+    int32_t quiet;  /* windows without a signal */
+    int32_t beyond; /* of them, those with a limit above the wall */
     /* rate measurement: bytes by 1/8 of 50 ms */
     int64_t bucket_index;
     int64_t buckets[PS_NAK_BUCKETS + 1];
-    uint64_t signals, cuts;        /* totals, for metrics */
+    uint64_t signals, cuts; /* totals, for metrics */
 } ps_nak_rate_t;
 
 /* mtu in bytes: the floor lets two of them through in each window. */

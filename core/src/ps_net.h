@@ -13,10 +13,10 @@
 /* One datagram to send: a run of header-and-payload bytes that is contiguous in memory. */
 typedef struct ps_dgram {
     const uint8_t *data;
-    uint32_t length;   /* bytes of UDP payload, 1..65504 */
+    uint32_t length; /* bytes of UDP payload, 1..65504 */
 } ps_dgram_t;
 
-typedef struct ps_socket ps_socket_t;   /* implementation's own; one writer thread */
+typedef struct ps_socket ps_socket_t; /* implementation's own; one writer thread */
 
 /* Called for each received datagram (a GRO buffer is split before).  data is valid during the call,
  * 8-byte aligned is NOT promised.  from: source address.  rx_ns: receive time, same clock as
@@ -33,7 +33,7 @@ typedef void (*ps_on_run_fn)(void *context, const uint8_t *data, uint32_t length
  * 8 bytes must stay as they are, all others may become anything. */
 typedef struct ps_landing {
     uint8_t *at;
-    uint32_t length;   /* PS_LANDING_LEAST to PS_LANDING_MOST */
+    uint32_t length; /* PS_LANDING_LEAST to PS_LANDING_MOST */
 } ps_landing_t;
 enum { PS_LANDING_LEAST = 4096, PS_LANDING_MOST = 64 * 1024 };
 typedef struct ps_lander {

@@ -36,7 +36,7 @@ typedef struct waiting {
 typedef struct impair_net {
     ps_net_t *inner;
     ps_impair_params_t params;
-    uint64_t opened;           /* conductor */
+    uint64_t opened; /* conductor */
 } impair_net_t;
 
 /* One thread at a time, as any socket. */
@@ -51,8 +51,8 @@ typedef struct impair_socket {
     int32_t free_slots[WAITING];
     int32_t free_count;
     uint64_t sequence;
-    waiting_t held;            /* reordered: goes behind the next; slot NOBODY: none */
-    uint8_t *slots;            /* WAITING x SLOT_BYTES, touched as used */
+    waiting_t held; /* reordered: goes behind the next; slot NOBODY: none */
+    uint8_t *slots; /* WAITING x SLOT_BYTES, touched as used */
     int epoll_fd;
     int timer_fd;
     /* the receive call under way */
@@ -305,7 +305,7 @@ static void impair_close(ps_socket_t *handle)
 
 static int add_to_epoll(const impair_socket_t *socket, int fd)
 {
-    struct epoll_event interest = {.events = EPOLLIN, .data = {.fd = fd}};
+    struct epoll_event interest = { .events = EPOLLIN, .data = { .fd = fd } };
     return epoll_ctl(socket->epoll_fd, EPOLL_CTL_ADD, fd, &interest);
 }
 
@@ -345,8 +345,8 @@ static int impair_open(void *state, const ps_socket_params_t *params, ps_socket_
     }
     void *slots = mmap(NULL, (size_t)WAITING * SLOT_BYTES, PROT_READ | PROT_WRITE,
                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    int result = slots == MAP_FAILED ? ps_fail(PS_E_NO_MEMORY, "no memory: %s", strerror(errno))
-                                     : PS_OK;
+    int result =
+        slots == MAP_FAILED ? ps_fail(PS_E_NO_MEMORY, "no memory: %s", strerror(errno)) : PS_OK;
     if (result == PS_OK) {
         socket->slots = slots;
         result = socket->ops->open(net->inner->state, params, &socket->inner);
@@ -399,8 +399,8 @@ static const ps_net_ops_t IMPAIR_OPS = {
 ps_net_t *ps_net_impair(ps_net_t *inner, const ps_impair_params_t *params)
 {
     assert(inner != NULL && params != NULL);
-    const uint32_t ppm[] = {params->send_loss_ppm, params->recv_loss_ppm, params->duplicate_ppm,
-                            params->reorder_ppm, params->corrupt_ppm};
+    const uint32_t ppm[] = { params->send_loss_ppm, params->recv_loss_ppm, params->duplicate_ppm,
+                             params->reorder_ppm, params->corrupt_ppm };
     for (size_t i = 0; i < sizeof ppm / sizeof ppm[0]; i++) {
         if (ppm[i] > MILLION) {
             (void)ps_fail(PS_E_INVALID, "a probability of %u ppm is above one million", ppm[i]);

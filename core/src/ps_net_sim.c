@@ -14,7 +14,7 @@
 enum { FIRST_HEAP_CAPACITY = 4096 };
 
 #define FNV_OFFSET UINT64_C(0xcbf29ce484222325)
-#define FNV_PRIME UINT64_C(0x100000001b3)
+#define FNV_PRIME  UINT64_C(0x100000001b3)
 
 /* ---- hosts and trace ------------------------------------------------------------------------- */
 
@@ -128,8 +128,8 @@ static ps_sim_arrival_t heap_pop(ps_simnet_t *simnet)
         if (child >= simnet->heap_length) {
             break;
         }
-        if (child + 1 < simnet->heap_length
-            && earlier(&simnet->heap[child + 1], &simnet->heap[child])) {
+        if (child + 1 < simnet->heap_length &&
+            earlier(&simnet->heap[child + 1], &simnet->heap[child])) {
             child++;
         }
         if (!earlier(&simnet->heap[child], &last)) {
@@ -144,7 +144,7 @@ static ps_sim_arrival_t heap_pop(ps_simnet_t *simnet)
 
 int ps_sim_schedule(ps_simnet_t *simnet, int64_t time_ns, int32_t host, ps_sim_packet_t *packet)
 {
-    int result = heap_push(simnet, (ps_sim_arrival_t){time_ns, simnet->sequence, host, packet});
+    int result = heap_push(simnet, (ps_sim_arrival_t){ time_ns, simnet->sequence, host, packet });
     if (result == PS_OK) {
         simnet->sequence++;
         packet->references++;
@@ -230,8 +230,8 @@ int32_t ps_simnet_add_host(ps_simnet_t *simnet)
 
 int ps_simnet_add_address(ps_simnet_t *simnet, int32_t host, const ps_addr_t *address)
 {
-    if (host < 0 || host >= simnet->host_count || (address->family != 4 && address->family != 6)
-        || ps_sim_is_any(address) || ps_sim_is_multicast(address)) {
+    if (host < 0 || host >= simnet->host_count || (address->family != 4 && address->family != 6) ||
+        ps_sim_is_any(address) || ps_sim_is_multicast(address)) {
         return ps_fail(PS_E_INVALID, "simulator: no such host or not a host's address");
     }
     for (int32_t i = 0; i < simnet->host_count; i++) {

@@ -11,11 +11,7 @@
 #include "ps_driver_internal.h"
 #include "ps_sim.h"
 
-enum {
-    PS_SIM_MAX_HOSTS = 64,
-    PS_SIM_MAX_ADDRESSES = 8,
-    PS_SIM_MAX_DATAGRAM_BYTES = 65504
-};
+enum { PS_SIM_MAX_HOSTS = 64, PS_SIM_MAX_ADDRESSES = 8, PS_SIM_MAX_DATAGRAM_BYTES = 65504 };
 
 enum ps_sim_verdict {
     PS_SIM_SENT = 1,
@@ -29,7 +25,7 @@ enum ps_sim_verdict {
 };
 
 typedef struct ps_sim_packet {
-    int32_t references;     /* events and socket queues that hold it */
+    int32_t references; /* events and socket queues that hold it */
     uint32_t length;
     ps_addr_t from;
     ps_addr_t to;
@@ -55,7 +51,7 @@ typedef struct ps_sim_stamps ps_sim_stamps_t;
 typedef struct ps_probe ps_probe_t;
 
 struct ps_socket {
-    ps_socket_t *next;      /* of the host, in order of opening */
+    ps_socket_t *next; /* of the host, in order of opening */
     ps_sim_host_t *host;
     ps_socket_params_t params;
     ps_addr_t local;
@@ -72,18 +68,18 @@ struct ps_sim_host {
     int32_t address_count;
     ps_addr_t addresses[PS_SIM_MAX_ADDRESSES];
     uint16_t next_port;
-    bool touched;           /* something arrived since the world looked */
-    int64_t full_until_ns;  /* its sockets take nothing */
-    uint32_t short_ppm;     /* of calls that take only a part */
+    bool touched;          /* something arrived since the world looked */
+    int64_t full_until_ns; /* its sockets take nothing */
+    uint32_t short_ppm;    /* of calls that take only a part */
 };
 
 typedef struct ps_sim_link_state {
     ps_simnet_link_t params;
     int64_t busy_until_ns;
-    uint64_t datagrams;     /* put on it so far */
-    uint64_t *drops;        /* numbers to lose, in no order */
+    uint64_t datagrams; /* put on it so far */
+    uint64_t *drops;    /* numbers to lose, in no order */
     int32_t drop_count;
-    bool bad;               /* Gilbert-Elliott */
+    bool bad; /* Gilbert-Elliott */
     int64_t bad_since_ns;
 } ps_sim_link_state_t;
 
@@ -93,16 +89,16 @@ struct ps_simnet {
     uint64_t sequence;
     ps_simnet_stats_t stats;
     int64_t calm_delay_ns;
-    uint16_t calm_port;     /* what goes to or comes from it has a link of its own; 0: none */
+    uint16_t calm_port; /* what goes to or comes from it has a link of its own; 0: none */
     int32_t host_count;
     ps_sim_host_t hosts[PS_SIM_MAX_HOSTS];
-    ps_sim_link_state_t links[PS_SIM_MAX_HOSTS][PS_SIM_MAX_HOSTS];   /* [from][to] */
+    ps_sim_link_state_t links[PS_SIM_MAX_HOSTS][PS_SIM_MAX_HOSTS]; /* [from][to] */
     ps_sim_arrival_t *heap;
     size_t heap_length;
     size_t heap_capacity;
-    ps_sim_watch_t *watch;  /* NULL: nobody reads along */
-    ps_probe_t *probe;      /* NULL: nobody looks into drivers */
-    ps_sim_stamps_t *stamps;        /* NULL: no channel has timestamps */
+    ps_sim_watch_t *watch;   /* NULL: nobody reads along */
+    ps_probe_t *probe;       /* NULL: nobody looks into drivers */
+    ps_sim_stamps_t *stamps; /* NULL: no channel has timestamps */
 };
 
 /* What the watch makes of a datagram: data sent for the first time on this way, or again. */
@@ -137,7 +133,7 @@ static inline bool ps_sim_is_multicast(const ps_addr_t *address)
 
 static inline bool ps_sim_is_loopback(const ps_addr_t *address)
 {
-    static const uint8_t one[16] = {[15] = 1};
+    static const uint8_t one[16] = { [15] = 1 };
     return address->family == 4 ? address->ip[0] == 127u : memcmp(address->ip, one, 16) == 0;
 }
 

@@ -32,8 +32,8 @@ static bool is_listed(const ps_sim_link_state_t *link, uint64_t number)
 
 static bool stays_bad(ps_simnet_t *simnet, const ps_sim_link_state_t *link, int64_t now_ns)
 {
-    return now_ns - link->bad_since_ns < BURST_MOST_NS
-        && !happens(simnet, link->params.burst_leave_ppm);
+    return now_ns - link->bad_since_ns < BURST_MOST_NS &&
+           !happens(simnet, link->params.burst_leave_ppm);
 }
 
 static bool is_lost(ps_simnet_t *simnet, ps_sim_link_state_t *link, int64_t now_ns)
@@ -44,8 +44,8 @@ static bool is_lost(ps_simnet_t *simnet, ps_sim_link_state_t *link, int64_t now_
     }
     if (params->burst_enter_ppm > 0) {
         const bool was_bad = link->bad;
-        link->bad = was_bad ? stays_bad(simnet, link, now_ns)
-                            : happens(simnet, params->burst_enter_ppm);
+        link->bad =
+            was_bad ? stays_bad(simnet, link, now_ns) : happens(simnet, params->burst_enter_ppm);
         link->bad_since_ns = was_bad ? link->bad_since_ns : now_ns;
         if (link->bad && happens(simnet, params->burst_loss_ppm)) {
             return true;
@@ -56,8 +56,9 @@ static bool is_lost(ps_simnet_t *simnet, ps_sim_link_state_t *link, int64_t now_
 
 static int64_t transmit_ns(const ps_simnet_link_t *link, uint32_t length)
 {
-    return link->bandwidth_bytes_per_s == 0 ? 0
-        : (int64_t)length * NS_PER_S / link->bandwidth_bytes_per_s;
+    return link->bandwidth_bytes_per_s == 0
+               ? 0
+               : (int64_t)length * NS_PER_S / link->bandwidth_bytes_per_s;
 }
 
 /* Takes the link's time for the datagram.  When its last bit has left, -1: the queue is full. */
@@ -65,8 +66,10 @@ static int64_t transmit(ps_sim_link_state_t *link, uint32_t length, int64_t now_
 {
     const ps_simnet_link_t *params = &link->params;
     int64_t start_ns = link->busy_until_ns > now_ns ? link->busy_until_ns : now_ns;
-    int64_t waiting_bytes = params->bandwidth_bytes_per_s == 0 ? 0
-        : (start_ns - now_ns) / 1000 * params->bandwidth_bytes_per_s / 1000000;
+    int64_t waiting_bytes =
+        params->bandwidth_bytes_per_s == 0
+            ? 0
+            : (start_ns - now_ns) / 1000 * params->bandwidth_bytes_per_s / 1000000;
     if (params->queue_bytes > 0 && waiting_bytes + length > params->queue_bytes) {
         return -1;
     }
@@ -106,13 +109,13 @@ static int depart(ps_sim_host_t *to, ps_sim_link_state_t *link, ps_sim_packet_t 
 {
     ps_simnet_t *simnet = to->simnet;
     const bool twice = happens(simnet, link->params.duplicate_ppm);
-    int result = ps_sim_schedule(simnet, left_ns + journey_ns(simnet, &link->params), to->index,
-                                 packet);
+    int result =
+        ps_sim_schedule(simnet, left_ns + journey_ns(simnet, &link->params), to->index, packet);
     if (result == PS_OK && twice) {
         simnet->stats.duplicated++;
         ps_sim_trace(simnet, left_ns, packet, to->index, PS_SIM_DUPLICATED);
-        result = ps_sim_schedule(simnet, left_ns + journey_ns(simnet, &link->params), to->index,
-                                 packet);
+        result =
+            ps_sim_schedule(simnet, left_ns + journey_ns(simnet, &link->params), to->index, packet);
     }
     return result;
 }
@@ -122,11 +125,11 @@ int ps_sim_put_on_link(ps_sim_host_t *from, ps_sim_host_t *to, ps_sim_packet_t *
 {
     ps_simnet_t *simnet = from->simnet;
     ps_sim_link_state_t *link = &simnet->links[from->index][to->index];
-    if (from == to) {   /* the same host is reached at once */
+    if (from == to) { /* the same host is reached at once */
         return ps_sim_schedule(simnet, now_ns, to->index, packet);
     }
-    if (simnet->calm_port != 0
-        && (packet->to.port == simnet->calm_port || packet->from.port == simnet->calm_port)) {
+    if (simnet->calm_port != 0 &&
+        (packet->to.port == simnet->calm_port || packet->from.port == simnet->calm_port)) {
         return ps_sim_schedule(simnet, now_ns + simnet->calm_delay_ns, to->index, packet);
     }
     if (is_lost(simnet, link, now_ns)) {
@@ -161,18 +164,17 @@ int ps_sim_put_on_link(ps_sim_host_t *from, ps_sim_host_t *to, ps_sim_packet_t *
 
 static bool is_sound(const ps_simnet_link_t *link)
 {
-    return link->delay_ns >= 0 && link->jitter_ns >= 0 && link->bandwidth_bytes_per_s >= 0
-        && link->queue_bytes >= 0 && link->reorder_ns >= 0 && link->loss_ppm <= PPM
-        && link->burst_enter_ppm <= PPM && link->burst_leave_ppm <= PPM
-        && link->burst_loss_ppm <= PPM && link->duplicate_ppm <= PPM && link->reorder_ppm <= PPM
-        && link->corrupt_ppm <= PPM;
+    return link->delay_ns >= 0 && link->jitter_ns >= 0 && link->bandwidth_bytes_per_s >= 0 &&
+           link->queue_bytes >= 0 && link->reorder_ns >= 0 && link->loss_ppm <= PPM &&
+           link->burst_enter_ppm <= PPM && link->burst_leave_ppm <= PPM &&
+           link->burst_loss_ppm <= PPM && link->duplicate_ppm <= PPM && link->reorder_ppm <= PPM &&
+           link->corrupt_ppm <= PPM;
 }
 
-int ps_simnet_set_link(ps_simnet_t *simnet, int32_t from, int32_t to,
-                       const ps_simnet_link_t *link)
+int ps_simnet_set_link(ps_simnet_t *simnet, int32_t from, int32_t to, const ps_simnet_link_t *link)
 {
-    if (from < -1 || from >= simnet->host_count || to < -1 || to >= simnet->host_count
-        || !is_sound(link)) {
+    if (from < -1 || from >= simnet->host_count || to < -1 || to >= simnet->host_count ||
+        !is_sound(link)) {
         return ps_fail(PS_E_INVALID, "simulator: no such link or a value out of range");
     }
     for (int32_t i = from < 0 ? 0 : from; i < (from < 0 ? simnet->host_count : from + 1); i++) {

@@ -11,10 +11,10 @@
 #include "ps_sim_stamp.h"
 
 enum {
-    DEFAULT_RCVBUF_BYTES = 212992,   /* Linux's */
+    DEFAULT_RCVBUF_BYTES = 212992, /* Linux's */
     EPHEMERAL_LOW = 32768,
     EPHEMERAL_HIGH = 60999,
-    RUN_DATAGRAMS = 64,              /* of one joined buffer, as of Linux's GRO */
+    RUN_DATAGRAMS = 64, /* of one joined buffer, as of Linux's GRO */
     PPM = 1000000
 };
 
@@ -22,10 +22,10 @@ enum {
 
 static bool is_member(const ps_socket_t *socket, const ps_sim_packet_t *packet)
 {
-    return socket->params.group.family != 0 && ps_sim_same_ip(&socket->params.group, &packet->to)
-        && socket->local.port == packet->to.port
-        && (ps_sim_is_any(&socket->params.bind)
-            || ps_sim_same_ip(&socket->params.bind, &packet->to));
+    return socket->params.group.family != 0 && ps_sim_same_ip(&socket->params.group, &packet->to) &&
+           socket->local.port == packet->to.port &&
+           (ps_sim_is_any(&socket->params.bind) ||
+            ps_sim_same_ip(&socket->params.bind, &packet->to));
 }
 
 /* How well a unicast datagram fits: 0 not at all, 1 wildcard, 2 address, +2 connected. */
@@ -34,14 +34,14 @@ static int match(const ps_socket_t *socket, const ps_sim_packet_t *packet)
     if (socket->local.port != packet->to.port || socket->local.family != packet->to.family) {
         return 0;
     }
-    if (!ps_sim_is_any(&socket->params.bind)
-        && !ps_sim_same_ip(&socket->params.bind, &packet->to)) {
+    if (!ps_sim_is_any(&socket->params.bind) &&
+        !ps_sim_same_ip(&socket->params.bind, &packet->to)) {
         return 0;
     }
     int score = ps_sim_is_any(&socket->params.bind) ? 1 : 2;
     if (socket->params.connect.family != 0) {
-        if (!ps_sim_same_ip(&socket->params.connect, &packet->from)
-            || socket->params.connect.port != packet->from.port) {
+        if (!ps_sim_same_ip(&socket->params.connect, &packet->from) ||
+            socket->params.connect.port != packet->from.port) {
             return 0;
         }
         score += 2;
@@ -62,7 +62,7 @@ static void deliver(ps_socket_t *socket, ps_sim_packet_t *packet, int64_t time_n
         return;
     }
     packet->references++;
-    *entry = (ps_sim_queued_t){.packet = packet, .rx_ns = time_ns};
+    *entry = (ps_sim_queued_t){ .packet = packet, .rx_ns = time_ns };
     if (socket->tail == NULL) {
         socket->head = entry;
     } else {
@@ -131,9 +131,9 @@ static ps_addr_t source_of(const ps_socket_t *socket, const ps_addr_t *to)
     const ps_addr_t *wanted = &socket->params.interface_addr;
     for (int32_t i = 0; i < host->address_count; i++) {
         const ps_addr_t *address = &host->addresses[i];
-        if (address->family == to->family
-            && (wanted->family != to->family || ps_sim_is_any(wanted)
-                || ps_sim_same_ip(wanted, address))) {
+        if (address->family == to->family &&
+            (wanted->family != to->family || ps_sim_is_any(wanted) ||
+             ps_sim_same_ip(wanted, address))) {
             memcpy(source.ip, address->ip, sizeof source.ip);
             break;
         }
@@ -172,8 +172,7 @@ static void refuse(ps_socket_t *socket, const ps_dgram_t *dgrams, int32_t count,
     ps_simnet_t *simnet = socket->host->simnet;
     simnet->stats.refused += (uint64_t)count;
     if (count > 0 && simnet->probe != NULL) {
-        ps_probe_count_short(simnet->probe, socket->host->index, dgrams[0].data,
-                             dgrams[0].length);
+        ps_probe_count_short(simnet->probe, socket->host->index, dgrams[0].data, dgrams[0].length);
     }
     for (int32_t i = 0; i < count && simnet->probe != NULL; i++) {
         ps_probe_refused(simnet->probe, socket->host->index, dgrams[i].data, dgrams[i].length,
@@ -226,8 +225,8 @@ static int sim_send(ps_socket_t *socket, const ps_addr_t *to, const ps_dgram_t *
 static bool overlaps(const ps_socket_t *socket, const ps_addr_t *bind, uint16_t port)
 {
     const ps_addr_t *bound = &socket->params.bind;
-    return socket->local.port == port && socket->local.family == bind->family
-        && (ps_sim_is_any(bound) || ps_sim_is_any(bind) || ps_sim_same_ip(bound, bind));
+    return socket->local.port == port && socket->local.family == bind->family &&
+           (ps_sim_is_any(bound) || ps_sim_is_any(bind) || ps_sim_same_ip(bound, bind));
 }
 
 static bool port_taken(const ps_sim_host_t *host, const ps_socket_params_t *params, uint16_t port)
@@ -359,8 +358,7 @@ static int sim_recv(ps_socket_t *socket, int32_t limit, ps_on_datagram_fn fn, vo
             break;
         }
         report_read(socket, entry, fn == ps_sender_on_datagram, now_ns);
-        fn(context, entry->packet->data, entry->packet->length, &entry->packet->from,
-           entry->rx_ns);
+        fn(context, entry->packet->data, entry->packet->length, &entry->packet->from, entry->rx_ns);
         ps_sim_release(entry->packet);
         free(entry);
         count++;
@@ -374,9 +372,9 @@ static int sim_recv(ps_socket_t *socket, int32_t limit, ps_on_datagram_fn fn, vo
 static bool is_data(const ps_sim_packet_t *packet, ps_data_t *data)
 {
     uint16_t type = 0;
-    return ps_wire_check(packet->data, packet->length, &type) == PS_WIRE_OK
-        && type == PS_TYPE_DATA && ps_wire_data(packet->data, packet->length, data) == PS_WIRE_OK
-        && !data->is_heartbeat;
+    return ps_wire_check(packet->data, packet->length, &type) == PS_WIRE_OK &&
+           type == PS_TYPE_DATA && ps_wire_data(packet->data, packet->length, data) == PS_WIRE_OK &&
+           !data->is_heartbeat;
 }
 
 /* Whether a kernel would join `next` to a run of `length` bytes that begins with `first`: as long,
@@ -386,13 +384,14 @@ static bool joins(const ps_sim_queued_t *first, const ps_sim_queued_t *next, uin
 {
     ps_data_t a, b;
     const uint32_t segment = first->packet->length;
-    return length % segment == 0 && next->packet->length <= segment
-        && length + next->packet->length <= PS_SIM_MAX_DATAGRAM_BYTES
-        && next->rx_ns == first->rx_ns && ps_sim_same_ip(&next->packet->from, &first->packet->from)
-        && next->packet->from.port == first->packet->from.port && is_data(first->packet, &a)
-        && is_data(next->packet, &b) && a.session_id == b.session_id
-        && a.stream_id == b.stream_id && a.term_id == b.term_id
-        && b.term_offset == a.term_offset + (int32_t)length;
+    return length % segment == 0 && next->packet->length <= segment &&
+           length + next->packet->length <= PS_SIM_MAX_DATAGRAM_BYTES &&
+           next->rx_ns == first->rx_ns &&
+           ps_sim_same_ip(&next->packet->from, &first->packet->from) &&
+           next->packet->from.port == first->packet->from.port && is_data(first->packet, &a) &&
+           is_data(next->packet, &b) && a.session_id == b.session_id &&
+           a.stream_id == b.stream_id && a.term_id == b.term_id &&
+           b.term_offset == a.term_offset + (int32_t)length;
 }
 
 /* Takes the next datagram, and those that come with it; joined: in one piece.  Returns how many. */
@@ -407,8 +406,8 @@ static int32_t take_run(ps_socket_t *socket, int32_t limit, uint8_t *joined, uin
             break;
         }
         (void)take(socket);
-        if (count == 0 && (probe != NULL
-                           && !ps_probe_is_next(probe, socket->host->index, entry->packet))) {
+        if (count == 0 &&
+            (probe != NULL && !ps_probe_is_next(probe, socket->host->index, entry->packet))) {
             limit = 1;
         }
         report_read(socket, entry, false, now_ns);
@@ -439,8 +438,8 @@ static uint32_t settle(const ps_lander_t *lander, void *context, const ps_landin
     memcpy(&first_word, data, sizeof first_word);
     memcpy(landing->at + sizeof first_word, data + sizeof first_word, there - sizeof first_word);
     return whole == 0 ? 0
-        : lander->landed(context, landing, first_word, whole, segment, &first->packet->from,
-                         first->rx_ns);
+                      : lander->landed(context, landing, first_word, whole, segment,
+                                       &first->packet->from, first->rx_ns);
 }
 
 static int sim_recv_runs(ps_socket_t *socket, int32_t limit, ps_on_run_fn fn,
@@ -450,7 +449,7 @@ static int sim_recv_runs(ps_socket_t *socket, int32_t limit, ps_on_run_fn fn,
     int32_t count = 0;
     while (count < limit) {
         ps_landing_t landing;
-        ps_sim_queued_t first = {.packet = NULL};
+        ps_sim_queued_t first = { .packet = NULL };
         uint32_t length = 0;
         const bool lands = lander != NULL && lander->land(context, &landing);
         const int32_t most = limit - count < RUN_DATAGRAMS ? limit - count : RUN_DATAGRAMS;
@@ -458,8 +457,7 @@ static int sim_recv_runs(ps_socket_t *socket, int32_t limit, ps_on_run_fn fn,
         if (taken == 0) {
             break;
         }
-        const uint32_t done =
-            lands ? settle(lander, context, &landing, joined, length, &first) : 0;
+        const uint32_t done = lands ? settle(lander, context, &landing, joined, length, &first) : 0;
         const uint32_t rest = length - done;
         const uint32_t segment = first.packet->length;
         if (rest > 0 || length == 0) {
@@ -492,14 +490,11 @@ static int sim_reconnect(ps_socket_t *socket, const ps_addr_t *remote)
     return PS_OK;
 }
 
-const ps_net_ops_t PS_SIM_OPS = {
-    .open = sim_open,
-    .close = sim_close,
-    .send = sim_send,
-    .recv = sim_recv,
-    .fd = sim_fd,
-    .local = sim_local,
-    .reconnect = sim_reconnect,
-    .recv_runs = sim_recv_runs
-};
-
+const ps_net_ops_t PS_SIM_OPS = { .open = sim_open,
+                                  .close = sim_close,
+                                  .send = sim_send,
+                                  .recv = sim_recv,
+                                  .fd = sim_fd,
+                                  .local = sim_local,
+                                  .reconnect = sim_reconnect,
+                                  .recv_runs = sim_recv_runs };

@@ -14,10 +14,10 @@
 #include "ps_net.h"
 
 enum {
-    PS_UDP_RECV_BATCH = 16,             /* buffers of a recvmmsg */
-    PS_UDP_RECV_BYTES = 64 * 1024,      /* of each: a whole GRO run, or any datagram */
-    PS_UDP_SEND_BATCH = 32,             /* messages of a sendmmsg */
-    PS_UDP_SEND_PIECES = 256,           /* iovecs of a sendmmsg */
+    PS_UDP_RECV_BATCH = 16,        /* buffers of a recvmmsg */
+    PS_UDP_RECV_BYTES = 64 * 1024, /* of each: a whole GRO run, or any datagram */
+    PS_UDP_SEND_BATCH = 32,        /* messages of a sendmmsg */
+    PS_UDP_SEND_PIECES = 256,      /* iovecs of a sendmmsg */
     PS_UDP_GSO_SEGMENTS = 64,
     PS_UDP_GSO_BYTES = 65000,
     PS_UDP_CONTROL_BYTES = 64,
@@ -28,19 +28,19 @@ enum {
  * time. */
 typedef struct ps_udp_socket {
     int fd;
-    int family;                         /* AF_INET or AF_INET6 */
-    bool gso;                           /* until the kernel refuses it */
+    int family; /* AF_INET or AF_INET6 */
+    bool gso;   /* until the kernel refuses it */
     bool gro;
     bool timestamps;
     ps_addr_t local;
     /* sending */
     struct mmsghdr out[PS_UDP_SEND_BATCH];
     struct iovec pieces[PS_UDP_SEND_PIECES];
-    int32_t run[PS_UDP_SEND_BATCH];     /* datagrams in each message */
+    int32_t run[PS_UDP_SEND_BATCH]; /* datagrams in each message */
     uint64_t out_control[PS_UDP_SEND_BATCH][PS_UDP_CONTROL_BYTES / 8];
     /* receiving */
-    uint8_t landed_header[32];          /* of what was received into a landing */
-    uint8_t *buffers;                   /* PS_UDP_RECV_BATCH x PS_UDP_RECV_BYTES */
+    uint8_t landed_header[32]; /* of what was received into a landing */
+    uint8_t *buffers;          /* PS_UDP_RECV_BATCH x PS_UDP_RECV_BYTES */
     struct mmsghdr in[PS_UDP_RECV_BATCH];
     struct iovec in_piece[PS_UDP_RECV_BATCH];
     struct sockaddr_storage in_from[PS_UDP_RECV_BATCH];

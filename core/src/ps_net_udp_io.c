@@ -186,13 +186,13 @@ int ps_udp_send(ps_socket_t *handle, const ps_addr_t *to, const ps_dgram_t *dgra
 
 /* What came with a message. */
 typedef struct ancillary {
-    uint32_t segment;      /* bytes, 0: not joined */
-    int64_t epoch_ns;      /* 0: no time stamp */
+    uint32_t segment; /* bytes, 0: not joined */
+    int64_t epoch_ns; /* 0: no time stamp */
 } ancillary_t;
 
 static ancillary_t read_ancillary(struct msghdr *header)
 {
-    ancillary_t found = {0, 0};
+    ancillary_t found = { 0, 0 };
     for (struct cmsghdr *control = CMSG_FIRSTHDR(header); control != NULL;
          control = CMSG_NXTHDR(header, control)) {
         if (control->cmsg_level == IPPROTO_UDP && control->cmsg_type == UDP_GRO) {
@@ -211,7 +211,7 @@ static ancillary_t read_ancillary(struct msghdr *header)
 /* Who receives. */
 typedef struct taker {
     ps_on_run_fn fn;
-    const ps_lander_t *lander;   /* or NULL */
+    const ps_lander_t *lander; /* or NULL */
     void *context;
     int64_t now_ns;
     int64_t clock_offset_ns;
@@ -230,8 +230,8 @@ static uint32_t settle(ps_udp_socket_t *udp, const taker_t *taker, const ps_land
         memcpy(&first_word, udp->landed_header, sizeof first_word);
         memcpy(landing->at + sizeof first_word, udp->landed_header + sizeof first_word,
                sizeof udp->landed_header - sizeof first_word);
-        stays = taker->lander->landed(taker->context, landing, first_word, whole, segment, from,
-                                      rx_ns);
+        stays =
+            taker->lander->landed(taker->context, landing, first_word, whole, segment, from, rx_ns);
         assert(stays <= whole);
     }
     if (stays == 0) {

@@ -178,15 +178,15 @@ static int set_multicast_v4(ps_udp_socket_t *udp, const ps_socket_params_t *para
         result = set_int(udp, IPPROTO_IP, IP_MULTICAST_ALL, 0, "IP_MULTICAST_ALL");
     }
     if (result == PS_OK && params->multicast_ttl > 0) {
-        result = set_int(udp, IPPROTO_IP, IP_MULTICAST_TTL, params->multicast_ttl,
-                         "IP_MULTICAST_TTL");
+        result =
+            set_int(udp, IPPROTO_IP, IP_MULTICAST_TTL, params->multicast_ttl, "IP_MULTICAST_TTL");
     }
     if (result == PS_OK && params->group.family == 4) {
         memcpy(&request.imr_multiaddr, params->group.ip, 4);
         if (setsockopt(udp->fd, IPPROTO_IP, IP_ADD_MEMBERSHIP, &request, sizeof request) != 0) {
-            return fail_with_errno(
-                errno == ENOBUFS ? "join (net.ipv4.igmp_max_memberships reached)" : "join",
-                &params->group);
+            return fail_with_errno(errno == ENOBUFS ? "join (net.ipv4.igmp_max_memberships reached)"
+                                                    : "join",
+                                   &params->group);
         }
     }
     return result;
@@ -247,8 +247,8 @@ static int set_options(ps_udp_socket_t *udp, const ps_socket_params_t *params)
         udp->timestamps = result == PS_OK;
     }
     if (result == PS_OK && (params->group.family != 0 || is_multicast(&params->connect))) {
-        result = udp->family == AF_INET ? set_multicast_v4(udp, params)
-                                        : set_multicast_v6(udp, params);
+        result =
+            udp->family == AF_INET ? set_multicast_v4(udp, params) : set_multicast_v6(udp, params);
     }
     return result;
 }
@@ -260,8 +260,7 @@ static void probe_offloads(ps_udp_socket_t *udp, const ps_socket_params_t *param
     socklen_t size = sizeof value;
     udp->gso = params->gso && getsockopt(udp->fd, IPPROTO_UDP, UDP_SEGMENT, &value, &size) == 0;
     value = 1;
-    udp->gro = params->gro &&
-               setsockopt(udp->fd, IPPROTO_UDP, UDP_GRO, &value, sizeof value) == 0;
+    udp->gro = params->gro && setsockopt(udp->fd, IPPROTO_UDP, UDP_GRO, &value, sizeof value) == 0;
 }
 
 /* ---- binding --------------------------------------------------------------------------------- */
@@ -394,7 +393,8 @@ static int udp_open(void *net, const ps_socket_params_t *params, ps_socket_t **o
     (void)net;
     assert(params != NULL && out != NULL);
     *out = NULL;
-    const uint16_t families[] = {params->bind.family, params->connect.family, params->group.family};
+    const uint16_t families[] = { params->bind.family, params->connect.family,
+                                  params->group.family };
     uint16_t family = 0;
     for (size_t i = 0; i < sizeof families / sizeof families[0]; i++) {
         if (families[i] == 0) {

@@ -18,13 +18,13 @@
 #include <stdint.h>
 
 /* Bounds of what may be asked for; more is taken as this. */
-#define PS_PACER_RATE_MAX (INT64_C(1) << 40)
+#define PS_PACER_RATE_MAX  (INT64_C(1) << 40)
 #define PS_PACER_BURST_MAX (INT64_C(1) << 31)
 
 typedef struct ps_pacer {
-    int64_t rate;          /* units per second; 0: unlimited */
-    int64_t burst;         /* units: most that is ever saved up */
-    int64_t level;         /* nano-units there at filled_ns; below 0: in debt, at most one burst */
+    int64_t rate;  /* units per second; 0: unlimited */
+    int64_t burst; /* units: most that is ever saved up */
+    int64_t level; /* nano-units there at filled_ns; below 0: in debt, at most one burst */
     int64_t filled_ns;
 } ps_pacer_t;
 
@@ -33,7 +33,10 @@ void ps_pacer_init(ps_pacer_t *pacer);
 /* Sets rate (units per second, <= 0: unlimited) and burst (units, at least 1).  What was saved up
  * stays, cut to the new burst; an unlimited bucket becomes a full one. */
 void ps_pacer_set(ps_pacer_t *pacer, int64_t rate, int64_t burst, int64_t now_ns);
-static inline bool ps_pacer_limits(const ps_pacer_t *pacer) { return pacer->rate > 0; }
+static inline bool ps_pacer_limits(const ps_pacer_t *pacer)
+{
+    return pacer->rate > 0;
+}
 /* Units that may leave at now_ns: whole ones, <= 0 none (in debt), INT64_MAX when unlimited.  Time
  * that goes backwards counts as standing still. */
 int64_t ps_pacer_room(ps_pacer_t *pacer, int64_t now_ns);

@@ -33,8 +33,9 @@ int64_t ps_pub_refuse(const ps_pub_t *pub, int64_t position)
 
 int64_t ps_pub_fail_length(const ps_pub_t *pub, int64_t length, int32_t limit)
 {
-    return ps_fail(PS_E_TOO_LONG, "message of %lld bytes is longer than the limit of %d bytes of "
-                                  "stream %d",
+    return ps_fail(PS_E_TOO_LONG,
+                   "message of %lld bytes is longer than the limit of %d bytes of "
+                   "stream %d",
                    (long long)length, limit, pub->log.stream_id);
 }
 
@@ -44,7 +45,7 @@ int64_t ps_pub_fail_unblocked(const ps_pub_t *pub, int64_t position)
                               memory_order_relaxed);
     return ps_fail(PS_E_UNBLOCKED,
                    "the daemon padded over the frame at position %lld of session %d: "
-                                   "it will not be delivered",
+                   "it will not be delivered",
                    (long long)position, pub->log.session_id);
 }
 
@@ -115,7 +116,7 @@ typedef struct ps_tail {
     int64_t position;
     int32_t term_count;
     int32_t term_id;
-    uint32_t offset;     /* may be past T */
+    uint32_t offset; /* may be past T */
 } ps_tail_t;
 
 /* Where the shared tail stands; false while a rotation is half done. */

@@ -9,13 +9,17 @@
 #include "ps_cpu.h"
 #include "ps_pub_internal.h"
 
-enum { PS_RUN_BYTES = 128 * 1024, PS_BATCH_TURNS = 4, PS_PREFETCH_BYTES = 768,
-       PS_GROUP_BYTES = 1024 };
+enum {
+    PS_RUN_BYTES = 128 * 1024,
+    PS_BATCH_TURNS = 4,
+    PS_PREFETCH_BYTES = 768,
+    PS_GROUP_BYTES = 1024
+};
 
 /* The messages of a batch: by offsets, or every `stride` bytes. */
 typedef struct ps_batch {
     const uint8_t *base;
-    const int64_t *offsets;  /* NULL: strided */
+    const int64_t *offsets; /* NULL: strided */
     int64_t stride;
 } ps_batch_t;
 
@@ -158,8 +162,8 @@ static int64_t ps_batch_publish_run(ps_pub_t *pub, const ps_batch_t *batch, int3
     ps_batch_write(pub, batch, from, run, &space);
     if (!pub->exclusive) {
         const int32_t first = (int32_t)ps_batch_length(batch, from) + PS_HEADER_BYTES;
-        if (PS_UNLIKELY(!ps_pub_settle(pub, space.at, bytes, first, PS_FLAG_UNFRAGMENTED,
-                                       PS_TYPE_DATA))) {
+        if (PS_UNLIKELY(
+                !ps_pub_settle(pub, space.at, bytes, first, PS_FLAG_UNFRAGMENTED, PS_TYPE_DATA))) {
             return ps_pub_fail_unblocked(pub, space.position);
         }
     }

@@ -7,8 +7,8 @@
 static int ps_pub_check(ps_pub_t *pub, const ps_pub_params_t *params)
 {
     const ps_client_t *client = pub->client;
-    if (params->publication_slot < 0
-        || params->publication_slot >= client->shared->n_publications) {
+    if (params->publication_slot < 0 ||
+        params->publication_slot >= client->shared->n_publications) {
         return ps_fail(PS_E_INVALID, "publication slot %d is not in 0..%d",
                        params->publication_slot, client->shared->n_publications - 1);
     }

@@ -24,14 +24,14 @@ struct ps_pub {
     int32_t term_count;
     int32_t term_id;
     int32_t term_offset;
-    int32_t zeroed_to;   /* sealed logs: zero from term_offset to here, if that is ahead */
+    int32_t zeroed_to; /* sealed logs: zero from term_offset to here, if that is ahead */
     int64_t ordinal;
 };
 
 /* Reserved space of one or more frames. */
 typedef struct ps_space {
-    int64_t position;    /* of the first byte */
-    int32_t offset;      /* in the term */
+    int64_t position; /* of the first byte */
+    int32_t offset;   /* in the term */
     int32_t term_id;
     uint8_t *at;
 } ps_space_t;
@@ -39,7 +39,7 @@ typedef struct ps_space {
 /* Reads from a list of pieces in order. */
 typedef struct ps_cursor {
     const ps_iov_t *piece;
-    size_t used;         /* bytes of *piece already taken */
+    size_t used; /* bytes of *piece already taken */
 } ps_cursor_t;
 
 enum { PS_COPY_BLOCK = 32, PS_COPY_BLOCKS_MAX = 256 };

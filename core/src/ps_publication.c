@@ -69,8 +69,7 @@ static int64_t count_from_index(const ps_publication_t *pub, int64_t position)
         while (at < position) {
             const ps_frame_t *frame = ps_frame_at(&pub->log, at);
             const int32_t length = ps_frame_length_acquire(frame);
-            if (length < PS_HEADER_BYTES ||
-                length > ps_pub_term(pub) - (at & pub->log.term_mask)) {
+            if (length < PS_HEADER_BYTES || length > ps_pub_term(pub) - (at & pub->log.term_mask)) {
                 return -1;
             }
             ordinal += frame->type == PS_TYPE_DATA && (frame->flags & PS_FLAG_END) != 0;
@@ -99,8 +98,7 @@ static int take_over(ps_publication_t *pub, int64_t producer)
     pub->connected = atomic_load_explicit(&pub->log.meta->is_connected, memory_order_acquire) == 1;
     pub->inherited = pub->connected;
     pub->status_connected = pub->connected;
-    pub->receivers_shown =
-        (int32_t)atomic_load_explicit(pub->receivers_cell, memory_order_relaxed);
+    pub->receivers_shown = (int32_t)atomic_load_explicit(pub->receivers_cell, memory_order_relaxed);
     pub->publisher_limit = limit;
     pub->sender_position = sent;
     if (pub->endpoint == NULL) { /* readers tell; without any, the limit was pulled back to them */
@@ -116,8 +114,8 @@ static int take_over(ps_publication_t *pub, int64_t producer)
     const int64_t counted =
         pub->endpoint != NULL ? count_from_index(pub, pub->sender_position) : -1;
     pub->sent_ordinal = counted >= 0 ? counted
-        : ps_believed_ordinal(atomic_load_explicit(&pub->slot->sent_ordinal,
-                                                   memory_order_relaxed));
+                                     : ps_believed_ordinal(atomic_load_explicit(
+                                           &pub->slot->sent_ordinal, memory_order_relaxed));
     return PS_OK;
 }
 
@@ -169,8 +167,10 @@ static int set_up_network(ps_publication_t *pub)
     }
     pub->receiver_capacity = params->group ? PS_PUB_RECEIVERS_GROUP : PS_PUB_RECEIVERS_UNICAST;
     pub->receivers = calloc((size_t)pub->receiver_capacity, sizeof(*pub->receivers));
-    pub->retransmit.capacity = !params->group ? PS_RESEND_MAX : params->max_resend <= 0 ? 16
-        : params->max_resend > PS_RESEND_MAX ? PS_RESEND_MAX : params->max_resend;
+    pub->retransmit.capacity = !params->group                       ? PS_RESEND_MAX
+                               : params->max_resend <= 0            ? 16
+                               : params->max_resend > PS_RESEND_MAX ? PS_RESEND_MAX
+                                                                    : params->max_resend;
     pub->retransmit.delay_ns = defaults->retransmit_delay_ns;
     pub->retransmit.linger_ns = defaults->retransmit_linger_ns;
     pub->retransmit.actions =
@@ -343,8 +343,9 @@ int ps_publication_give_up(ps_driver_t *driver, ps_publication_t *publication, i
 int ps_publication_set_limit(ps_driver_t *driver, ps_publication_t *publication, int64_t limit,
                              int64_t until_ns)
 {
-    const ps_command_t command = { .type = PS_SC_SET_LIMIT, .object = publication, .a = limit,
-                                   .b = until_ns };
+    const ps_command_t command = {
+        .type = PS_SC_SET_LIMIT, .object = publication, .a = limit, .b = until_ns
+    };
     return ps_driver_command(driver, PS_AGENT_SENDER, &command);
 }
 

@@ -22,43 +22,55 @@
 #include "ps_retransmit.h"
 #include "ps_tether.h"
 
-enum { PS_PUB_SUBSCRIBERS = 64, PS_PUB_CLIENTS = 64, PS_PUB_QUARANTINE = 16,
-       PS_PUB_RECEIVERS_UNICAST = 64, PS_PUB_RECEIVERS_GROUP = 1024 };
+enum {
+    PS_PUB_SUBSCRIBERS = 64,
+    PS_PUB_CLIENTS = 64,
+    PS_PUB_QUARANTINE = 16,
+    PS_PUB_RECEIVERS_UNICAST = 64,
+    PS_PUB_RECEIVERS_GROUP = 1024
+};
 
 enum ps_pub_state { PS_PUB_ACTIVE = 0, PS_PUB_DRAINING = 1, PS_PUB_DRAINED = 2 };
 
 /* Events that the ring did not take yet, in the order in which they are told: what was given up
  * before what is asked for. */
-enum ps_pub_pending { PS_PEND_CONNECTED = 1, PS_PEND_DRAINED = 2, PS_PEND_EOS_ACK = 4,
-                      PS_PEND_TETHER = 8, PS_PEND_GIVEN_UP = 16, PS_PEND_TERM = 32,
-                      PS_PEND_UNBLOCKED = 64, PS_PEND_CORRUPT = 128 };
+enum ps_pub_pending {
+    PS_PEND_CONNECTED = 1,
+    PS_PEND_DRAINED = 2,
+    PS_PEND_EOS_ACK = 4,
+    PS_PEND_TETHER = 8,
+    PS_PEND_GIVEN_UP = 16,
+    PS_PEND_TERM = 32,
+    PS_PEND_UNBLOCKED = 64,
+    PS_PEND_CORRUPT = 128
+};
 
 typedef struct ps_board_entry ps_board_entry_t; /* ps_publication_board.c */
 
 typedef struct ps_pub_receiver {
     int64_t id;
     int64_t heard_ns;
-    int64_t edge;                 /* position + window of its last status message */
-    uint32_t capabilities;        /* of its trailer; 0 a plain Aeron peer */
-    uint32_t reason;              /* ps_cause it states for itself */
+    int64_t edge;          /* position + window of its last status message */
+    uint32_t capabilities; /* of its trailer; 0 a plain Aeron peer */
+    uint32_t reason;       /* ps_cause it states for itself */
     int64_t reason_client;
-    ps_receiver_view_t view;      /* as shown on the board */
+    ps_receiver_view_t view; /* as shown on the board */
 } ps_pub_receiver_t;
 
 typedef struct ps_pub_subscriber {
     int32_t counter_id;
     int32_t client_slot;
-    _Atomic int64_t *cell;        /* sub-pos, written by the client */
-    int64_t position;             /* last value that made sense */
+    _Atomic int64_t *cell; /* sub-pos, written by the client */
+    int64_t position;      /* last value that made sense */
     ps_tether_t tether;
-    bool tether_pending;          /* its state change is still to be reported */
+    bool tether_pending; /* its state change is still to be reported */
 } ps_pub_subscriber_t;
 
 /* A claim that was padded over while its owner may come back. */
 typedef struct ps_pub_quarantine {
     int32_t client_slot;
     int64_t client_id;
-    uint64_t claims_lost;         /* released when the client counted up to this */
+    uint64_t claims_lost; /* released when the client counted up to this */
     int64_t from;
     int64_t to;
 } ps_pub_quarantine_t;
@@ -67,7 +79,7 @@ struct ps_publication {
     /* constants */
     int64_t id;
     ps_driver_t *driver;
-    ps_send_endpoint_t *endpoint;      /* NULL: IPC */
+    ps_send_endpoint_t *endpoint; /* NULL: IPC */
     ps_publication_params_t params;
     ps_log_t log;
     ps_publication_slot_t *slot;
@@ -75,7 +87,7 @@ struct ps_publication {
     int64_t window_bytes;
     _Atomic int64_t *limit_cell, *position_cell, *sender_position_cell, *sender_limit_cell,
         *back_pressure_cell, *naks_cell, *receivers_cell;
-    _Atomic int64_t unused_cell;       /* stands in for counters that are not there */
+    _Atomic int64_t unused_cell; /* stands in for counters that are not there */
     /* conductor */
     int32_t subscribers_asked, clients_asked;
     /* snapshot for ps_publication_get_status; written by the sender */
@@ -86,41 +98,41 @@ struct ps_publication {
     int64_t sender_position;
     int64_t sender_limit;
     int64_t publisher_limit;
-    int64_t producer_position;         /* as last read */
-    int64_t clean_position;            /* zero below, as far as the history goes */
-    int64_t consumer_position;         /* IPC: furthest reader so far */
-    int64_t reserved_position;         /* storage */
-    int64_t kept_position;             /* no memory below: the stream began here, or gave it up */
-    int64_t rests_at;                  /* producer position when storage was given up; -1 */
-    int64_t given_up_to;               /* answer to PS_SC_GIVE_UP; -1 nothing */
-    int64_t end_position;              /* draining: final producer position */
+    int64_t producer_position; /* as last read */
+    int64_t clean_position;    /* zero below, as far as the history goes */
+    int64_t consumer_position; /* IPC: furthest reader so far */
+    int64_t reserved_position; /* storage */
+    int64_t kept_position;     /* no memory below: the stream began here, or gave it up */
+    int64_t rests_at;          /* producer position when storage was given up; -1 */
+    int64_t given_up_to;       /* answer to PS_SC_GIVE_UP; -1 nothing */
+    int64_t end_position;      /* draining: final producer position */
     int64_t sent_ordinal;
     int64_t index_position, index_ns;
     /* sender: state */
-    int32_t state;                     /* ps_pub_state */
-    uint32_t pending;                  /* ps_pub_pending */
+    int32_t state;    /* ps_pub_state */
+    uint32_t pending; /* ps_pub_pending */
     bool connected, has_initial_connection, has_receivers, setup_elicited, end_of_stream, revoked,
         corrupt, eos_acked, back_pressured, short_send, window_shut, cleaning_behind,
         storage_clamped, quarantine_clamped, limit_raised, removed;
-    bool inherited;                    /* connected by a dead daemon, not heard of since */
+    bool inherited; /* connected by a dead daemon, not heard of since */
     int64_t inherited_until_ns;
     bool in_ready, in_watch, hot;
     /* sender: how busy (ps_sender_hot.c) */
-    int64_t hot_ns;                    /* news last found while hot */
-    int64_t hot_tail;                  /* readers were woken for what lies below */
-    int64_t hot_tail_ns;               /* when that was looked at */
-    int64_t counted_ordinal;           /* published_ordinal when last taken from the bitmap */
+    int64_t hot_ns;          /* news last found while hot */
+    int64_t hot_tail;        /* readers were woken for what lies below */
+    int64_t hot_tail_ns;     /* when that was looked at */
+    int64_t counted_ordinal; /* published_ordinal when last taken from the bitmap */
     int64_t counted_ns;
-    int32_t busy_looks;                /* in a row that found many messages */
+    int32_t busy_looks; /* in a row that found many messages */
     /* sender: timers */
-    int64_t setup_sent_ns;             /* INT64_MIN/2: never */
+    int64_t setup_sent_ns; /* INT64_MIN/2: never */
     int64_t data_sent_ns;
-    int64_t heartbeat_sent_ns;         /* data or heartbeat, whichever later */
+    int64_t heartbeat_sent_ns; /* data or heartbeat, whichever later */
     int64_t receivers_check_ns;
-    int64_t blocked_position;          /* where the consumer stands */
+    int64_t blocked_position; /* where the consumer stands */
     int64_t blocked_since_ns;
-    int64_t blocked_reported;          /* position + 1 of the last PS_EV_PUB_BLOCKED */
-    int64_t term_needed_ns;            /* last PS_EV_TERM_NEEDED */
+    int64_t blocked_reported; /* position + 1 of the last PS_EV_PUB_BLOCKED */
+    int64_t term_needed_ns;   /* last PS_EV_TERM_NEEDED */
     int64_t term_needed_for;
     int64_t unblocked_at, unblocked_bytes;
     int64_t tether_check_ns;
@@ -128,27 +140,27 @@ struct ps_publication {
     /* sender: who */
     ps_fc_t fc;
     ps_retransmit_t retransmit;
-    ps_pacer_t congestion_pace;        /* by the rate a congestion-controlled receiver states */
-    ps_pacer_t repair;                 /* what may be sent again */
+    ps_pacer_t congestion_pace;         /* by the rate a congestion-controlled receiver states */
+    ps_pacer_t repair;                  /* what may be sent again */
     ps_pacer_t byte_rate, message_rate; /* ps-rate */
-    ps_pacer_t nak_pace;               /* the rate of nak_rate */
+    ps_pacer_t nak_pace;                /* the rate of nak_rate */
     ps_nak_rate_t nak_rate;
-    ps_nak_signal_t local_signal;      /* IPC under nak: the readers' queue as a receiver sees it */
-    int64_t rate_due_ns;               /* a bucket above is empty until then; INT64_MAX none */
+    ps_nak_signal_t local_signal; /* IPC under nak: the readers' queue as a receiver sees it */
+    int64_t rate_due_ns;          /* a bucket above is empty until then; INT64_MAX none */
     int64_t rate_position, rate_ordinal; /* IPC: counted up to here */
-    int32_t rate_cause;                /* ps_cause, or none: no bucket above binds */
-    bool rated;                        /* any bucket above may bind */
-    bool nak;                          /* NAK-strength control */
-    _Atomic int64_t status_signals;    /* PRESSURE frames heard */
-    int64_t paced_until_ns;            /* a bucket is empty until then; INT64_MAX none */
-    bool paced;                        /* the congestion bucket ended the last turn */
+    int32_t rate_cause;                  /* ps_cause, or none: no bucket above binds */
+    bool rated;                          /* any bucket above may bind */
+    bool nak;                            /* NAK-strength control */
+    _Atomic int64_t status_signals;      /* PRESSURE frames heard */
+    int64_t paced_until_ns;              /* a bucket is empty until then; INT64_MAX none */
+    bool paced;                          /* the congestion bucket ended the last turn */
     ps_pub_receiver_t *receivers;
-    ps_board_entry_t *board;           /* [receiver_capacity], for the conductor */
+    ps_board_entry_t *board; /* [receiver_capacity], for the conductor */
     int32_t receiver_count, receiver_capacity;
-    int32_t receivers_shown;           /* fc-receivers */
+    int32_t receivers_shown; /* fc-receivers */
     ps_pub_subscriber_t subscribers[PS_PUB_SUBSCRIBERS];
     int32_t subscriber_count;
-    int32_t gating_count;              /* as of the last look */
+    int32_t gating_count; /* as of the last look */
     int64_t slowest_position, fastest_position;
     int32_t slowest_client_slot;
     int32_t clients[PS_PUB_CLIENTS];
@@ -157,16 +169,19 @@ struct ps_publication {
     int32_t quarantine_count;
     /* sender: lists */
     ps_publication_t *next_ready, *next_watch, *prev_watch, *next_bucket, *next_released;
-    int32_t index;                     /* in the sender's dense arrays */
-    int64_t *due_ns;                   /* its entry there: when its timers are due */
-    int64_t no_due_ns;                 /* stands in for that once removed */
+    int32_t index;     /* in the sender's dense arrays */
+    int64_t *due_ns;   /* its entry there: when its timers are due */
+    int64_t no_due_ns; /* stands in for that once removed */
 };
 
 static inline ps_sender_t *ps_pub_sender(const ps_publication_t *pub)
 {
     return ps_driver_sender(pub->driver);
 }
-static inline int64_t ps_pub_term(const ps_publication_t *pub) { return pub->log.term_length; }
+static inline int64_t ps_pub_term(const ps_publication_t *pub)
+{
+    return pub->log.term_length;
+}
 
 /* From where on a receiver may miss what was sent.  It grants no more than T/2; but padding that
  * begins inside the window is passed as a whole, and is as long as what did not fit may be. */

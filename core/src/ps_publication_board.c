@@ -15,7 +15,7 @@
 enum { WORDS = (sizeof(ps_receiver_view_t) + 7) / 8, TRIES = 1000 };
 
 struct ps_board_entry {
-    _Atomic uint32_t sequence;         /* odd: being written */
+    _Atomic uint32_t sequence; /* odd: being written */
     _Atomic uint64_t words[WORDS];
 };
 

@@ -23,13 +23,19 @@ static void show_receiver(ps_publication_t *pub, ps_pub_receiver_t *receiver, co
                           int64_t position, const ps_addr_t *from)
 {
     const bool speaks = sm->trailer.capabilities != 0;
-    receiver->view = (ps_receiver_view_t){
-        .receiver_id = receiver->id, .heard_ns = receiver->heard_ns, .position = position,
-        .window = sm->window, .has_group_tag = sm->has_group_tag, .group_tag = sm->group_tag,
-        .capabilities = sm->trailer.capabilities, .reason = receiver->reason,
-        .reason_client = receiver->reason_client,
-        .backlog_bytes = speaks ? sm->trailer.reason_backlog_bytes : 0,
-        .fill_ppm = speaks ? sm->trailer.fill_ppm : 0, .address = *from };
+    receiver->view =
+        (ps_receiver_view_t){ .receiver_id = receiver->id,
+                              .heard_ns = receiver->heard_ns,
+                              .position = position,
+                              .window = sm->window,
+                              .has_group_tag = sm->has_group_tag,
+                              .group_tag = sm->group_tag,
+                              .capabilities = sm->trailer.capabilities,
+                              .reason = receiver->reason,
+                              .reason_client = receiver->reason_client,
+                              .backlog_bytes = speaks ? sm->trailer.reason_backlog_bytes : 0,
+                              .fill_ppm = speaks ? sm->trailer.fill_ppm : 0,
+                              .address = *from };
     ps_board_write(pub->board, (int32_t)(receiver - pub->receivers), &receiver->view);
 }
 
@@ -66,9 +72,8 @@ static void refresh_receiver(ps_publication_t *pub, const ps_sm_t *sm, int64_t p
     if (!pub->params.group) {
         /* One action that a NAK replaces is what an Aeron receiver counts on: it asks for one gap
          * at a time.  A penstock receiver asks for all. */
-        const bool many =
-            (sm->trailer.capabilities & PS_CAP_PENSTOCK) != 0 &&
-            ps_driver_params(pub->driver)->loss_recovery == PS_LOSS_ALL_GAPS;
+        const bool many = (sm->trailer.capabilities & PS_CAP_PENSTOCK) != 0 &&
+                          ps_driver_params(pub->driver)->loss_recovery == PS_LOSS_ALL_GAPS;
         ps_retransmit_set_capacity(&pub->retransmit, many ? PS_RESEND_MAX : 1);
     }
     ps_publication_on_congestion(pub, sm, now_ns);
@@ -111,7 +116,7 @@ int64_t ps_publication_step_flow_control(ps_publication_t *pub, int64_t now_ns)
     const int32_t tracked = pub->fc.tracked;
     set_limit(pub, pub->fc.ops->on_idle(&pub->fc, before, pub->sender_position, now_ns));
     const bool more = pub->fc.tracked != tracked /* of those required one may have gone */
-        && ps_publication_update(pub, pub->in_ready, now_ns);
+                      && ps_publication_update(pub, pub->in_ready, now_ns);
     if (more || pub->sender_limit > before) { /* a receiver that held it is gone */
         ps_sender_ready(ps_pub_sender(pub), pub);
     }
@@ -178,7 +183,8 @@ static bool ask_again(ps_publication_t *pub, const ps_nak_t *nak, int64_t now_ns
         ps_position(nak->term_id, nak->term_offset, log->shift, log->initial_term_id);
     int64_t multiple = pub->params.retransmit_window_multiple;
     multiple = multiple <= 0 ? (pub->params.group ? pub->fc.ops->retransmit_window_multiple
-                                                  : UNICAST_MULTIPLE) : multiple;
+                                                  : UNICAST_MULTIPLE)
+                             : multiple;
     const int64_t most = multiple * (term / 2 < RESEND_WINDOW ? term / 2 : RESEND_WINDOW);
     const int64_t length = nak->length < most ? nak->length : most;
     if (length == 0 || from < 0 || from < ps_pub_sent_floor(pub) || from >= pub->sender_position) {
@@ -216,7 +222,8 @@ void ps_publication_on_nak_list(ps_publication_t *pub, const ps_nak_list_t *list
 {
     bool valid = true;
     for (int32_t i = 0; i < list->count && valid; i++) {
-        const ps_nak_t nak = { .session_id = list->session_id, .stream_id = list->stream_id,
+        const ps_nak_t nak = { .session_id = list->session_id,
+                               .stream_id = list->stream_id,
                                .term_id = list->ranges[i].term_id,
                                .term_offset = list->ranges[i].term_offset,
                                .length = list->ranges[i].length };
@@ -227,9 +234,14 @@ void ps_publication_on_nak_list(ps_publication_t *pub, const ps_nak_list_t *list
 
 void ps_publication_on_error(ps_publication_t *pub, const ps_err_t *err, int64_t now_ns)
 {
-    ps_event_t event = { .type = PS_EV_REMOTE_ERROR, .kind = PS_KIND_PUBLICATION, .id = pub->id,
-                         .now_ns = now_ns, .a = err->receiver_id, .reason = err->code,
-                         .session_id = err->session_id, .stream_id = err->stream_id };
+    ps_event_t event = { .type = PS_EV_REMOTE_ERROR,
+                         .kind = PS_KIND_PUBLICATION,
+                         .id = pub->id,
+                         .now_ns = now_ns,
+                         .a = err->receiver_id,
+                         .reason = err->code,
+                         .session_id = err->session_id,
+                         .stream_id = err->stream_id };
     const size_t room = sizeof(event.text) - 1;
     const size_t length = (size_t)err->text_length < room ? (size_t)err->text_length : room;
     memcpy(event.text, err->text, length);

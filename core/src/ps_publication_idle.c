@@ -10,8 +10,8 @@
 /* What lies below is nobody's: not to be sent again, not to be read. */
 static int64_t lowest_in_use(const ps_publication_t *pub)
 {
-    int64_t lowest = pub->endpoint != NULL ? ps_publication_resend_floor(pub)
-                                           : pub->consumer_position;
+    int64_t lowest =
+        pub->endpoint != NULL ? ps_publication_resend_floor(pub) : pub->consumer_position;
     for (int32_t i = 0; i < pub->subscriber_count; i++) {
         const int64_t position = pub->subscribers[i].position;
         lowest = position < lowest ? position : lowest;

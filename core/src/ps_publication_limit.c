@@ -85,7 +85,7 @@ static int64_t last_consumer(const ps_publication_t *pub)
 {
     const int64_t consumer = pub->endpoint != NULL ? pub->sender_position : pub->slowest_position;
     return pub->gating_count > 0 && pub->slowest_position < consumer ? pub->slowest_position
-                                                                    : consumer;
+                                                                     : consumer;
 }
 
 void ps_publication_clean_behind(ps_publication_t *pub)
@@ -131,8 +131,8 @@ static int64_t quarantine_limit(const ps_publication_t *pub)
 {
     int64_t limit = INT64_MAX;
     for (int32_t i = 0; i < pub->quarantine_count; i++) {
-        const int64_t reuse =
-            ((pub->quarantine[i].from >> pub->log.shift) + PS_PARTITIONS) << pub->log.shift;
+        const int64_t reuse = ((pub->quarantine[i].from >> pub->log.shift) + PS_PARTITIONS)
+                              << pub->log.shift;
         limit = reuse < limit ? reuse : limit;
     }
     return limit;
@@ -238,8 +238,8 @@ static int64_t client_id_at(const ps_publication_t *pub, int32_t client_slot)
 
 static int64_t claimer_at(const ps_publication_t *pub, int64_t position)
 {
-    const uint64_t word = atomic_load_explicit(ps_frame_word(ps_frame_at(&pub->log, position)),
-                                               memory_order_acquire);
+    const uint64_t word =
+        atomic_load_explicit(ps_frame_word(ps_frame_at(&pub->log, position)), memory_order_acquire);
     const bool shared_claim = (int32_t)(uint32_t)word < 0 && !pub->params.exclusive;
     return shared_claim ? client_id_at(pub, (int32_t)(uint32_t)(word >> 32)) : 0;
 }
@@ -275,7 +275,7 @@ static int32_t find_cause(const ps_publication_t *pub, int64_t *culprit)
     }
     if (pub->rate_cause != PS_CAUSE_NONE) {
         *culprit = pub->rate_cause != PS_CAUSE_NAK_RATE ? 0
-                   : pub->endpoint != NULL ? pub->nak_rate.culprit
+                   : pub->endpoint != NULL              ? pub->nak_rate.culprit
                                            : client_id_at(pub, (int32_t)pub->nak_rate.culprit - 1);
         return pub->rate_cause;
     }
@@ -289,7 +289,8 @@ static int32_t find_cause(const ps_publication_t *pub, int64_t *culprit)
             return PS_CAUSE_CONGESTION_WINDOW;
         }
         return pub->fc.group_binds || (pub->fc.counts_receivers && *culprit == 0)
-                   ? PS_CAUSE_GROUP_STRATEGY : PS_CAUSE_RECEIVER_WINDOW;
+                   ? PS_CAUSE_GROUP_STRATEGY
+                   : PS_CAUSE_RECEIVER_WINDOW;
     }
     if (pub->cleaning_behind) {
         return PS_CAUSE_TERM_ROTATION;
@@ -356,8 +357,7 @@ static void set_wake_position(ps_publication_t *pub)
 static bool follow_spies(ps_publication_t *pub)
 {
     if (!pub->params.spies_simulate_connection || pub->has_receivers || pub->inherited ||
-        pub->gating_count == 0 ||
-        pub->fastest_position <= pub->sender_position) {
+        pub->gating_count == 0 || pub->fastest_position <= pub->sender_position) {
         return false;
     }
     const int64_t before = pub->sender_position;

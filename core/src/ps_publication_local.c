@@ -88,8 +88,7 @@ int64_t ps_publication_step_tethers(ps_publication_t *pub, int64_t now_ns)
         .linger_ns = pub->params.untethered_linger_timeout_ns,
         .resting_ns = pub->params.untethered_resting_timeout_ns,
     };
-    const int64_t leader =
-        pub->endpoint != NULL ? pub->sender_position : pub->consumer_position;
+    const int64_t leader = pub->endpoint != NULL ? pub->sender_position : pub->consumer_position;
     for (int32_t i = 0; i < pub->subscriber_count; i++) {
         ps_pub_subscriber_t *subscriber = &pub->subscribers[i];
         if (!ps_tether_step(&subscriber->tether, subscriber->position, leader, pub->window_bytes,

@@ -20,8 +20,8 @@ void ps_publication_pace_init(ps_publication_t *pub)
     const int64_t half = ps_pub_term(pub) / 2;
     ps_pacer_init(&pub->congestion_pace);
     ps_pacer_init(&pub->repair);
-    ps_pacer_set(&pub->repair, params->retransmit_bytes_per_s > 0 ? params->retransmit_bytes_per_s
-                                                                  : 1,
+    ps_pacer_set(&pub->repair,
+                 params->retransmit_bytes_per_s > 0 ? params->retransmit_bytes_per_s : 1,
                  half < REPAIR_BURST_MAX ? half : REPAIR_BURST_MAX, 0);
     pub->paced_until_ns = INT64_MAX;
 }

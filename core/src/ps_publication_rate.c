@@ -30,8 +30,8 @@ void ps_publication_rate_init(ps_publication_t *pub)
     if (params->rate_messages_per_s > 0) {
         const int64_t burst = params->rate_messages_per_s / BURST_PARTS;
         const int64_t least = pub->log.mtu / PS_FRAME_ALIGNMENT; /* a datagram is sent whole */
-        ps_pacer_set(&pub->message_rate, params->rate_messages_per_s,
-                     burst > least ? burst : least, 0);
+        ps_pacer_set(&pub->message_rate, params->rate_messages_per_s, burst > least ? burst : least,
+                     0);
     }
     pub->nak = params->flow_control == PS_FC_NAK;
     pub->rate_position = pub->producer_position;
@@ -104,8 +104,8 @@ static int64_t ready_ns(ps_publication_t *pub, int64_t now_ns)
     const int64_t messages_ns = ps_pacer_ready_ns(&pub->message_rate, 1, now_ns);
     const int64_t wish_ns = bytes_ns > messages_ns ? bytes_ns : messages_ns;
     const int64_t nak_ns = ps_pacer_ready_ns(&pub->nak_pace, mtu, now_ns);
-    pub->rate_cause = nak_ns >= wish_ns && nak_ns > now_ns ? PS_CAUSE_NAK_RATE
-                                                           : PS_CAUSE_RATE_LIMIT;
+    pub->rate_cause =
+        nak_ns >= wish_ns && nak_ns > now_ns ? PS_CAUSE_NAK_RATE : PS_CAUSE_RATE_LIMIT;
     return nak_ns > wish_ns ? nak_ns : wish_ns;
 }
 
@@ -167,9 +167,10 @@ static void look_at_readers(ps_publication_t *pub, int64_t now_ns)
 {
     uint32_t fill_ppm;
     int64_t due_ns;
-    const ps_nak_input_t input = {
-        .now_ns = now_ns, .unread = pub->producer_position - pub->slowest_position,
-        .capacity = pub->window_bytes, .consumption = pub->slowest_position };
+    const ps_nak_input_t input = { .now_ns = now_ns,
+                                   .unread = pub->producer_position - pub->slowest_position,
+                                   .capacity = pub->window_bytes,
+                                   .consumption = pub->slowest_position };
     const int32_t level =
         input.unread > 0 ? ps_nak_signal_step(&pub->local_signal, &input, &fill_ppm, &due_ns) : 0;
     if (level > 0 && ps_nak_rate_signal(&pub->nak_rate, pub->slowest_client_slot + 1, level,
@@ -196,9 +197,8 @@ int64_t ps_publication_rate_limit(ps_publication_t *pub, int64_t want, int64_t n
         fill(pub, now_ns);
         const int64_t ordinal =
             atomic_load_explicit(&pub->slot->published_ordinal, memory_order_relaxed);
-        ps_publication_rate_sent(pub, published,
-                                 ordinal > pub->rate_ordinal ? ordinal - pub->rate_ordinal : 0,
-                                 now_ns);
+        ps_publication_rate_sent(
+            pub, published, ordinal > pub->rate_ordinal ? ordinal - pub->rate_ordinal : 0, now_ns);
         pub->rate_position = pub->producer_position;
         pub->rate_ordinal = ordinal;
     }

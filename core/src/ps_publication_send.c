@@ -10,16 +10,21 @@
 #include "ps_frame.h"
 #include "ps_sender.h"
 
-enum { SKIP_FRAMES = 4096, INDEX_PARTS = 256, RETRY_NS = 100 * 1000,
-       PREFETCH_BYTES = 768, PREFETCH_FRAMES = 4 };
+enum {
+    SKIP_FRAMES = 4096,
+    INDEX_PARTS = 256,
+    RETRY_NS = 100 * 1000,
+    PREFETCH_BYTES = 768,
+    PREFETCH_FRAMES = 4
+};
 
 /* One datagram found in the log. */
 typedef struct scan {
-    int32_t wire_bytes;   /* on the wire; 0 none */
-    int32_t span_bytes;   /* of stream (a PAD counts whole) */
-    int32_t messages;     /* DATA frames with the END flag */
-    bool shut;            /* a complete frame is there, but max_bytes is too small for it */
-    bool corrupt;         /* what is there is no frame */
+    int32_t wire_bytes; /* on the wire; 0 none */
+    int32_t span_bytes; /* of stream (a PAD counts whole) */
+    int32_t messages;   /* DATA frames with the END flag */
+    bool shut;          /* a complete frame is there, but max_bytes is too small for it */
+    bool corrupt;       /* what is there is no frame */
 } scan_t;
 
 /* A frame's aligned length if it may lie at offset, else -1.  Lengths come from other processes. */
@@ -31,8 +36,8 @@ static int32_t checked_span(const ps_publication_t *pub, const ps_frame_t *frame
         return -1;
     }
     const int32_t span = ps_align32(length);
-    const bool fits = frame->type == PS_TYPE_PAD ||
-                      (frame->type == PS_TYPE_DATA && span <= pub->log.mtu);
+    const bool fits =
+        frame->type == PS_TYPE_PAD || (frame->type == PS_TYPE_DATA && span <= pub->log.mtu);
     return span <= rest && fits ? span : -1;
 }
 
@@ -111,8 +116,7 @@ void ps_publication_add_index(ps_publication_t *pub, int64_t position, int64_t o
     if (advanced <= 0 || (advanced < step && now_ns - pub->index_ns < PS_TICK_NS)) {
         return;
     }
-    ps_index_append(pub->ring, position, ordinal,
-                    now_ns + ps_driver_epoch_offset_ns(pub->driver));
+    ps_index_append(pub->ring, position, ordinal, now_ns + ps_driver_epoch_offset_ns(pub->driver));
     pub->index_position = position;
     pub->index_ns = now_ns;
 }
@@ -362,8 +366,8 @@ static int32_t resend_slice(ps_publication_t *pub, int64_t now_ns, bool *more)
     const int32_t found = ps_retransmit_due(&pub->retransmit, now_ns, due, most);
     for (; used < found && count < most; used++) {
         starts[used] = count;
-        count += collect_resend(pub, due[used], dgrams + count, ends + count, most - count,
-                                &done[used]);
+        count +=
+            collect_resend(pub, due[used], dgrams + count, ends + count, most - count, &done[used]);
     }
     starts[used] = count;
     const int32_t taken =
@@ -431,8 +435,8 @@ bool ps_publication_send_setup(ps_publication_t *pub, int64_t now_ns)
         .flags = pub->params.group ? PS_SETUP_GROUP : 0,
     };
     const ps_trailer_t trailer = {
-        .capabilities = (pub->nak ? PS_CAP_PRESSURE : 0u) | PS_CAP_PENSTOCK | PS_CAP_ORDINALS |
-                        PS_CAP_NAK_LIST,
+        .capabilities =
+            (pub->nak ? PS_CAP_PRESSURE : 0u) | PS_CAP_PENSTOCK | PS_CAP_ORDINALS | PS_CAP_NAK_LIST,
         .daemon_id = params->daemon_id,
         .daemon_epoch = params->daemon_epoch,
         .ordinal = pub->sent_ordinal,

@@ -30,23 +30,19 @@ static bool emit_tethers(ps_publication_t *pub)
 static bool emit_one(ps_publication_t *pub, uint32_t bit)
 {
     switch (bit) {
-    case PS_PEND_CONNECTED:
-        return emit(pub, PS_EV_PUB_CONNECTED, pub->connected, 0, 0);
+    case PS_PEND_CONNECTED: return emit(pub, PS_EV_PUB_CONNECTED, pub->connected, 0, 0);
     case PS_PEND_DRAINED:
         return emit(pub, PS_EV_PUB_DRAINED, pub->sender_position,
                     pub->end_position - pub->sender_position, 0);
-    case PS_PEND_EOS_ACK:
-        return emit(pub, PS_EV_PUB_EOS_ACK, 0, 0, 0);
+    case PS_PEND_EOS_ACK: return emit(pub, PS_EV_PUB_EOS_ACK, 0, 0, 0);
     case PS_PEND_GIVEN_UP:
         return emit(pub, PS_EV_GIVEN_UP, pub->given_up_to, pub->kept_position, 0);
-    case PS_PEND_TERM:
-        return emit(pub, PS_EV_TERM_NEEDED, pub->reserved_position, 0, 0);
+    case PS_PEND_TERM: return emit(pub, PS_EV_TERM_NEEDED, pub->reserved_position, 0, 0);
     case PS_PEND_UNBLOCKED:
         return emit(pub, PS_EV_PUB_UNBLOCKED, pub->unblocked_at, pub->unblocked_bytes, 0);
     case PS_PEND_CORRUPT:
         return emit(pub, PS_EV_ENDPOINT_ERROR, pub->sender_position, 0, PS_E_CORRUPT);
-    default:
-        return emit_tethers(pub);
+    default: return emit_tethers(pub);
     }
 }
 

@@ -10,19 +10,19 @@ enum { WALK_STEPS = 1 << 20, EXCLUSIVE_STEPS = 64, IDLE_LOOKS = 4 };
 
 bool ps_publication_is_blocked(const ps_publication_t *pub, int64_t *position)
 {
-    const int64_t at = pub->endpoint != NULL ? pub->sender_position
-        : pub->gating_count > 0 ? pub->fastest_position : pub->consumer_position;
+    const int64_t at = pub->endpoint != NULL   ? pub->sender_position
+                       : pub->gating_count > 0 ? pub->fastest_position
+                                               : pub->consumer_position;
     *position = at;
-    return pub->producer_position > at &&
-           ps_frame_length_acquire(ps_frame_at(&pub->log, at)) <= 0;
+    return pub->producer_position > at && ps_frame_length_acquire(ps_frame_at(&pub->log, at)) <= 0;
 }
 
 /* Client slot of the claim word at position if it names a living client, else -1. */
 static int32_t living_claimer(const ps_publication_t *pub, int64_t position, int64_t *client_id)
 {
     const ps_shared_t *shared = ps_driver_shared(pub->driver);
-    const uint64_t word = atomic_load_explicit(ps_frame_word(ps_frame_at(&pub->log, position)),
-                                               memory_order_acquire);
+    const uint64_t word =
+        atomic_load_explicit(ps_frame_word(ps_frame_at(&pub->log, position)), memory_order_acquire);
     const uint32_t slot = (uint32_t)(word >> 32);
     if (pub->params.exclusive || (int32_t)(uint32_t)word >= 0 ||
         slot >= (uint32_t)shared->n_clients) {
@@ -65,8 +65,9 @@ static int32_t pad_over(ps_publication_t *pub, int64_t position, int32_t only_cl
             return 0; /* nobody's memory may be given up: stay blocked until one answers */
         }
         if (entry.client_slot >= 0) { /* before the padding: the answer may come at once */
-            entry.claims_lost = 1 + atomic_load_explicit(
-                &shared->clients[entry.client_slot].claims_lost, memory_order_acquire);
+            entry.claims_lost =
+                1 + atomic_load_explicit(&shared->clients[entry.client_slot].claims_lost,
+                                         memory_order_acquire);
         }
     }
     const int32_t bytes = ps_log_unblock(&pub->log, position, only_claimer, &claimer);
@@ -137,8 +138,11 @@ void ps_publication_unblock_client(ps_publication_t *pub, int32_t client_slot, i
 static void report_blocked(ps_publication_t *pub, int64_t position, int64_t now_ns)
 {
     int64_t client_id;
-    const ps_event_t event = { .type = PS_EV_PUB_BLOCKED, .kind = PS_KIND_PUBLICATION,
-                               .id = pub->id, .now_ns = now_ns, .a = position,
+    const ps_event_t event = { .type = PS_EV_PUB_BLOCKED,
+                               .kind = PS_KIND_PUBLICATION,
+                               .id = pub->id,
+                               .now_ns = now_ns,
+                               .a = position,
                                .b = living_claimer(pub, position, &client_id) };
     if (ps_driver_emit(pub->driver, PS_AGENT_SENDER, &event)) {
         pub->blocked_reported = position + 1;

@@ -72,8 +72,8 @@ void ps_receiver_set_now(ps_receiver_t *receiver, int64_t now_ns)
 
 void ps_receiver_on_command(ps_receiver_t *receiver, const ps_command_t *command)
 {
-    bool known = ps_image_on_command(receiver, command) ||
-                 ps_recv_endpoint_on_command(receiver, command);
+    bool known =
+        ps_image_on_command(receiver, command) || ps_recv_endpoint_on_command(receiver, command);
 
     assert(known);
     (void)known;
@@ -190,8 +190,9 @@ void ps_receiver_forget_image(ps_receiver_t *receiver, ps_image_t *image)
 
 static bool emit_release(ps_receiver_t *receiver, int32_t kind, int64_t id)
 {
-    ps_event_t event = { .type = PS_EV_RELEASED, .kind = kind, .id = id,
-                         .now_ns = receiver->now_ns };
+    ps_event_t event = {
+        .type = PS_EV_RELEASED, .kind = kind, .id = id, .now_ns = receiver->now_ns
+    };
 
     return ps_driver_emit(receiver->driver, PS_AGENT_RECEIVER, &event);
 }
@@ -224,9 +225,12 @@ static void retry_releases(ps_receiver_t *receiver)
 static void report_socket_error(ps_receiver_t *receiver, ps_recv_destination_t *destination,
                                 int code)
 {
-    ps_event_t event = { .type = PS_EV_ENDPOINT_ERROR, .kind = PS_KIND_RECV_ENDPOINT,
-                         .id = destination->endpoint->params.id, .now_ns = receiver->now_ns,
-                         .reason = code, .destination = destination->index };
+    ps_event_t event = { .type = PS_EV_ENDPOINT_ERROR,
+                         .kind = PS_KIND_RECV_ENDPOINT,
+                         .id = destination->endpoint->params.id,
+                         .now_ns = receiver->now_ns,
+                         .reason = code,
+                         .destination = destination->index };
 
     if (receiver->now_ns < destination->error_due_ns) {
         return;
@@ -369,8 +373,8 @@ static void flush_counters(ps_receiver_t *receiver)
 
 int32_t ps_receiver_do_work(ps_receiver_t *receiver, int64_t now_ns)
 {
-    bool all = receiver->n_destinations <= PS_POLL_ALL_LIMIT ||
-               receiver->params->threading == PS_INVOKER;
+    bool all =
+        receiver->n_destinations <= PS_POLL_ALL_LIMIT || receiver->params->threading == PS_INVOKER;
     int32_t work = 0;
 
     receiver->now_ns = now_ns;

@@ -18,11 +18,22 @@ enum { PS_RECEIVER_ENDPOINTS_MAX = 1024, PS_RECEIVER_RECV_LIMIT = 256, PS_OUTBOX
 #define PS_TICK_NS INT64_C(1000000)
 
 enum ps_receiver_command {
-    PS_RCMD_ADD_ENDPOINT = 1, PS_RCMD_REMOVE_ENDPOINT, PS_RCMD_ADD_DESTINATION,
-    PS_RCMD_REMOVE_DESTINATION, PS_RCMD_SET_CONTROL, PS_RCMD_ADD_INTEREST,
-    PS_RCMD_REMOVE_INTEREST, PS_RCMD_FORGET_SESSION, PS_RCMD_ADD_IMAGE, PS_RCMD_REMOVE_IMAGE,
-    PS_RCMD_ADD_SUBSCRIBER, PS_RCMD_REMOVE_SUBSCRIBER, PS_RCMD_DRAIN_IMAGE, PS_RCMD_REJECT_IMAGE,
-    PS_RCMD_RESERVED, PS_RCMD_GIVE_UP
+    PS_RCMD_ADD_ENDPOINT = 1,
+    PS_RCMD_REMOVE_ENDPOINT,
+    PS_RCMD_ADD_DESTINATION,
+    PS_RCMD_REMOVE_DESTINATION,
+    PS_RCMD_SET_CONTROL,
+    PS_RCMD_ADD_INTEREST,
+    PS_RCMD_REMOVE_INTEREST,
+    PS_RCMD_FORGET_SESSION,
+    PS_RCMD_ADD_IMAGE,
+    PS_RCMD_REMOVE_IMAGE,
+    PS_RCMD_ADD_SUBSCRIBER,
+    PS_RCMD_REMOVE_SUBSCRIBER,
+    PS_RCMD_DRAIN_IMAGE,
+    PS_RCMD_REJECT_IMAGE,
+    PS_RCMD_RESERVED,
+    PS_RCMD_GIVE_UP
 };
 
 /* Control frames that wait to leave together: a run for one socket and address. */
@@ -46,22 +57,22 @@ struct ps_receiver {
     const ps_net_ops_t *ops;
     ps_shared_t *shared;
     ps_random_t random;
-    int64_t now_ns;                    /* of the current duty cycle */
-    int64_t timer_due_ns;              /* earliest timer of any object, INT64_MAX none */
+    int64_t now_ns;       /* of the current duty cycle */
+    int64_t timer_due_ns; /* earliest timer of any object, INT64_MAX none */
     int64_t last_tick_ns;
-    int64_t nak_due_ns;                /* earliest gap timer of any hot image */
+    int64_t nak_due_ns; /* earliest gap timer of any hot image */
     uint64_t cycle;
     ps_recv_endpoint_t *endpoints[PS_RECEIVER_ENDPOINTS_MAX];
     int32_t n_endpoints;
     int32_t n_destinations;
-    ps_image_t **images;               /* all */
-    ps_image_t **hot;                  /* with gaps, unread data, or news in this cycle */
+    ps_image_t **images; /* all */
+    ps_image_t **hot;    /* with gaps, unread data, or news in this cycle */
     int32_t n_images;
     int32_t n_hot;
     int32_t images_limit;
-    ps_pending_release_t *releases;    /* images_limit + PS_RECEIVER_ENDPOINTS_MAX */
+    ps_pending_release_t *releases; /* images_limit + PS_RECEIVER_ENDPOINTS_MAX */
     int32_t n_releases;
-    int64_t bytes_received;            /* of this cycle, not yet in the counter */
+    int64_t bytes_received; /* of this cycle, not yet in the counter */
     int64_t sm_sent;
     int64_t naks_sent;
     _Atomic uint64_t faults[PS_WIRE_FAULTS]; /* written by the receiver, read by anyone */

@@ -49,8 +49,8 @@ static void on_data(ps_receiver_t *receiver, const ps_recv_destination_t *destin
         if (session == NULL) {
             on_unknown_data(receiver, destination, &first, from);
         } else if (session->state == PS_SESSION_ACTIVE) {
-            fault = ps_image_on_data(session->image, destination, &first, data, length, from,
-                                     rx_ns);
+            fault =
+                ps_image_on_data(session->image, destination, &first, data, length, from, rx_ns);
         }
     }
     if (fault != PS_WIRE_OK) {
@@ -61,17 +61,25 @@ static void on_data(ps_receiver_t *receiver, const ps_recv_destination_t *destin
 static void report_setup(ps_receiver_t *receiver, const ps_recv_destination_t *destination,
                          ps_session_t *session, const ps_setup_t *setup, const ps_addr_t *from)
 {
-    ps_event_t event = {
-        .type = PS_EV_SETUP, .kind = PS_KIND_RECV_ENDPOINT, .id = destination->endpoint->params.id,
-        .now_ns = receiver->now_ns, .destination = destination->index,
-        .session_id = setup->session_id, .stream_id = setup->stream_id,
-        .initial_term_id = setup->initial_term_id, .active_term_id = setup->active_term_id,
-        .term_offset = setup->term_offset, .term_length = setup->term_length, .mtu = setup->mtu,
-        .ttl = setup->ttl, .setup_flags = setup->flags,
-        .peer_capabilities = setup->trailer.capabilities, .peer_ordinal = -1,
-        .peer_flow_control = setup->trailer.flow_control,
-        .peer_group_tag = setup->trailer.group_tag, .from = *from
-    };
+    ps_event_t event = { .type = PS_EV_SETUP,
+                         .kind = PS_KIND_RECV_ENDPOINT,
+                         .id = destination->endpoint->params.id,
+                         .now_ns = receiver->now_ns,
+                         .destination = destination->index,
+                         .session_id = setup->session_id,
+                         .stream_id = setup->stream_id,
+                         .initial_term_id = setup->initial_term_id,
+                         .active_term_id = setup->active_term_id,
+                         .term_offset = setup->term_offset,
+                         .term_length = setup->term_length,
+                         .mtu = setup->mtu,
+                         .ttl = setup->ttl,
+                         .setup_flags = setup->flags,
+                         .peer_capabilities = setup->trailer.capabilities,
+                         .peer_ordinal = -1,
+                         .peer_flow_control = setup->trailer.flow_control,
+                         .peer_group_tag = setup->trailer.group_tag,
+                         .from = *from };
 
     if ((setup->trailer.capabilities & PS_CAP_ORDINALS) != 0) {
         event.peer_ordinal = setup->trailer.ordinal;
@@ -149,17 +157,10 @@ void ps_receiver_on_datagram(void *context, const uint8_t *data, uint32_t length
     if (fault == PS_WIRE_OK) {
         switch (type) {
         case PS_TYPE_PAD:
-        case PS_TYPE_DATA:
-            on_data(receiver, destination, data, length, from, rx_ns);
-            return;
-        case PS_TYPE_SETUP:
-            fault = on_setup(receiver, destination, data, length, from);
-            break;
-        case PS_TYPE_RTTM:
-            fault = on_rttm(destination, data, length, from);
-            break;
-        default:
-            return; /* what belongs on a sender's socket */
+        case PS_TYPE_DATA: on_data(receiver, destination, data, length, from, rx_ns); return;
+        case PS_TYPE_SETUP: fault = on_setup(receiver, destination, data, length, from); break;
+        case PS_TYPE_RTTM: fault = on_rttm(destination, data, length, from); break;
+        default: return; /* what belongs on a sender's socket */
         }
     }
     if (fault != PS_WIRE_OK) {
@@ -182,8 +183,8 @@ static bool land(void *context, ps_landing_t *out)
     const ps_recv_endpoint_t *endpoint = as_destination(context)->endpoint;
     const ps_session_t *session = endpoint->cached;
 
-    return endpoint->streak >= STREAK && session != NULL &&
-           session->state == PS_SESSION_ACTIVE && ps_image_land(session->image, out);
+    return endpoint->streak >= STREAK && session != NULL && session->state == PS_SESSION_ACTIVE &&
+           ps_image_land(session->image, out);
 }
 
 static uint32_t landed(void *context, const ps_landing_t *landing, uint64_t first_word,

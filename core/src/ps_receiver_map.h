@@ -12,11 +12,11 @@
 
 typedef struct ps_map {
     uint64_t *keys;
-    int32_t *values;    /* 0: empty */
-    uint32_t mask;      /* capacity - 1; capacity >= 2 * limit */
+    int32_t *values; /* 0: empty */
+    uint32_t mask;   /* capacity - 1; capacity >= 2 * limit */
     int32_t count;
     int32_t limit;
-    uint64_t salt;      /* strangers choose keys: they must not know where these go */
+    uint64_t salt; /* strangers choose keys: they must not know where these go */
 } ps_map_t;
 
 static inline uint64_t ps_map_key(int32_t stream_id, int32_t session_id)

@@ -49,8 +49,8 @@ ps_session_t *ps_recv_endpoint_insert(ps_recv_endpoint_t *endpoint, int32_t stre
     ps_session_t *session;
 
     /* Strangers that only sent data may fill half of the table. */
-    if (index == 0 || (state == PS_SESSION_PENDING_SETUP &&
-                       endpoint->pending >= endpoint->sessions_limit / 2)) {
+    if (index == 0 ||
+        (state == PS_SESSION_PENDING_SETUP && endpoint->pending >= endpoint->sessions_limit / 2)) {
         return NULL;
     }
     session = &endpoint->sessions[index - 1];
@@ -58,7 +58,8 @@ ps_session_t *ps_recv_endpoint_insert(ps_recv_endpoint_t *endpoint, int32_t stre
         return NULL;
     }
     endpoint->free_session = session->next_free;
-    *session = (ps_session_t){ .stream_id = stream_id, .session_id = session_id,
+    *session = (ps_session_t){ .stream_id = stream_id,
+                               .session_id = session_id,
                                .deadline_ns = INT64_MAX };
     ps_recv_endpoint_set_state(endpoint, session, state);
     return session;
@@ -129,8 +130,8 @@ static void purge_unwanted(ps_receiver_t *receiver, ps_recv_endpoint_t *endpoint
 {
     for (int32_t i = 0; i < endpoint->sessions_limit; i++) {
         ps_session_t *session = &endpoint->sessions[i];
-        bool kept = session->state == PS_SESSION_COOL_DOWN ||
-                    session->state == PS_SESSION_NO_INTEREST;
+        bool kept =
+            session->state == PS_SESSION_COOL_DOWN || session->state == PS_SESSION_NO_INTEREST;
 
         if (session->state == PS_SESSION_FREE || session->state == PS_SESSION_ACTIVE ||
             ps_recv_endpoint_wants(endpoint, session->stream_id, session->session_id)) {
@@ -138,8 +139,10 @@ static void purge_unwanted(ps_receiver_t *receiver, ps_recv_endpoint_t *endpoint
         }
         if (kept) {
             /* News only: nothing depends on it, so a full ring may lose it. */
-            ps_event_t event = { .type = PS_EV_SESSION_LEFT, .kind = PS_KIND_RECV_ENDPOINT,
-                                 .id = endpoint->params.id, .now_ns = receiver->now_ns,
+            ps_event_t event = { .type = PS_EV_SESSION_LEFT,
+                                 .kind = PS_KIND_RECV_ENDPOINT,
+                                 .id = endpoint->params.id,
+                                 .now_ns = receiver->now_ns,
                                  .stream_id = session->stream_id,
                                  .session_id = session->session_id };
 
@@ -204,8 +207,11 @@ void ps_recv_endpoint_elicit(ps_receiver_t *receiver, const ps_recv_destination_
                              int64_t now_ns)
 {
     const ps_recv_endpoint_params_t *params = &destination->endpoint->params;
-    ps_sm_t sm = { .session_id = session_id, .stream_id = stream_id, .flags = PS_SM_SETUP,
-                   .receiver_id = params->receiver_id, .group_tag = params->group_tag,
+    ps_sm_t sm = { .session_id = session_id,
+                   .stream_id = stream_id,
+                   .flags = PS_SM_SETUP,
+                   .receiver_id = params->receiver_id,
+                   .group_tag = params->group_tag,
                    .has_group_tag = params->has_group_tag };
 
     (void)now_ns;
@@ -228,9 +234,12 @@ static void tick_destination(ps_receiver_t *receiver, ps_recv_destination_t *des
         *due_ns = destination->elicit_due_ns;
     }
     if (now_ns >= destination->heard_ns + PS_SILENT_NS && now_ns >= destination->silent_due_ns) {
-        ps_event_t event = { .type = PS_EV_SILENT, .kind = PS_KIND_RECV_ENDPOINT,
-                             .id = destination->endpoint->params.id, .now_ns = now_ns,
-                             .a = destination->id, .destination = destination->index,
+        ps_event_t event = { .type = PS_EV_SILENT,
+                             .kind = PS_KIND_RECV_ENDPOINT,
+                             .id = destination->endpoint->params.id,
+                             .now_ns = now_ns,
+                             .a = destination->id,
+                             .destination = destination->index,
                              .from = destination->control };
 
         if (ps_driver_emit(receiver->driver, PS_AGENT_RECEIVER, &event)) {
@@ -284,8 +293,7 @@ static void close_destination(ps_receiver_t *receiver, ps_recv_endpoint_t *endpo
         return;
     }
     ps_receiver_flush(receiver);
-    ps_driver_unwatch(receiver->driver, PS_AGENT_RECEIVER,
-                      receiver->ops->fd(destination->socket));
+    ps_driver_unwatch(receiver->driver, PS_AGENT_RECEIVER, receiver->ops->fd(destination->socket));
     receiver->ops->close(destination->socket);
     free(destination);
     endpoint->destinations[index] = NULL;
@@ -362,29 +370,14 @@ bool ps_recv_endpoint_on_command(ps_receiver_t *receiver, const ps_command_t *co
         endpoint->slot = receiver->n_endpoints;
         receiver->endpoints[receiver->n_endpoints++] = endpoint;
         break;
-    case PS_RCMD_REMOVE_ENDPOINT:
-        remove_endpoint(receiver, endpoint);
-        break;
-    case PS_RCMD_ADD_DESTINATION:
-        add_destination(receiver, endpoint, command->other);
-        break;
-    case PS_RCMD_REMOVE_DESTINATION:
-        close_destination(receiver, endpoint, command->i);
-        break;
-    case PS_RCMD_SET_CONTROL:
-        set_control(receiver, endpoint, command);
-        break;
-    case PS_RCMD_ADD_INTEREST:
-        add_interest(receiver, endpoint, command);
-        break;
-    case PS_RCMD_REMOVE_INTEREST:
-        remove_interest(receiver, endpoint, command);
-        break;
-    case PS_RCMD_FORGET_SESSION:
-        forget_session(endpoint, command);
-        break;
-    default:
-        return false;
+    case PS_RCMD_REMOVE_ENDPOINT: remove_endpoint(receiver, endpoint); break;
+    case PS_RCMD_ADD_DESTINATION: add_destination(receiver, endpoint, command->other); break;
+    case PS_RCMD_REMOVE_DESTINATION: close_destination(receiver, endpoint, command->i); break;
+    case PS_RCMD_SET_CONTROL: set_control(receiver, endpoint, command); break;
+    case PS_RCMD_ADD_INTEREST: add_interest(receiver, endpoint, command); break;
+    case PS_RCMD_REMOVE_INTEREST: remove_interest(receiver, endpoint, command); break;
+    case PS_RCMD_FORGET_SESSION: forget_session(endpoint, command); break;
+    default: return false;
     }
     return true;
 }

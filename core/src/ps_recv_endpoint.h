@@ -18,34 +18,34 @@ typedef struct ps_recv_destination {
     int64_t id;
     ps_recv_endpoint_t *endpoint;
     ps_socket_t *socket;
-    ps_addr_t control;             /* explicit control address; family 0 none */
+    ps_addr_t control; /* explicit control address; family 0 none */
     ps_addr_t group_control;
-    int64_t elicit_due_ns;         /* next S-flag SM to control */
-    int64_t heard_ns;              /* last datagram */
-    int64_t silent_due_ns;         /* when PS_EV_SILENT is due */
-    int64_t error_due_ns;          /* not before this another PS_EV_ENDPOINT_ERROR */
-    int32_t index;                 /* in the endpoint's list */
-    int32_t ttl;                   /* configured multicast TTL, 0 unknown */
-    uint32_t idle_polls;           /* reads in a row that found nothing */
+    int64_t elicit_due_ns; /* next S-flag SM to control */
+    int64_t heard_ns;      /* last datagram */
+    int64_t silent_due_ns; /* when PS_EV_SILENT is due */
+    int64_t error_due_ns;  /* not before this another PS_EV_ENDPOINT_ERROR */
+    int32_t index;         /* in the endpoint's list */
+    int32_t ttl;           /* configured multicast TTL, 0 unknown */
+    uint32_t idle_polls;   /* reads in a row that found nothing */
     uint8_t multicast;
 } ps_recv_destination_t;
 
 enum ps_session_state {
-    PS_SESSION_FREE = 0,           /* entry unused */
-    PS_SESSION_PENDING_SETUP = 1,  /* asked for a SETUP; forgotten at deadline_ns */
-    PS_SESSION_INIT = 2,           /* reported to the conductor, waiting for its answer */
-    PS_SESSION_ACTIVE = 3,         /* has an image */
-    PS_SESSION_COOL_DOWN = 4,      /* image gone, ignored while interest stays */
-    PS_SESSION_NO_INTEREST = 5     /* refused by the conductor, ignored while interest stays */
+    PS_SESSION_FREE = 0,          /* entry unused */
+    PS_SESSION_PENDING_SETUP = 1, /* asked for a SETUP; forgotten at deadline_ns */
+    PS_SESSION_INIT = 2,          /* reported to the conductor, waiting for its answer */
+    PS_SESSION_ACTIVE = 3,        /* has an image */
+    PS_SESSION_COOL_DOWN = 4,     /* image gone, ignored while interest stays */
+    PS_SESSION_NO_INTEREST = 5    /* refused by the conductor, ignored while interest stays */
 };
 
 typedef struct ps_session {
     int32_t stream_id;
     int32_t session_id;
-    int32_t state;                 /* ps_session_state */
-    int32_t next_free;             /* index + 1 of the next free entry, 0 none */
+    int32_t state;     /* ps_session_state */
+    int32_t next_free; /* index + 1 of the next free entry, 0 none */
     int64_t deadline_ns;
-    ps_image_t *image;             /* ACTIVE only */
+    ps_image_t *image; /* ACTIVE only */
 } ps_session_t;
 
 struct ps_recv_endpoint {
@@ -54,19 +54,19 @@ struct ps_recv_endpoint {
     ps_recv_destination_t *destinations[PS_RECV_DESTINATIONS_MAX];
     int64_t destination_ids[PS_RECV_DESTINATIONS_MAX]; /* conductor's copy; used[] says which */
     uint8_t destination_used[PS_RECV_DESTINATIONS_MAX];
-    ps_map_t any_interest;         /* stream -> how many subscriptions of every session */
-    ps_map_t session_interest;     /* (stream, session) -> how many subscriptions */
-    ps_map_t session_index;        /* (stream, session) -> index into sessions + 1 */
+    ps_map_t any_interest;     /* stream -> how many subscriptions of every session */
+    ps_map_t session_interest; /* (stream, session) -> how many subscriptions */
+    ps_map_t session_index;    /* (stream, session) -> index into sessions + 1 */
     ps_session_t *sessions;
     int32_t sessions_limit;
-    int32_t free_session;          /* index + 1 */
-    int32_t pending;               /* sessions in PENDING_SETUP */
-    int64_t pending_due_ns;        /* earliest deadline of these */
-    uint64_t cached_key;           /* last session looked up, for runs of one stream */
-    ps_session_t *cached;          /* NULL: no cache */
-    int32_t streak;                /* buffers in a row that one image took whole */
-    int32_t slot;                  /* index in the receiver's list */
-    int32_t interests;             /* conductor: subscriptions counted */
+    int32_t free_session;   /* index + 1 */
+    int32_t pending;        /* sessions in PENDING_SETUP */
+    int64_t pending_due_ns; /* earliest deadline of these */
+    uint64_t cached_key;    /* last session looked up, for runs of one stream */
+    ps_session_t *cached;   /* NULL: no cache */
+    int32_t streak;         /* buffers in a row that one image took whole */
+    int32_t slot;           /* index in the receiver's list */
+    int32_t interests;      /* conductor: subscriptions counted */
 };
 
 /* ---- receiver thread ------------------------------------------------------------------------- */

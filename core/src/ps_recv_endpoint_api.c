@@ -132,11 +132,13 @@ int ps_recv_endpoint_add_destination(ps_driver_t *driver, ps_recv_endpoint_t *en
     if (destination == NULL) {
         return ps_fail(PS_E_NO_MEMORY, "no memory for a receive destination");
     }
-    *destination = (ps_recv_destination_t){
-        .id = params->id, .endpoint = endpoint, .control = params->control,
-        .group_control = params->group_control, .index = index,
-        .ttl = params->socket.multicast_ttl, .multicast = params->multicast
-    };
+    *destination = (ps_recv_destination_t){ .id = params->id,
+                                            .endpoint = endpoint,
+                                            .control = params->control,
+                                            .group_control = params->group_control,
+                                            .index = index,
+                                            .ttl = params->socket.multicast_ttl,
+                                            .multicast = params->multicast };
     code = ops->open(ps_driver_net(driver)->state, &params->socket, &destination->socket);
     if (code != PS_OK) {
         free(destination);
@@ -183,8 +185,9 @@ int ps_recv_endpoint_set_control(ps_driver_t *driver, ps_recv_endpoint_t *endpoi
                                  int64_t destination_id, const ps_addr_t *control)
 {
     int32_t index = index_of(endpoint, destination_id);
-    ps_command_t command = { .type = PS_RCMD_SET_CONTROL, .object = endpoint, .i = index,
-                             .address = *control };
+    ps_command_t command = {
+        .type = PS_RCMD_SET_CONTROL, .object = endpoint, .i = index, .address = *control
+    };
 
     return index < 0 ? index : ps_driver_command(driver, PS_AGENT_RECEIVER, &command);
 }
@@ -192,8 +195,11 @@ int ps_recv_endpoint_set_control(ps_driver_t *driver, ps_recv_endpoint_t *endpoi
 int ps_recv_endpoint_add_interest(ps_driver_t *driver, ps_recv_endpoint_t *endpoint,
                                   int32_t stream_id, int32_t session_id, int32_t any_session)
 {
-    ps_command_t command = { .type = PS_RCMD_ADD_INTEREST, .object = endpoint, .a = stream_id,
-                             .b = session_id, .i = any_session != 0 };
+    ps_command_t command = { .type = PS_RCMD_ADD_INTEREST,
+                             .object = endpoint,
+                             .a = stream_id,
+                             .b = session_id,
+                             .i = any_session != 0 };
     int code;
 
     if (endpoint->interests == PS_RECV_INTERESTS_MAX) {
@@ -208,8 +214,11 @@ int ps_recv_endpoint_add_interest(ps_driver_t *driver, ps_recv_endpoint_t *endpo
 int ps_recv_endpoint_remove_interest(ps_driver_t *driver, ps_recv_endpoint_t *endpoint,
                                      int32_t stream_id, int32_t session_id, int32_t any_session)
 {
-    ps_command_t command = { .type = PS_RCMD_REMOVE_INTEREST, .object = endpoint, .a = stream_id,
-                             .b = session_id, .i = any_session != 0 };
+    ps_command_t command = { .type = PS_RCMD_REMOVE_INTEREST,
+                             .object = endpoint,
+                             .a = stream_id,
+                             .b = session_id,
+                             .i = any_session != 0 };
     int code = ps_driver_command(driver, PS_AGENT_RECEIVER, &command);
 
     endpoint->interests -= code == PS_OK && endpoint->interests > 0;
@@ -219,8 +228,11 @@ int ps_recv_endpoint_remove_interest(ps_driver_t *driver, ps_recv_endpoint_t *en
 int ps_recv_endpoint_forget_session(ps_driver_t *driver, ps_recv_endpoint_t *endpoint,
                                     int32_t stream_id, int32_t session_id, int32_t keep)
 {
-    ps_command_t command = { .type = PS_RCMD_FORGET_SESSION, .object = endpoint, .a = stream_id,
-                             .b = session_id, .i = keep != 0 };
+    ps_command_t command = { .type = PS_RCMD_FORGET_SESSION,
+                             .object = endpoint,
+                             .a = stream_id,
+                             .b = session_id,
+                             .i = keep != 0 };
 
     return ps_driver_command(driver, PS_AGENT_RECEIVER, &command);
 }

@@ -17,12 +17,12 @@
 enum { PS_REORDERING_SUSPECTS = 16 };
 
 typedef struct ps_suspect {
-    int64_t from, to;          /* came after they were asked for once; from == to: none */
-    int64_t late_ns;           /* so long after the gap opened */
+    int64_t from, to; /* came after they were asked for once; from == to: none */
+    int64_t late_ns;  /* so long after the gap opened */
 } ps_suspect_t;
 
 typedef struct ps_reordering {
-    int64_t window_ns;         /* a gap younger than this is not asked for; 0: nothing seen */
+    int64_t window_ns; /* a gap younger than this is not asked for; 0: nothing seen */
     ps_suspect_t suspects[PS_REORDERING_SUSPECTS];
     uint32_t next;
 } ps_reordering_t;

@@ -34,7 +34,10 @@ int ps_retransmit_on_nak(ps_retransmit_t *retransmit, int64_t from, int64_t to, 
     if (chosen == NULL) {
         return PS_RESEND_OVERFLOW;
     }
-    *chosen = (ps_resend_t){ .state = PS_RESEND_PENDING, .from = from, .to = to, .cursor = from,
+    *chosen = (ps_resend_t){ .state = PS_RESEND_PENDING,
+                             .from = from,
+                             .to = to,
+                             .cursor = from,
                              .due_ns = now_ns + retransmit->delay_ns };
     retransmit->pending++;
     return PS_RESEND_ADDED;

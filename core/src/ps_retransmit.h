@@ -16,21 +16,21 @@ enum { PS_RESEND_MAX = 256 };
 enum ps_resend_state { PS_RESEND_FREE = 0, PS_RESEND_PENDING = 1, PS_RESEND_LINGER = 2 };
 
 typedef struct ps_resend {
-    int32_t state;         /* ps_resend_state */
-    bool started;          /* counted as sent */
-    int64_t from;          /* positions [from, to) of the request */
+    int32_t state; /* ps_resend_state */
+    bool started;  /* counted as sent */
+    int64_t from;  /* positions [from, to) of the request */
     int64_t to;
-    int64_t cursor;        /* next to send */
-    int64_t due_ns;        /* PENDING: send then; LINGER: free then */
+    int64_t cursor; /* next to send */
+    int64_t due_ns; /* PENDING: send then; LINGER: free then */
 } ps_resend_t;
 
 typedef struct ps_retransmit {
-    int32_t capacity;      /* 1 = unicast semantics */
-    int32_t pending;       /* actions in state PENDING */
-    int32_t turn;          /* where the search for due actions begins */
+    int32_t capacity; /* 1 = unicast semantics */
+    int32_t pending;  /* actions in state PENDING */
+    int32_t turn;     /* where the search for due actions begins */
     int64_t delay_ns;
     int64_t linger_ns;
-    ps_resend_t *actions;  /* capacity entries, owner's memory */
+    ps_resend_t *actions; /* capacity entries, owner's memory */
 } ps_retransmit_t;
 
 enum ps_resend_verdict { PS_RESEND_IGNORED = 0, PS_RESEND_ADDED = 1, PS_RESEND_OVERFLOW = 2 };

@@ -17,14 +17,14 @@
 
 typedef struct ps_ring {
     /* line: consumer */
-    alignas(PS_LINE) _Atomic uint64_t head;   /* records taken */
+    alignas(PS_LINE) _Atomic uint64_t head; /* records taken */
     uint64_t tail_copy;
     /* line: producer */
-    alignas(PS_LINE) _Atomic uint64_t tail;   /* records put */
+    alignas(PS_LINE) _Atomic uint64_t tail; /* records put */
     uint64_t head_copy;
     /* line: constant */
     alignas(PS_LINE) uint8_t *records;
-    uint64_t capacity;                        /* power of two */
+    uint64_t capacity; /* power of two */
     uint64_t record_bytes;
 } ps_ring_t;
 

@@ -39,8 +39,8 @@ int64_t ps_rtt_answered(ps_rtt_t *rtt, int64_t stamp_ns, int64_t delta_ns, int64
         rtt->least_ns = sample_ns;
         return sample_ns;
     }
-    error_ns = sample_ns > rtt->smoothed_ns ? sample_ns - rtt->smoothed_ns
-                                            : rtt->smoothed_ns - sample_ns;
+    error_ns =
+        sample_ns > rtt->smoothed_ns ? sample_ns - rtt->smoothed_ns : rtt->smoothed_ns - sample_ns;
     rtt->variation_ns += (error_ns - rtt->variation_ns) / 4;
     rtt->smoothed_ns += (sample_ns - rtt->smoothed_ns) / 8;
     rtt->smoothed_ns = rtt->smoothed_ns > 0 ? rtt->smoothed_ns : 1;

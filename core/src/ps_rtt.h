@@ -14,10 +14,10 @@
 enum { PS_RTT_OUTSTANDING = 16 };
 
 typedef struct ps_rtt {
-    int64_t smoothed_ns;                      /* 0: nothing measured yet */
+    int64_t smoothed_ns; /* 0: nothing measured yet */
     int64_t variation_ns;
-    int64_t least_ns;                         /* 0: nothing measured yet */
-    int64_t asked_ns[PS_RTT_OUTSTANDING];     /* requests that were not answered; 0 none */
+    int64_t least_ns;                     /* 0: nothing measured yet */
+    int64_t asked_ns[PS_RTT_OUTSTANDING]; /* requests that were not answered; 0 none */
     uint32_t next;
 } ps_rtt_t;
 

@@ -76,8 +76,9 @@ void ps_send_endpoint_local(const ps_send_endpoint_t *endpoint, ps_addr_t *out)
 int ps_send_endpoint_add_destination(ps_driver_t *driver, ps_send_endpoint_t *endpoint,
                                      int64_t destination_id, const ps_addr_t *address)
 {
-    const ps_command_t command = { .type = PS_SC_ADD_DESTINATION, .object = endpoint,
-                                   .a = destination_id, .address = *address };
+    const ps_command_t command = {
+        .type = PS_SC_ADD_DESTINATION, .object = endpoint, .a = destination_id, .address = *address
+    };
     if (endpoint->params.mdc != PS_MDC_MANUAL) {
         return ps_fail(PS_E_INVALID, "destinations need control-mode=manual");
     }
@@ -93,7 +94,8 @@ int ps_send_endpoint_add_destination(ps_driver_t *driver, ps_send_endpoint_t *en
 int ps_send_endpoint_remove_destination(ps_driver_t *driver, ps_send_endpoint_t *endpoint,
                                         int64_t destination_id)
 {
-    const ps_command_t command = { .type = PS_SC_REMOVE_DESTINATION, .object = endpoint,
+    const ps_command_t command = { .type = PS_SC_REMOVE_DESTINATION,
+                                   .object = endpoint,
                                    .a = destination_id };
     const int result = ps_driver_command(driver, PS_AGENT_SENDER, &command);
     endpoint->manual_count -= result == PS_OK && endpoint->manual_count > 0;
@@ -103,8 +105,9 @@ int ps_send_endpoint_remove_destination(ps_driver_t *driver, ps_send_endpoint_t 
 int ps_send_endpoint_set_address(ps_driver_t *driver, ps_send_endpoint_t *endpoint,
                                  int64_t destination_id, const ps_addr_t *address)
 {
-    const ps_command_t command = { .type = PS_SC_SET_ADDRESS, .object = endpoint,
-                                   .a = destination_id, .address = *address };
+    const ps_command_t command = {
+        .type = PS_SC_SET_ADDRESS, .object = endpoint, .a = destination_id, .address = *address
+    };
     return ps_driver_command(driver, PS_AGENT_SENDER, &command);
 }
 
@@ -138,8 +141,11 @@ static void report_error(ps_send_endpoint_t *endpoint, int32_t code, int64_t now
         now_ns - endpoint->error_reported_ns < REPORT_INTERVAL_NS) {
         return;
     }
-    ps_event_t event = { .type = PS_EV_ENDPOINT_ERROR, .kind = PS_KIND_SEND_ENDPOINT,
-                         .id = endpoint->id, .now_ns = now_ns, .reason = code };
+    ps_event_t event = { .type = PS_EV_ENDPOINT_ERROR,
+                         .kind = PS_KIND_SEND_ENDPOINT,
+                         .id = endpoint->id,
+                         .now_ns = now_ns,
+                         .reason = code };
     strncpy(event.text, ps_last_error(), sizeof(event.text) - 1);
     if (ps_driver_emit(endpoint->driver, PS_AGENT_SENDER, &event)) {
         endpoint->error_reported_ns = now_ns;
@@ -194,8 +200,7 @@ void ps_send_endpoint_flush(ps_send_endpoint_t *endpoint, int64_t now_ns)
     }
     box->count = 0;
     const int32_t taken = ps_send_endpoint_send(endpoint, dgrams, count, now_ns);
-    const int64_t due_ns =
-        now_ns + ps_driver_params(endpoint->driver)->heartbeat_interval_ns;
+    const int64_t due_ns = now_ns + ps_driver_params(endpoint->driver)->heartbeat_interval_ns;
     for (int32_t i = taken; i < count; i++) {
         ps_publication_t *pub = box->of[i];
         pub->heartbeat_sent_ns = INT64_MIN / 2;
@@ -227,8 +232,8 @@ int32_t ps_send_endpoint_poll(ps_send_endpoint_t *endpoint, int64_t now_ns)
         if (sockets[i] == NULL || (i == 0 && endpoint->control != NULL)) {
             continue; /* multicast: only the control group is listened to */
         }
-        const int result = endpoint->ops->recv(sockets[i], PS_POLL_LIMIT, ps_sender_on_datagram,
-                                               endpoint, now_ns);
+        const int result =
+            endpoint->ops->recv(sockets[i], PS_POLL_LIMIT, ps_sender_on_datagram, endpoint, now_ns);
         if (result < 0) {
             report_error(endpoint, result, now_ns);
         }
@@ -248,8 +253,12 @@ void ps_send_endpoint_heard(ps_send_endpoint_t *endpoint, int64_t receiver_id,
         return;
     }
     store_count(endpoint);
-    ps_event_t event = { .type = PS_EV_DESTINATION, .kind = PS_KIND_SEND_ENDPOINT,
-                         .id = endpoint->id, .now_ns = now_ns, .a = 1, .from = *from };
+    ps_event_t event = { .type = PS_EV_DESTINATION,
+                         .kind = PS_KIND_SEND_ENDPOINT,
+                         .id = endpoint->id,
+                         .now_ns = now_ns,
+                         .a = 1,
+                         .from = *from };
     (void)ps_driver_emit(endpoint->driver, PS_AGENT_SENDER, &event); /* the counter tells it too */
     endpoint->due_ns = now_ns; /* its timeout is not known to the scan yet */
     ps_sender_due(sender, now_ns);
@@ -259,8 +268,11 @@ void ps_send_endpoint_heard(ps_send_endpoint_t *endpoint, int64_t receiver_id,
 static bool report_silence(ps_send_endpoint_t *endpoint, const ps_addr_t *of,
                            int64_t destination_id, int64_t now_ns)
 {
-    const ps_event_t event = { .type = PS_EV_SILENT, .kind = PS_KIND_SEND_ENDPOINT,
-                               .id = endpoint->id, .now_ns = now_ns, .a = destination_id,
+    const ps_event_t event = { .type = PS_EV_SILENT,
+                               .kind = PS_KIND_SEND_ENDPOINT,
+                               .id = endpoint->id,
+                               .now_ns = now_ns,
+                               .a = destination_id,
                                .from = *of };
     return ps_driver_emit(endpoint->driver, PS_AGENT_SENDER, &event);
 }
@@ -274,8 +286,12 @@ int64_t ps_send_endpoint_on_timer(ps_send_endpoint_t *endpoint, int64_t now_ns)
         endpoint->silence_reported_ns = now_ns;
     }
     while (ps_destinations_expire(list, timeout_ns, now_ns, &gone)) {
-        const ps_event_t event = { .type = PS_EV_DESTINATION, .kind = PS_KIND_SEND_ENDPOINT,
-                                   .id = endpoint->id, .now_ns = now_ns, .a = 0, .from = gone };
+        const ps_event_t event = { .type = PS_EV_DESTINATION,
+                                   .kind = PS_KIND_SEND_ENDPOINT,
+                                   .id = endpoint->id,
+                                   .now_ns = now_ns,
+                                   .a = 0,
+                                   .from = gone };
         (void)ps_driver_emit(endpoint->driver, PS_AGENT_SENDER, &event);
         store_count(endpoint);
     }
@@ -332,17 +348,10 @@ void ps_send_endpoint_on_command(ps_send_endpoint_t *endpoint, const ps_command_
         (void)ps_destinations_add(list, command->a, &command->address, now_ns);
         ps_sender_ready_endpoint(sender, endpoint);
         break;
-    case PS_SC_REMOVE_DESTINATION:
-        (void)ps_destinations_remove(list, command->a);
-        break;
-    case PS_SC_SET_ADDRESS:
-        set_address(endpoint, command, now_ns);
-        break;
-    case PS_SC_REMOVE_ENDPOINT:
-        set_status(endpoint, STATUS_CLOSING);
-        break;
-    default:
-        break;
+    case PS_SC_REMOVE_DESTINATION: (void)ps_destinations_remove(list, command->a); break;
+    case PS_SC_SET_ADDRESS: set_address(endpoint, command, now_ns); break;
+    case PS_SC_REMOVE_ENDPOINT: set_status(endpoint, STATUS_CLOSING); break;
+    default: break;
     }
     store_count(endpoint);
     endpoint->due_ns = now_ns;

@@ -24,23 +24,23 @@ struct ps_send_endpoint {
     ps_driver_t *driver;
     const ps_net_ops_t *ops;
     ps_socket_t *data;
-    ps_socket_t *control;              /* multicast only, else NULL */
+    ps_socket_t *control; /* multicast only, else NULL */
     ps_send_endpoint_params_t params;
     /* conductor */
     int32_t manual_count;
     /* sender */
-    ps_addr_t remote;                  /* unicast peer */
+    ps_addr_t remote; /* unicast peer */
     ps_destinations_t destinations;
     _Atomic int64_t *destinations_cell; /* NULL: none */
     _Atomic int64_t *status_cell;
-    int64_t heard_ns;                  /* last status message */
+    int64_t heard_ns; /* last status message */
     int64_t silence_reported_ns;
     int64_t error_reported_ns;
     int64_t due_ns;
     ps_send_outbox_t outbox;
     ps_send_endpoint_t *next;
     bool poll_now;
-    bool failed;                       /* the last send met an error, not a full socket */
+    bool failed; /* the last send met an error, not a full socket */
     bool removed;
 };
 

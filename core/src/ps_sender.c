@@ -131,8 +131,13 @@ ps_publication_t *ps_sender_find(ps_sender_t *sender, const ps_send_endpoint_t *
 bool ps_sender_emit(ps_sender_t *sender, int32_t type, int32_t kind, int64_t id, int64_t a,
                     int64_t b, int32_t reason)
 {
-    const ps_event_t event = { .type = type, .kind = kind, .id = id, .now_ns = sender->now_ns,
-                               .a = a, .b = b, .reason = reason };
+    const ps_event_t event = { .type = type,
+                               .kind = kind,
+                               .id = id,
+                               .now_ns = sender->now_ns,
+                               .a = a,
+                               .b = b,
+                               .reason = reason };
     return ps_driver_emit(sender->driver, PS_AGENT_SENDER, &event);
 }
 
@@ -178,8 +183,8 @@ static int32_t collect_dirty(ps_sender_t *sender)
             if (slot >= sender->capacity) {
                 continue;
             }
-            const uint32_t why = atomic_exchange_explicit(
-                &sender->shared->publications[slot].dirty, PS_DIRTY_NOT, memory_order_seq_cst);
+            const uint32_t why = atomic_exchange_explicit(&sender->shared->publications[slot].dirty,
+                                                          PS_DIRTY_NOT, memory_order_seq_cst);
             ps_publication_t *pub = sender->by_slot[slot];
             if (pub != NULL) {
                 ps_sender_note_dirty(sender, pub);
@@ -201,8 +206,8 @@ static int32_t collect_dirty(ps_sender_t *sender)
 static int64_t run_ready(ps_sender_t *sender, int32_t *turns_done)
 {
     int64_t bytes = 0;
-    int32_t turns = sender->ready_count < PS_TURNS_PER_CYCLE ? sender->ready_count
-                                                             : PS_TURNS_PER_CYCLE;
+    int32_t turns =
+        sender->ready_count < PS_TURNS_PER_CYCLE ? sender->ready_count : PS_TURNS_PER_CYCLE;
     while (turns-- > 0 && sender->ready_head != NULL) {
         ps_publication_t *pub = pop_ready(sender);
         bool more = false;

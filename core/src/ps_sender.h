@@ -17,22 +17,35 @@
 #include "ps_send_endpoint.h"
 
 enum ps_sender_command {
-    PS_SC_ADD_ENDPOINT = 1, PS_SC_REMOVE_ENDPOINT, PS_SC_ADD_DESTINATION, PS_SC_REMOVE_DESTINATION,
-    PS_SC_SET_ADDRESS, PS_SC_ADD_PUBLICATION, PS_SC_REMOVE_PUBLICATION, PS_SC_ADD_SUBSCRIBER,
-    PS_SC_REMOVE_SUBSCRIBER, PS_SC_ADD_CLIENT, PS_SC_REMOVE_CLIENT, PS_SC_DRAIN, PS_SC_REVOKE,
-    PS_SC_UNBLOCK, PS_SC_RESERVED, PS_SC_SET_LIMIT, PS_SC_GIVE_UP
+    PS_SC_ADD_ENDPOINT = 1,
+    PS_SC_REMOVE_ENDPOINT,
+    PS_SC_ADD_DESTINATION,
+    PS_SC_REMOVE_DESTINATION,
+    PS_SC_SET_ADDRESS,
+    PS_SC_ADD_PUBLICATION,
+    PS_SC_REMOVE_PUBLICATION,
+    PS_SC_ADD_SUBSCRIBER,
+    PS_SC_REMOVE_SUBSCRIBER,
+    PS_SC_ADD_CLIENT,
+    PS_SC_REMOVE_CLIENT,
+    PS_SC_DRAIN,
+    PS_SC_REVOKE,
+    PS_SC_UNBLOCK,
+    PS_SC_RESERVED,
+    PS_SC_SET_LIMIT,
+    PS_SC_GIVE_UP
 };
 
 enum {
-    PS_TURN_DATAGRAMS = 64,            /* per send call */
-    PS_TURN_BYTES = 128 * 1024,        /* per turn of one publication */
+    PS_TURN_DATAGRAMS = 64,     /* per send call */
+    PS_TURN_BYTES = 128 * 1024, /* per turn of one publication */
     PS_TURNS_PER_CYCLE = 16,
-    PS_POLL_RATIO = 6,                 /* cycles between polls while sending */
-    PS_POLL_BYTES = 64 * 1024,         /* or after so much sent */
-    PS_POLL_LIMIT = 64,                /* datagrams per socket and poll */
-    PS_POLL_SLICE = 32,                /* endpoints per poll beside those that sent */
-    PS_SCAN_SLICE = 512,               /* publications per cycle of the timer scan */
-    PS_HOT_LIMIT = 128                 /* publications that are looked at without being told */
+    PS_POLL_RATIO = 6,         /* cycles between polls while sending */
+    PS_POLL_BYTES = 64 * 1024, /* or after so much sent */
+    PS_POLL_LIMIT = 64,        /* datagrams per socket and poll */
+    PS_POLL_SLICE = 32,        /* endpoints per poll beside those that sent */
+    PS_SCAN_SLICE = 512,       /* publications per cycle of the timer scan */
+    PS_HOT_LIMIT = 128         /* publications that are looked at without being told */
 };
 #define PS_TICK_NS INT64_C(1000000)
 
@@ -40,33 +53,33 @@ struct ps_sender {
     ps_driver_t *driver;
     const ps_driver_params_t *params;
     ps_shared_t *shared;
-    int64_t now_ns;                    /* of the running cycle */
-    ps_publication_t **by_slot;        /* penstock.dat slot -> publication */
-    ps_publication_t **publications;   /* dense, any order */
-    int64_t *due_ns;                   /* of each: apart, so that a scan reads few lines */
+    int64_t now_ns;                  /* of the running cycle */
+    ps_publication_t **by_slot;      /* penstock.dat slot -> publication */
+    ps_publication_t **publications; /* dense, any order */
+    int64_t *due_ns;                 /* of each: apart, so that a scan reads few lines */
     int32_t capacity;
     int32_t publication_count;
-    ps_publication_t **buckets;        /* (endpoint, session, stream) -> publication, chained */
+    ps_publication_t **buckets; /* (endpoint, session, stream) -> publication, chained */
     uint32_t bucket_mask;
     ps_publication_t *ready_head, *ready_tail;
     int32_t ready_count;
     ps_publication_t *watch_head;
     ps_publication_t *released_publications; /* PS_EV_RELEASED not yet taken by the ring */
-    ps_send_endpoint_t *endpoints;     /* list */
+    ps_send_endpoint_t *endpoints;           /* list */
     ps_send_endpoint_t *poll_cursor;
     ps_send_endpoint_t *released_endpoints;
     int32_t endpoint_count;
     int32_t cycles_since_poll;
     int64_t bytes_since_poll;
     int64_t polled_ns;
-    int64_t poll_gap_ns;               /* between polls while nothing is waited for */
-    bool awaits_window;                /* since the last poll that found something */
+    int64_t poll_gap_ns; /* between polls while nothing is waited for */
+    bool awaits_window;  /* since the last poll that found something */
     int64_t scan_started_ns;
-    int64_t min_due_ns;                /* no timer before this */
-    int64_t scan_min_ns;               /* minimum found by the running scan */
-    int32_t scan_index;                /* -1: no scan running */
-    bool urgent;                       /* scan now, whatever the tick */
-    bool barriers;                     /* streams may be hot: ps_barrier_run works */
+    int64_t min_due_ns;  /* no timer before this */
+    int64_t scan_min_ns; /* minimum found by the running scan */
+    int32_t scan_index;  /* -1: no scan running */
+    bool urgent;         /* scan now, whatever the tick */
+    bool barriers;       /* streams may be hot: ps_barrier_run works */
     ps_publication_t *hot[PS_HOT_LIMIT];
     int32_t hot_count;
 };

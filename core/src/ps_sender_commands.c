@@ -129,45 +129,24 @@ static void on_publication_command(ps_sender_t *sender, ps_publication_t *pub,
 {
     const int64_t now_ns = sender->now_ns;
     switch (command->type) {
-    case PS_SC_ADD_PUBLICATION:
-        add_publication(sender, pub);
-        return;
-    case PS_SC_REMOVE_PUBLICATION:
-        remove_publication(sender, pub);
-        return;
+    case PS_SC_ADD_PUBLICATION: add_publication(sender, pub); return;
+    case PS_SC_REMOVE_PUBLICATION: remove_publication(sender, pub); return;
     case PS_SC_ADD_SUBSCRIBER:
         (void)ps_publication_add_reader(pub, &command->u.subscriber, now_ns);
         ps_sender_watch(sender, pub);
         break;
-    case PS_SC_REMOVE_SUBSCRIBER:
-        ps_publication_remove_reader(pub, command->i);
-        break;
-    case PS_SC_ADD_CLIENT:
-        add_client(pub, command->i);
-        break;
-    case PS_SC_REMOVE_CLIENT:
-        remove_client(pub, command->i);
-        break;
-    case PS_SC_DRAIN:
-        ps_publication_start_drain(pub, now_ns);
-        break;
-    case PS_SC_REVOKE:
-        ps_publication_start_revoke(pub, now_ns);
-        break;
-    case PS_SC_UNBLOCK:
-        ps_publication_unblock_client(pub, command->i, now_ns);
-        break;
-    case PS_SC_RESERVED:
-        pub->reserved_position = command->a;
-        break;
-    case PS_SC_GIVE_UP:
-        ps_publication_on_give_up(pub, command->i);
-        break;
+    case PS_SC_REMOVE_SUBSCRIBER: ps_publication_remove_reader(pub, command->i); break;
+    case PS_SC_ADD_CLIENT: add_client(pub, command->i); break;
+    case PS_SC_REMOVE_CLIENT: remove_client(pub, command->i); break;
+    case PS_SC_DRAIN: ps_publication_start_drain(pub, now_ns); break;
+    case PS_SC_REVOKE: ps_publication_start_revoke(pub, now_ns); break;
+    case PS_SC_UNBLOCK: ps_publication_unblock_client(pub, command->i, now_ns); break;
+    case PS_SC_RESERVED: pub->reserved_position = command->a; break;
+    case PS_SC_GIVE_UP: ps_publication_on_give_up(pub, command->i); break;
     case PS_SC_SET_LIMIT:
         ps_publication_set_custom_limit(pub, command->a, command->b, now_ns);
         break;
-    default:
-        break;
+    default: break;
     }
     *pub->due_ns = now_ns;
     ps_sender_due(sender, now_ns);

@@ -149,22 +149,11 @@ void ps_sender_on_datagram(void *context, const uint8_t *data, uint32_t length,
         return;
     }
     switch (type) {
-    case PS_TYPE_SM:
-        on_sm(sender, endpoint, data, length, from);
-        break;
-    case PS_TYPE_NAK:
-        on_nak(sender, endpoint, data, length);
-        break;
-    case PS_TYPE_RTTM:
-        on_rttm(sender, endpoint, data, length);
-        break;
-    case PS_TYPE_ERR:
-        on_error(sender, endpoint, data, length);
-        break;
-    case PS_TYPE_EXT:
-        on_ext(sender, endpoint, data, length);
-        break;
-    default: /* DATA, SETUP, RES, RSP_SETUP, EXT without a meaning here: no trace */
-        break;
+    case PS_TYPE_SM: on_sm(sender, endpoint, data, length, from); break;
+    case PS_TYPE_NAK: on_nak(sender, endpoint, data, length); break;
+    case PS_TYPE_RTTM: on_rttm(sender, endpoint, data, length); break;
+    case PS_TYPE_ERR: on_error(sender, endpoint, data, length); break;
+    case PS_TYPE_EXT: on_ext(sender, endpoint, data, length); break;
+    default: /* DATA, SETUP, RES, RSP_SETUP, EXT without a meaning here: no trace */ break;
     }
 }

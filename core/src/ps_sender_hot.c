@@ -16,9 +16,9 @@
 
 enum { BUSY_MESSAGES = 4, BUSY_LOOKS = 4 };
 #define BUSY_WITHIN_NS INT64_C(200000)
-#define COOL_NS INT64_C(50000)
+#define COOL_NS        INT64_C(50000)
 /* Publishers write 4 bytes a nanosecond at most: in a nap no more than a quarter of a window. */
-#define NAP_NS INT64_C(50000)
+#define NAP_NS       INT64_C(50000)
 #define LEAST_NAP_NS INT64_C(20000)
 enum { NAP_WINDOW_BYTES_PER_NS = 16 };
 /* Local readers do without us until they sleep; between looks the processor is theirs. */

@@ -304,8 +304,7 @@ static ps_slots_t ps_slots_of(const ps_shared_t *shared, int32_t kind)
                              shared->n_subscribers };
     case PS_SLOT_GROUP:
         return (ps_slots_t){ (uint8_t *)shared->groups, sizeof(ps_group_slot_t), shared->n_groups };
-    default:
-        return (ps_slots_t){ NULL, 0, 0 };
+    default: return (ps_slots_t){ NULL, 0, 0 };
     }
 }
 
@@ -348,7 +347,7 @@ static void ps_slot_reset(ps_shared_t *shared, int32_t kind, const ps_slots_t *s
 static int ps_slot_reserve(ps_shared_t *shared, int32_t kind, int32_t index)
 {
     const ps_index_ring_t *ring = kind == PS_SLOT_PUBLICATION ? &shared->publication_rings[index]
-                                : kind == PS_SLOT_IMAGE       ? &shared->image_rings[index]
+                                  : kind == PS_SLOT_IMAGE     ? &shared->image_rings[index]
                                                               : NULL;
     if (ring == NULL || index < PS_RINGS_BACKED) {
         return PS_OK;

@@ -30,19 +30,19 @@
 
 #include "ps_admin.h"
 
-#define PS_LINE 64
-#define PS_SHARED_MAGIC UINT64_C(0x4b434f54534e4550) /* "PENSTOCK" */
+#define PS_LINE           64
+#define PS_SHARED_MAGIC   UINT64_C(0x4b434f54534e4550) /* "PENSTOCK" */
 #define PS_SHARED_VERSION 1
-#define PS_INDEX_ENTRIES 256
-#define PS_CULPRITS 8
+#define PS_INDEX_ENTRIES  256
+#define PS_CULPRITS       8
 
 typedef struct ps_shared_header {
-    uint64_t magic;              /* release-stored last */
+    uint64_t magic; /* release-stored last */
     uint32_t version;
     uint32_t header_bytes;
     int32_t clients, publications, images, subscribers, groups, index_entries;
     uint32_t client_bytes, publication_bytes, image_bytes, subscriber_bytes, group_bytes,
-    ring_bytes;
+        ring_bytes;
     uint64_t dirty_offset, client_offset, publication_offset, image_offset, subscriber_offset,
         group_offset, ring_offset, file_bytes;
 } ps_shared_header_t;
@@ -54,7 +54,7 @@ typedef struct ps_driver_slot {
     int64_t receiver_id_base;
     int64_t pid;
     int64_t start_ms;
-    _Atomic int32_t state;                      /* ps_driver_state */
+    _Atomic int32_t state; /* ps_driver_state */
     _Atomic int64_t storage_budget_bytes;
     _Atomic int64_t storage_used_bytes;
     /* line: sender.  1 = asleep in epoll_wait: write its eventfd after making work (seq_cst
@@ -81,11 +81,11 @@ typedef struct ps_client_slot {
     alignas(PS_LINE) _Atomic uint32_t futex_word;
     /* line: client.  parked > 0: threads asleep or about to sleep on futex_word (seq_cst pair) */
     alignas(PS_LINE) _Atomic uint32_t parked;
-    _Atomic uint64_t claims_lost;               /* commits that found their frame unblocked */
+    _Atomic uint64_t claims_lost; /* commits that found their frame unblocked */
 } ps_client_slot_t;
 
 typedef struct ps_culprit {
-    int64_t id;                                 /* receiver id or client id */
+    int64_t id; /* receiver id or client id */
     int64_t blocked_ns;
 } ps_culprit_t;
 
@@ -96,18 +96,18 @@ enum ps_dirty_flag { PS_DIRTY_NOT = 0, PS_DIRTY_DATA = 1, PS_DIRTY_LOOK = 2, PS_
 
 typedef struct ps_publication_slot {
     /* line: conductor */
-    alignas(PS_LINE) _Atomic int64_t id;        /* registration id */
-    int64_t client_id;                          /* first owner */
+    alignas(PS_LINE) _Atomic int64_t id; /* registration id */
+    int64_t client_id;                   /* first owner */
     int32_t session_id;
     int32_t stream_id;
     /* line: publishers (any client) and sender.  dirty: ps_dirty_flag.  DATA and LOOK: in the ready
      * set; set with seq_cst exchange after a commit, then the bit in the bitmap; cleared by the
      * sender BEFORE it looks at the log. */
     alignas(PS_LINE) _Atomic uint32_t dirty;
-    _Atomic uint32_t want_room;                 /* a client sleeps until the limit moves */
+    _Atomic uint32_t want_room; /* a client sleeps until the limit moves */
     /* line: publishers, credit (reserved) */
     alignas(PS_LINE) _Atomic int64_t published_ordinal;
-    _Atomic uint64_t credit_spent;              /* {spent, epoch, revoked} */
+    _Atomic uint64_t credit_spent; /* {spent, epoch, revoked} */
     /* lines: sender */
     alignas(PS_LINE) _Atomic int64_t sent_ordinal;
     _Atomic int64_t credit_limit;
@@ -120,12 +120,15 @@ typedef struct ps_publication_slot {
     /* consumers (spy, IPC) kick the sender when they release to or past this; INT64_MAX = no
      * need */
     alignas(PS_LINE) _Atomic int64_t wake_position;
-    alignas(PS_LINE) _Atomic int32_t cause;     /* ps_cause binding now */
+    alignas(PS_LINE) _Atomic int32_t cause; /* ps_cause binding now */
     _Atomic int64_t cause_since_ns;
     _Atomic int64_t cause_culprit;
     _Atomic int64_t blocked_ns[PS_CAUSE_COUNT];
     /* + other */
-    struct { _Atomic int64_t id; _Atomic int64_t blocked_ns; } culprits[PS_CULPRITS + 1];
+    struct {
+        _Atomic int64_t id;
+        _Atomic int64_t blocked_ns;
+    } culprits[PS_CULPRITS + 1];
     /* reserved: policy state */
     alignas(PS_LINE) _Atomic int64_t depth_bytes;
     _Atomic int64_t peak_bytes;
@@ -137,9 +140,9 @@ typedef struct ps_publication_slot {
 } ps_publication_slot_t;
 
 typedef struct ps_image_slot {
-    alignas(PS_LINE) _Atomic int64_t id;        /* conductor: correlation id */
+    alignas(PS_LINE) _Atomic int64_t id; /* conductor: correlation id */
     int64_t join_position;
-    int64_t join_ordinal;                       /* -1 unknown */
+    int64_t join_ordinal; /* -1 unknown */
     int32_t session_id;
     int32_t stream_id;
     /* receiver: messages below rcv-pos since the stream's start; -1 unknown */
@@ -149,20 +152,20 @@ typedef struct ps_image_slot {
     _Atomic int64_t window_bytes;
     _Atomic int64_t rtt_ns;
     _Atomic int64_t limiting_client;
-    _Atomic int64_t congestion_window;          /* bytes; 0: no such bound */
-    _Atomic int64_t lost_bytes;                 /* in all gaps that ever opened */
+    _Atomic int64_t congestion_window; /* bytes; 0: no such bound */
+    _Atomic int64_t lost_bytes;        /* in all gaps that ever opened */
     /* receiver: a subscriber that releases to or past this kicks the receiver if it is parked */
     alignas(PS_LINE) _Atomic int64_t wake_position;
 } ps_image_slot_t;
 
 typedef struct ps_subscriber_slot {
-    alignas(PS_LINE) _Atomic int64_t id;        /* conductor: subscription id */
+    alignas(PS_LINE) _Atomic int64_t id; /* conductor: subscription id */
     int64_t client_id;
     int32_t position_counter_id;
     alignas(PS_LINE) _Atomic int64_t delivered; /* client */
     _Atomic int64_t released;
     _Atomic int64_t gap_sequence_seen;
-    alignas(PS_LINE) _Atomic uint32_t lagged;   /* daemon */
+    alignas(PS_LINE) _Atomic uint32_t lagged; /* daemon */
     _Atomic int64_t skip_to;
     _Atomic int64_t gap_sequence;
 } ps_subscriber_slot_t;
@@ -180,7 +183,7 @@ typedef struct ps_group_slot {
 typedef struct ps_index_entry {
     _Atomic int64_t position;
     _Atomic int64_t ordinal;
-    _Atomic int64_t time_ns;     /* epoch ns */
+    _Atomic int64_t time_ns; /* epoch ns */
 } ps_index_entry_t;
 typedef struct ps_index_ring {
     alignas(PS_LINE) _Atomic uint64_t count;
@@ -217,7 +220,7 @@ struct ps_shared {
     ps_index_ring_t *image_rings;
     int32_t n_clients, n_publications, n_images, n_subscribers, n_groups; /* trusted copies */
     int32_t read_only;
-    char path[4096];             /* of the file */
+    char path[4096]; /* of the file */
 };
 
 #endif

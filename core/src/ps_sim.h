@@ -22,35 +22,35 @@ typedef struct ps_simworld ps_simworld_t;
 
 /* One direction between two hosts.  All zero: instant and lossless. */
 typedef struct ps_simnet_link {
-    int64_t delay_ns;               /* fixed */
-    int64_t jitter_ns;              /* added, uniform in [0, jitter_ns]: reorders */
-    int64_t bandwidth_bytes_per_s;  /* 0: unlimited */
-    int64_t queue_bytes;            /* waiting for the link, 0: unlimited */
-    uint32_t loss_ppm;              /* per datagram and receiving host; 1000000: link down */
+    int64_t delay_ns;              /* fixed */
+    int64_t jitter_ns;             /* added, uniform in [0, jitter_ns]: reorders */
+    int64_t bandwidth_bytes_per_s; /* 0: unlimited */
+    int64_t queue_bytes;           /* waiting for the link, 0: unlimited */
+    uint32_t loss_ppm;             /* per datagram and receiving host; 1000000: link down */
     /* Gilbert-Elliott: per datagram, from good to bad and back, and back after 2 s in any case;
      * burst_loss_ppm holds while bad */
     uint32_t burst_enter_ppm;
     uint32_t burst_leave_ppm;
     uint32_t burst_loss_ppm;
-    uint32_t duplicate_ppm;         /* arrives twice, each with its own jitter */
-    uint32_t reorder_ppm;           /* held back by reorder_ns more */
+    uint32_t duplicate_ppm; /* arrives twice, each with its own jitter */
+    uint32_t reorder_ppm;   /* held back by reorder_ns more */
     int64_t reorder_ns;
-    uint32_t corrupt_ppm;           /* one bit flipped */
-    uint8_t no_checksum;            /* 1: the flipped bit arrives; 0: UDP's checksum drops it */
+    uint32_t corrupt_ppm; /* one bit flipped */
+    uint8_t no_checksum;  /* 1: the flipped bit arrives; 0: UDP's checksum drops it */
 } ps_simnet_link_t;
 
 typedef struct ps_simnet_stats {
-    uint64_t sent;          /* datagrams given to send */
-    uint64_t delivered;     /* put into a socket's receive queue (multicast: once a socket) */
-    uint64_t lost;          /* by the link */
-    uint64_t queue_full;    /* at the link */
-    uint64_t buffer_full;   /* at the socket */
-    uint64_t unreachable;   /* no such host, or no socket there */
-    uint64_t bytes_sent;    /* UDP payload */
+    uint64_t sent;        /* datagrams given to send */
+    uint64_t delivered;   /* put into a socket's receive queue (multicast: once a socket) */
+    uint64_t lost;        /* by the link */
+    uint64_t queue_full;  /* at the link */
+    uint64_t buffer_full; /* at the socket */
+    uint64_t unreachable; /* no such host, or no socket there */
+    uint64_t bytes_sent;  /* UDP payload */
     uint64_t duplicated;
     uint64_t reordered;
     uint64_t corrupted;
-    uint64_t refused;       /* given to send, and not taken by the socket: not in sent */
+    uint64_t refused; /* given to send, and not taken by the socket: not in sent */
 } ps_simnet_stats_t;
 
 /* PS_E_NO_MEMORY. */
@@ -63,8 +63,7 @@ int32_t ps_simnet_add_host(ps_simnet_t *simnet);
 int ps_simnet_add_address(ps_simnet_t *simnet, int32_t host, const ps_addr_t *address);
 /* Sets the link from host to host; -1 stands for all.  Datagrams under way keep what they had.
  * PS_E_INVALID. */
-int ps_simnet_set_link(ps_simnet_t *simnet, int32_t from, int32_t to,
-                       const ps_simnet_link_t *link);
+int ps_simnet_set_link(ps_simnet_t *simnet, int32_t from, int32_t to, const ps_simnet_link_t *link);
 /* Loses the number-th datagram (0, 1, ...) put on the link from host to host.  PS_E_INVALID,
  * PS_E_NO_MEMORY. */
 int ps_simnet_drop(ps_simnet_t *simnet, int32_t from, int32_t to, uint64_t number);
@@ -89,8 +88,8 @@ void ps_simnet_statistics(const ps_simnet_t *simnet, ps_simnet_stats_t *out);
 
 /* Datagrams by type, as sent; multicast once. */
 typedef struct ps_sim_wire {
-    uint64_t data;              /* with bytes of the stream that were not sent before */
-    uint64_t data_bytes;        /* of the stream */
+    uint64_t data;       /* with bytes of the stream that were not sent before */
+    uint64_t data_bytes; /* of the stream */
     uint64_t resent;
     uint64_t resent_bytes;
     uint64_t heartbeats;
@@ -99,10 +98,10 @@ typedef struct ps_sim_wire {
     uint64_t naks;
     uint64_t rtt;
     uint64_t errors;
-    uint64_t ext;               /* our own extensions: PRESSURE and its like */
+    uint64_t ext; /* our own extensions: PRESSURE and its like */
     uint64_t malformed;
-    uint64_t overruns;          /* data beyond every window a receiver had stated */
-    uint64_t broken;            /* data that breaks a rule of its SETUP: term, MTU, chain */
+    uint64_t overruns; /* data beyond every window a receiver had stated */
+    uint64_t broken;   /* data that breaks a rule of its SETUP: term, MTU, chain */
 } ps_sim_wire_t;
 
 /* Reads along with everything sent from now on.  half_term_stream_id: a stream whose strategy
@@ -114,50 +113,50 @@ void ps_simnet_wire(const ps_simnet_t *simnet, ps_sim_wire_t *out);
 /* ---- the world: drivers and applications stepped in virtual time ----------------------------- */
 
 enum ps_simworld_stop {
-    PS_SIMWORLD_TIME = 0,       /* until_ns */
-    PS_SIMWORLD_CONTROL = 1,    /* a conductor has to act: an event waits or its deadline is due */
-    PS_SIMWORLD_STUCK = 2       /* a host asks to be called for ever and does nothing */
+    PS_SIMWORLD_TIME = 0,    /* until_ns */
+    PS_SIMWORLD_CONTROL = 1, /* a conductor has to act: an event waits or its deadline is due */
+    PS_SIMWORLD_STUCK = 2    /* a host asks to be called for ever and does nothing */
 };
 
 typedef struct ps_sim_publisher_params {
-    ps_pub_t *pub;              /* borrowed until detached */
+    ps_pub_t *pub; /* borrowed until detached */
     int32_t host;
     int32_t ledger;
     int32_t size_low;
     int32_t size_high;
-    int64_t count;              /* messages in all, counted by the ledger */
+    int64_t count; /* messages in all, counted by the ledger */
     int64_t start_ns;
-    int64_t interval_ns;        /* between messages; 0: as fast as there is room */
+    int64_t interval_ns; /* between messages; 0: as fast as there is room */
 } ps_sim_publisher_params_t;
 
 typedef struct ps_sim_subscriber_params {
-    ps_sub_t *sub;              /* borrowed until detached */
+    ps_sub_t *sub; /* borrowed until detached */
     int32_t host;
     int32_t stream_id;
-    int32_t poll_limit;         /* messages a turn */
-    int64_t poll_interval_ns;   /* from a turn with messages to the next */
+    int32_t poll_limit;       /* messages a turn */
+    int64_t poll_interval_ns; /* from a turn with messages to the next */
 } ps_sim_subscriber_params_t;
 
 typedef struct ps_sim_publisher_stats {
-    int64_t messages;           /* accepted by this application */
+    int64_t messages; /* accepted by this application */
     int64_t bytes;
-    int64_t position;           /* after the last one */
+    int64_t position; /* after the last one */
     int64_t refusals;
-    int64_t blocked_ns;         /* from a refusal to the next acceptance */
-    int64_t last_ns;            /* of the last acceptance */
+    int64_t blocked_ns; /* from a refusal to the next acceptance */
+    int64_t last_ns;    /* of the last acceptance */
 } ps_sim_publisher_stats_t;
 
 typedef struct ps_sim_reader_stats {
-    int64_t messages;           /* of the ledger, delivered in order */
+    int64_t messages; /* of the ledger, delivered in order */
     int64_t bytes;
-    int64_t missed;             /* messages in explicit gaps */
+    int64_t missed; /* messages in explicit gaps */
     int64_t gaps;
-    int64_t first;              /* number of the first message, -1: none yet */
-    int64_t next;               /* number of the message after the last */
-    int64_t position;           /* delivered */
+    int64_t first;    /* number of the first message, -1: none yet */
+    int64_t next;     /* number of the message after the last */
+    int64_t position; /* delivered */
     int64_t last_ns;
-    int64_t latency_ns;         /* longest from acceptance to delivery */
-    int64_t untold;             /* messages behind the last that no gap told explains */
+    int64_t latency_ns; /* longest from acceptance to delivery */
+    int64_t untold;     /* messages behind the last that no gap told explains */
 } ps_sim_reader_stats_t;
 
 /* PS_E_NO_MEMORY.  The simnet must outlive it. */

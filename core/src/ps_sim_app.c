@@ -9,8 +9,14 @@
 #include "ps_sim_stamp.h"
 #include "ps_sim_world.h"
 
-enum { FIRST_LEDGER_CAPACITY = 1024, ROTATIONS = 4, MAX_POLL = 256, MAX_MESSAGE_BYTES = 1 << 20,
-       MAX_READERS = 64, OFFERS_PER_TURN = 256 };
+enum {
+    FIRST_LEDGER_CAPACITY = 1024,
+    ROTATIONS = 4,
+    MAX_POLL = 256,
+    MAX_MESSAGE_BYTES = 1 << 20,
+    MAX_READERS = 64,
+    OFFERS_PER_TURN = 256
+};
 
 static uint64_t scramble(uint64_t value)
 {
@@ -59,16 +65,16 @@ int32_t ps_simworld_add_ledger(ps_simworld_t *world, int32_t session_id, int32_t
                                uint64_t seed)
 {
     for (int32_t i = 0; i < world->ledger_count; i++) {
-        if (world->ledgers[i].session_id == session_id
-            && world->ledgers[i].stream_id == stream_id) {
-            return i;   /* shared by publishers, or gone on with after a restart */
+        if (world->ledgers[i].session_id == session_id &&
+            world->ledgers[i].stream_id == stream_id) {
+            return i; /* shared by publishers, or gone on with after a restart */
         }
     }
     if (world->ledger_count == PS_SIM_MAX_LEDGERS) {
         return ps_fail(PS_E_NO_SPACE, "simulator: at most %d sessions", PS_SIM_MAX_LEDGERS);
     }
     ps_sim_ledger_t *ledger = &world->ledgers[world->ledger_count];
-    *ledger = (ps_sim_ledger_t){.session_id = session_id, .stream_id = stream_id, .seed = seed};
+    *ledger = (ps_sim_ledger_t){ .session_id = session_id, .stream_id = stream_id, .seed = seed };
     return world->ledger_count++;
 }
 
@@ -131,14 +137,15 @@ static int64_t number_at(const ps_sim_ledger_t *ledger, int64_t position, int64_
 
 int32_t ps_simworld_add_publisher(ps_simworld_t *world, const ps_sim_publisher_params_t *params)
 {
-    if (world->publisher_count == PS_SIM_MAX_APPS || params->size_low < 0
-        || params->size_high < params->size_low || params->size_high > MAX_MESSAGE_BYTES) {
+    if (world->publisher_count == PS_SIM_MAX_APPS || params->size_low < 0 ||
+        params->size_high < params->size_low || params->size_high > MAX_MESSAGE_BYTES) {
         return ps_fail(PS_E_NO_SPACE, "simulator: at most %d publishers of messages up to %d bytes",
                        PS_SIM_MAX_APPS, MAX_MESSAGE_BYTES);
     }
     ps_sim_publisher_t *publisher = &world->publishers[world->publisher_count];
-    *publisher = (ps_sim_publisher_t){.params = *params, .due_ns = params->start_ns,
-                                      .blocked_since_ns = -1, .attached = true};
+    *publisher = (ps_sim_publisher_t){
+        .params = *params, .due_ns = params->start_ns, .blocked_since_ns = -1, .attached = true
+    };
     return world->publisher_count++;
 }
 
@@ -163,8 +170,8 @@ void ps_simworld_publisher(const ps_simworld_t *world, int32_t publisher,
 
 static bool is_idle(const ps_simworld_t *world, const ps_sim_publisher_t *publisher)
 {
-    return !publisher->attached || publisher->paused
-        || world->ledgers[publisher->params.ledger].count >= publisher->params.count;
+    return !publisher->attached || publisher->paused ||
+           world->ledgers[publisher->params.ledger].count >= publisher->params.count;
 }
 
 int64_t ps_sim_publisher_due_ns(const ps_simworld_t *world, const ps_sim_publisher_t *publisher)
@@ -181,13 +188,14 @@ static bool offer(ps_simworld_t *world, ps_sim_publisher_t *publisher, int64_t n
     ps_pub_t *pub = publisher->params.pub;
     const int64_t limit = ps_pub_limit(pub);
     const int32_t connected = ps_pub_is_connected(pub);
-    if ((publisher->refused && publisher->refused_limit == limit
-         && publisher->refused_connected == connected) || !grow(ledger)) {
+    if ((publisher->refused && publisher->refused_limit == limit &&
+         publisher->refused_connected == connected) ||
+        !grow(ledger)) {
         return false;
     }
     const int64_t number = ledger->count;
-    const int32_t size = size_of(ledger->seed, number, publisher->params.size_low,
-                                 publisher->params.size_high);
+    const int32_t size =
+        size_of(ledger->seed, number, publisher->params.size_low, publisher->params.size_high);
     write_content(message, size, ledger->seed, number);
     int64_t position = ps_pub_offer(pub, message, (size_t)size, 0);
     for (int i = 0; i < ROTATIONS && position == PS_ADMIN_ACTION; i++) {
@@ -226,8 +234,8 @@ static bool offer(ps_simworld_t *world, ps_sim_publisher_t *publisher, int64_t n
 bool ps_sim_publisher_act(ps_simworld_t *world, ps_sim_publisher_t *publisher, int64_t now_ns)
 {
     int32_t offers = 0;
-    while (offers < OFFERS_PER_TURN && !is_idle(world, publisher) && now_ns >= publisher->due_ns
-           && offer(world, publisher, now_ns)) {
+    while (offers < OFFERS_PER_TURN && !is_idle(world, publisher) && now_ns >= publisher->due_ns &&
+           offer(world, publisher, now_ns)) {
         publisher->due_ns += publisher->params.interval_ns;
         offers++;
     }
@@ -238,13 +246,13 @@ bool ps_sim_publisher_act(ps_simworld_t *world, ps_sim_publisher_t *publisher, i
 
 int32_t ps_simworld_add_subscriber(ps_simworld_t *world, const ps_sim_subscriber_params_t *params)
 {
-    if (world->subscriber_count == PS_SIM_MAX_APPS || params->poll_limit < 1
-        || params->poll_limit > MAX_POLL) {
+    if (world->subscriber_count == PS_SIM_MAX_APPS || params->poll_limit < 1 ||
+        params->poll_limit > MAX_POLL) {
         return ps_fail(PS_E_NO_SPACE, "simulator: at most %d subscribers, %d messages a turn",
                        PS_SIM_MAX_APPS, MAX_POLL);
     }
     ps_sim_subscriber_t *subscriber = &world->subscribers[world->subscriber_count];
-    *subscriber = (ps_sim_subscriber_t){.params = *params, .attached = true};
+    *subscriber = (ps_sim_subscriber_t){ .params = *params, .attached = true };
     subscriber->readers = calloc(MAX_READERS, sizeof *subscriber->readers);
     if (subscriber->readers == NULL) {
         return ps_fail(PS_E_NO_MEMORY, "simulator: no memory for a subscriber");
@@ -294,15 +302,15 @@ static ps_sim_reader_t *reader_of(ps_sim_subscriber_t *subscriber, int32_t ledge
         return NULL;
     }
     ps_sim_reader_t *reader = &subscriber->readers[subscriber->reader_count++];
-    *reader = (ps_sim_reader_t){.ledger = ledger, .may_jump = true, .stats = {.first = -1}};
+    *reader = (ps_sim_reader_t){ .ledger = ledger, .may_jump = true, .stats = { .first = -1 } };
     return reader;
 }
 
 static int32_t ledger_of(const ps_simworld_t *world, int32_t session_id, int32_t stream_id)
 {
     for (int32_t i = 0; i < world->ledger_count; i++) {
-        if (world->ledgers[i].session_id == session_id
-            && world->ledgers[i].stream_id == stream_id) {
+        if (world->ledgers[i].session_id == session_id &&
+            world->ledgers[i].stream_id == stream_id) {
             return i;
         }
     }
@@ -329,14 +337,15 @@ void ps_simworld_reader(const ps_simworld_t *world, int32_t subscriber, int32_t 
                         ps_sim_reader_stats_t *out)
 {
     const ps_sim_subscriber_t *of = &world->subscribers[subscriber];
-    *out = (ps_sim_reader_stats_t){.first = -1};
+    *out = (ps_sim_reader_stats_t){ .first = -1 };
     for (int32_t i = 0; i < of->reader_count; i++) {
         const ps_sim_reader_t *reader = &of->readers[i];
         if (reader->ledger == ledger) {
             *out = reader->stats;
-            out->untold = reader->may_jump ? 0
-                : ps_sim_untold(&world->ledgers[ledger], reader, reader->stats.next,
-                                world->ledgers[ledger].count);
+            out->untold = reader->may_jump
+                              ? 0
+                              : ps_sim_untold(&world->ledgers[ledger], reader, reader->stats.next,
+                                              world->ledgers[ledger].count);
         }
     }
 }
@@ -358,8 +367,10 @@ static bool in_order(ps_simworld_t *world, int32_t index, ps_sim_reader_t *reade
     if (number > stats->next && stats->first >= 0) {
         const ps_sim_ledger_t *ledger = &world->ledgers[reader->ledger];
         if (!reader->may_jump && ps_sim_untold(ledger, reader, stats->next, number) > 0) {
-            ps_sim_violate(world, "subscriber %d missed messages %lld to %lld of session %d "
-                           "without a word", index, (long long)stats->next, (long long)number - 1,
+            ps_sim_violate(world,
+                           "subscriber %d missed messages %lld to %lld of session %d "
+                           "without a word",
+                           index, (long long)stats->next, (long long)number - 1,
                            ledger->session_id);
             return false;
         }
@@ -378,8 +389,8 @@ static bool as_published(ps_simworld_t *world, int32_t index, const ps_message_t
         return is_content(message->data, (int32_t)message->length, ledger->seed, number);
     }
     write_content(published, (int32_t)message->length, ledger->seed, number);
-    const char *wrong = ps_sim_stamp_expected(world, world->subscribers[index].params.host,
-                                              message, published);
+    const char *wrong =
+        ps_sim_stamp_expected(world, world->subscribers[index].params.host, message, published);
     if (wrong != NULL) {
         ps_sim_violate(world, "subscriber %d: message %lld of session %d %s", index,
                        (long long)number, ledger->session_id, wrong);
@@ -387,8 +398,7 @@ static bool as_published(ps_simworld_t *world, int32_t index, const ps_message_t
     return memcmp(published, message->data, (size_t)message->length) == 0;
 }
 
-static void check(ps_simworld_t *world, int32_t index, const ps_message_t *message,
-                  int64_t now_ns)
+static void check(ps_simworld_t *world, int32_t index, const ps_message_t *message, int64_t now_ns)
 {
     ps_sim_subscriber_t *subscriber = &world->subscribers[index];
     const int32_t at = ledger_of(world, message->session_id, message->stream_id);
@@ -400,11 +410,13 @@ static void check(ps_simworld_t *world, int32_t index, const ps_message_t *messa
     }
     const ps_sim_ledger_t *ledger = &world->ledgers[at];
     const int64_t number = number_at(ledger, message->position, reader->stats.next);
-    if (number < 0 || message->length != ledger->sizes[number]
-        || !as_published(world, index, message, ledger, number)) {
-        ps_sim_violate(world, "subscriber %d got %lld bytes at position %lld of session %d that "
-                       "were not sent", index, (long long)message->length,
-                       (long long)message->position, message->session_id);
+    if (number < 0 || message->length != ledger->sizes[number] ||
+        !as_published(world, index, message, ledger, number)) {
+        ps_sim_violate(world,
+                       "subscriber %d got %lld bytes at position %lld of session %d that "
+                       "were not sent",
+                       index, (long long)message->length, (long long)message->position,
+                       message->session_id);
         return;
     }
     if (!in_order(world, index, reader, number)) {
@@ -429,8 +441,8 @@ int64_t ps_sim_subscriber_due_ns(const ps_sim_subscriber_t *subscriber)
     if (!subscriber->attached || subscriber->paused) {
         return INT64_MAX;
     }
-    return subscriber->holds || (subscriber->params.poll_interval_ns > 0
-                                 && ps_sub_has_data(subscriber->params.sub) != 0)
+    return subscriber->holds || (subscriber->params.poll_interval_ns > 0 &&
+                                 ps_sub_has_data(subscriber->params.sub) != 0)
                ? subscriber->ready_ns
                : INT64_MAX;
 }
@@ -449,15 +461,14 @@ bool ps_sim_subscriber_act(ps_simworld_t *world, int32_t index, int64_t now_ns)
     const bool gap = count == PS_E_GAP && subscriber->gaps_allowed;
     count = gap ? 0 : count;
     if (count < 0) {
-        ps_sim_violate(world, "subscriber %d: poll answered %d: %s", index, count,
-                       ps_last_error());
+        ps_sim_violate(world, "subscriber %d: poll answered %d: %s", index, count, ps_last_error());
         subscriber->attached = false;
         return false;
     }
     for (int32_t i = 0; i < count; i++) {
         check(world, index, &messages[i], now_ns);
-        subscriber->digest = scramble(subscriber->digest ^ (uint64_t)now_ns)
-            + (uint64_t)messages[i].position;
+        subscriber->digest =
+            scramble(subscriber->digest ^ (uint64_t)now_ns) + (uint64_t)messages[i].position;
     }
     /* The next poll releases what this one delivered, which is news for the driver too. */
     const bool released = subscriber->holds;

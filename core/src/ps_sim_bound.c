@@ -52,7 +52,7 @@ static int64_t framed_bytes(const ps_publication_t *pub, int32_t size)
 static int64_t past_padding(const ps_sim_ledger_t *ledger, const ps_publication_t *pub,
                             int64_t edge)
 {
-    const int64_t number = ps_probe_ordinal(ledger, edge);     /* the first that ends beyond */
+    const int64_t number = ps_probe_ordinal(ledger, edge); /* the first that ends beyond */
     if (number >= ledger->count) {
         return edge;
     }
@@ -67,8 +67,8 @@ static int64_t edge_of(const ps_image_t *image)
 {
     const int64_t half = image->log.term_length / 2;
     const bool pressure = (image->params.peer_capabilities & PS_CAP_PRESSURE) != 0;
-    const int64_t window = pressure || image->params.window_bytes > half
-        ? half : image->params.window_bytes;
+    const int64_t window =
+        pressure || image->params.window_bytes > half ? half : image->params.window_bytes;
     return image_released(image) + window;
 }
 
@@ -93,8 +93,8 @@ void ps_sim_bound_look(ps_simworld_t *world, int32_t host)
         const ps_image_t *image = driver->receiver->images[i];
         for (int32_t at = 0; image->state == PS_IMAGE_ACTIVE && at < world->ledger_count; at++) {
             ps_sim_ledger_t *ledger = &world->ledgers[at];
-            if (ledger->session_id == image->params.session_id
-                && ledger->stream_id == image->params.stream_id) {
+            if (ledger->session_id == image->params.session_id &&
+                ledger->stream_id == image->params.stream_id) {
                 const int64_t edge = edge_of(image);
                 ledger->edge = edge > ledger->edge ? edge : ledger->edge;
             }
@@ -105,9 +105,11 @@ void ps_sim_bound_look(ps_simworld_t *world, int32_t host)
 static void fail(ps_simworld_t *world, const ps_sim_publisher_t *publisher, int64_t start,
                  int64_t bound, const char *who)
 {
-    ps_sim_violate(world, "stream %d: a message was accepted at %lld, the windows of %s end at "
-                   "%lld", world->ledgers[publisher->params.ledger].stream_id, (long long)start,
-                   who, (long long)bound);
+    ps_sim_violate(world,
+                   "stream %d: a message was accepted at %lld, the windows of %s end at "
+                   "%lld",
+                   world->ledgers[publisher->params.ledger].stream_id, (long long)start, who,
+                   (long long)bound);
 }
 
 static void check_local(ps_simworld_t *world, const ps_sim_publisher_t *publisher,
@@ -133,10 +135,9 @@ static const ps_image_t *image_of(const ps_simworld_t *world, const ps_publicati
         const ps_driver_t *driver = world->seats[host].driver;
         for (int32_t i = 0; driver != NULL && i < driver->receiver->n_images; i++) {
             const ps_image_t *image = driver->receiver->images[i];
-            if (image->params.session_id == pub->log.session_id
-                && image->params.stream_id == pub->log.stream_id
-                && image->state == PS_IMAGE_ACTIVE && image->endpoint != NULL
-                && image->endpoint->params.receiver_id == receiver_id) {
+            if (image->params.session_id == pub->log.session_id &&
+                image->params.stream_id == pub->log.stream_id && image->state == PS_IMAGE_ACTIVE &&
+                image->endpoint != NULL && image->endpoint->params.receiver_id == receiver_id) {
                 return image;
             }
         }
@@ -159,8 +160,7 @@ static void check_followed(ps_simworld_t *world, const ps_sim_publisher_t *publi
         }
         const int64_t edge = past_padding(ledger, pub, edge_of(image));
         /* Who joins, or is heard again, may have been left behind before. */
-        receiver->within =
-            receiver->within || (model->high <= edge && pub->sender_limit <= edge);
+        receiver->within = receiver->within || (model->high <= edge && pub->sender_limit <= edge);
         if (receiver->within && start >= edge + window) {
             fail(world, publisher, start, edge + window, "a receiver that is followed");
             receiver->within = false;
@@ -178,7 +178,8 @@ void ps_sim_bound_check(ps_simworld_t *world, const ps_sim_publisher_t *publishe
     }
     const int64_t start = end - framed_bytes(pub, size);
     const int64_t window = pub->params.window_bytes < pub->log.term_length
-        ? pub->params.window_bytes : pub->log.term_length;
+                               ? pub->params.window_bytes
+                               : pub->log.term_length;
     check_local(world, publisher, pub, start, window);
     if (pub->endpoint == NULL || pub->params.spies_simulate_connection) {
         return; /* with spies that stand for receivers nobody else need have room */
@@ -193,8 +194,8 @@ void ps_sim_bound_check(ps_simworld_t *world, const ps_sim_publisher_t *publishe
         fail(world, publisher, start, edge + window, "the receiver furthest on");
         ledger->edge = INT64_MAX / 2;
     }
-    if (world->simnet->probe != NULL
-        && (pub->params.flow_control == PS_FC_MIN || pub->params.flow_control == PS_FC_TAGGED)) {
+    if (world->simnet->probe != NULL &&
+        (pub->params.flow_control == PS_FC_MIN || pub->params.flow_control == PS_FC_TAGGED)) {
         check_followed(world, publisher, pub, start, window);
     }
 }

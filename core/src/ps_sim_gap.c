@@ -36,7 +36,7 @@ static bool keep(ps_sim_reader_t *reader, int64_t from, int64_t to)
         reader->gaps = gaps;
         reader->gap_capacity = capacity;
     }
-    reader->gaps[reader->gap_count++] = (ps_sim_gap_t){from, to};
+    reader->gaps[reader->gap_count++] = (ps_sim_gap_t){ from, to };
     return true;
 }
 
@@ -52,9 +52,11 @@ static void take(ps_simworld_t *world, int32_t index, ps_sim_reader_t *reader, i
                        (long long)from, (long long)to, (long long)before);
     }
     if (messages >= 0 && messages != ended) {
-        ps_sim_violate(world, "subscriber %d was told of %lld messages in the gap from %lld to "
-                       "%lld, %lld end there", index, (long long)messages, (long long)from,
-                       (long long)to, (long long)ended);
+        ps_sim_violate(world,
+                       "subscriber %d was told of %lld messages in the gap from %lld to "
+                       "%lld, %lld end there",
+                       index, (long long)messages, (long long)from, (long long)to,
+                       (long long)ended);
     }
     if (!keep(reader, from, to)) {
         ps_sim_violate(world, "simulator: no memory for the gaps of subscriber %d", index);
@@ -78,8 +80,10 @@ bool ps_sim_take_gaps(ps_simworld_t *world, int32_t subscriber)
         ps_sim_reader_t *reader =
             ps_sim_reader_of(world, subscriber, ps_img_session_id(image), params->stream_id);
         if (reader == NULL) {
-            ps_sim_violate(world, "subscriber %d was told of a gap in session %d that nobody "
-                           "publishes", subscriber, ps_img_session_id(image));
+            ps_sim_violate(world,
+                           "subscriber %d was told of a gap in session %d that nobody "
+                           "publishes",
+                           subscriber, ps_img_session_id(image));
         } else if (!reader->may_jump) {
             take(world, subscriber, reader, from, to, messages);
         }

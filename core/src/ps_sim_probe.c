@@ -13,7 +13,7 @@
 #include "ps_wire_fields.h"
 
 #define TICKS_NS INT64_C(2500000)
-#define MS INT64_C(1000000)
+#define MS       INT64_C(1000000)
 
 ps_probe_t *ps_probe_create(ps_simworld_t *world)
 {
@@ -114,8 +114,7 @@ static ps_probe_pub_t *pub_model(ps_probe_t *probe, int32_t host, const ps_publi
             return model;
         }
     }
-    ps_probe_pub_t *model =
-        probe->pub_count == PS_PROBE_PUBS ? NULL : calloc(1, sizeof *model);
+    ps_probe_pub_t *model = probe->pub_count == PS_PROBE_PUBS ? NULL : calloc(1, sizeof *model);
     if (model != NULL) {
         model->host = host;
         model->pub = pub;
@@ -129,8 +128,7 @@ static ps_probe_pub_t *pub_model(ps_probe_t *probe, int32_t host, const ps_publi
     return model;
 }
 
-ps_probe_pub_t *ps_probe_pub(ps_probe_t *probe, int32_t host, int32_t session_id,
-                             int32_t stream_id)
+ps_probe_pub_t *ps_probe_pub(ps_probe_t *probe, int32_t host, int32_t session_id, int32_t stream_id)
 {
     const ps_driver_t *driver = ps_probe_driver(probe, host);
     for (int32_t i = 0; driver != NULL && i < driver->sender->publication_count; i++) {
@@ -174,7 +172,7 @@ ps_probe_image_t *ps_probe_image(ps_probe_t *probe, int32_t host, int32_t sessio
             ps_probe_image_t *model = image_model(probe, host, image, now_ns);
             const bool before = found != NULL && found->image->state == PS_IMAGE_ACTIVE;
             if (before && image->state == PS_IMAGE_ACTIVE) {
-                return NULL;    /* two endpoints have it: whose datagram it is, is not known */
+                return NULL; /* two endpoints have it: whose datagram it is, is not known */
             }
             found = before ? found : model;
         }
@@ -187,8 +185,8 @@ const ps_sim_ledger_t *ps_probe_ledger(const ps_probe_t *probe, int32_t session_
 {
     const ps_simworld_t *world = probe->world;
     for (int32_t i = 0; i < world->ledger_count; i++) {
-        if (world->ledgers[i].session_id == session_id
-            && world->ledgers[i].stream_id == stream_id) {
+        if (world->ledgers[i].session_id == session_id &&
+            world->ledgers[i].stream_id == stream_id) {
             return &world->ledgers[i];
         }
     }
@@ -212,36 +210,36 @@ const char *ps_probe_index_look(ps_probe_index_t *model, const ps_index_ring_t *
     const ps_probe_index_t before = *model;
     const bool known = before.count > 0;
     const bool moved = known && end != before.end;
-    *model = (ps_probe_index_t){.count = count, .position = position, .at_ns = at_ns, .end = end};
+    *model = (ps_probe_index_t){ .count = count, .position = position, .at_ns = at_ns, .end = end };
     if (known && count != before.count) {
-        return at_ns != now_ns ? "the index has another time"
-            : count != before.count + 1 ? "the index has two entries of one time"
-            : position - before.position < step && now_ns - before.at_ns < MS
-            ? "the index has an entry too soon" : NULL;
+        return at_ns != now_ns             ? "the index has another time"
+               : count != before.count + 1 ? "the index has two entries of one time"
+               : position - before.position < step && now_ns - before.at_ns < MS
+                   ? "the index has an entry too soon"
+                   : NULL;
     }
     return moved && end > position && (end - position >= step || now_ns - at_ns >= MS)
-        ? "the index stands still" : NULL;
+               ? "the index stands still"
+               : NULL;
 }
 
 /* ---- datagrams ------------------------------------------------------------------------------- */
 
-static void read_ext(ps_probe_t *probe, int32_t host, const ps_sim_packet_t *packet,
-                     int64_t now_ns)
+static void read_ext(ps_probe_t *probe, int32_t host, const ps_sim_packet_t *packet, int64_t now_ns)
 {
     ps_nak_list_t list;
     ps_pressure_t pressure;
-    if (ps_wire_ext_subtype(packet->data, packet->length) == PS_EXT_PRESSURE
-        && ps_wire_pressure(packet->data, packet->length, &pressure) == PS_WIRE_OK) {
-        ps_probe_pub_t *eased =
-            ps_probe_pub(probe, host, pressure.session_id, pressure.stream_id);
+    if (ps_wire_ext_subtype(packet->data, packet->length) == PS_EXT_PRESSURE &&
+        ps_wire_pressure(packet->data, packet->length, &pressure) == PS_WIRE_OK) {
+        ps_probe_pub_t *eased = ps_probe_pub(probe, host, pressure.session_id, pressure.stream_id);
         if (eased != NULL) { /* a cycle sends before it reads: that was at the old rate */
             eased->signal_bytes = eased->fresh_bytes;
             ps_probe_strength_signal(eased, &pressure, now_ns);
         }
         return;
     }
-    if (ps_wire_ext_subtype(packet->data, packet->length) != PS_EXT_NAK_LIST
-        || ps_wire_nak_list(packet->data, packet->length, &list) != PS_WIRE_OK) {
+    if (ps_wire_ext_subtype(packet->data, packet->length) != PS_EXT_NAK_LIST ||
+        ps_wire_nak_list(packet->data, packet->length, &list) != PS_WIRE_OK) {
         return;
     }
     ps_probe_pub_t *pub = ps_probe_pub(probe, host, list.session_id, list.stream_id);
@@ -250,10 +248,11 @@ static void read_ext(ps_probe_t *probe, int32_t host, const ps_sim_packet_t *pac
     }
     pub->naks++;
     for (int32_t i = 0; i < list.count; i++) {
-        const ps_nak_t nak = {.session_id = list.session_id, .stream_id = list.stream_id,
-                              .term_id = list.ranges[i].term_id,
-                              .term_offset = list.ranges[i].term_offset,
-                              .length = list.ranges[i].length};
+        const ps_nak_t nak = { .session_id = list.session_id,
+                               .stream_id = list.stream_id,
+                               .term_id = list.ranges[i].term_id,
+                               .term_offset = list.ranges[i].term_offset,
+                               .length = list.ranges[i].length };
         ps_probe_on_nak(pub, &nak, now_ns);
     }
 }
@@ -265,17 +264,17 @@ static void read_control(ps_probe_t *probe, int32_t host, const ps_sim_packet_t 
     ps_nak_t nak;
     ps_err_t error;
     ps_probe_pub_t *pub;
-    if (type == PS_TYPE_SM && ps_wire_sm(packet->data, packet->length, &sm) == PS_WIRE_OK
-        && (pub = ps_probe_pub(probe, host, sm.session_id, sm.stream_id)) != NULL) {
+    if (type == PS_TYPE_SM && ps_wire_sm(packet->data, packet->length, &sm) == PS_WIRE_OK &&
+        (pub = ps_probe_pub(probe, host, sm.session_id, sm.stream_id)) != NULL) {
         ps_probe_fc_sm(probe, pub, &sm, now_ns);
-    } else if (type == PS_TYPE_NAK
-               && ps_wire_nak(packet->data, packet->length, &nak) == PS_WIRE_OK
-               && (pub = ps_probe_pub(probe, host, nak.session_id, nak.stream_id)) != NULL) {
+    } else if (type == PS_TYPE_NAK &&
+               ps_wire_nak(packet->data, packet->length, &nak) == PS_WIRE_OK &&
+               (pub = ps_probe_pub(probe, host, nak.session_id, nak.stream_id)) != NULL) {
         pub->naks++;
         ps_probe_on_nak(pub, &nak, now_ns);
-    } else if (type == PS_TYPE_ERR
-               && ps_wire_err(packet->data, packet->length, &error) == PS_WIRE_OK
-               && (pub = ps_probe_pub(probe, host, error.session_id, error.stream_id)) != NULL) {
+    } else if (type == PS_TYPE_ERR &&
+               ps_wire_err(packet->data, packet->length, &error) == PS_WIRE_OK &&
+               (pub = ps_probe_pub(probe, host, error.session_id, error.stream_id)) != NULL) {
         ps_probe_fc_error(pub, error.receiver_id, now_ns);
     } else if (type == PS_TYPE_EXT) {
         read_ext(probe, host, packet, now_ns);
@@ -285,8 +284,8 @@ static void read_control(ps_probe_t *probe, int32_t host, const ps_sim_packet_t 
 /* Smoothed by an eighth, its variation by a quarter, which begins at a sixteenth. */
 static void take_sample(ps_probe_image_t *image, int64_t sample)
 {
-    const int64_t error = sample > image->smoothed_rtt ? sample - image->smoothed_rtt
-                                                       : image->smoothed_rtt - sample;
+    const int64_t error =
+        sample > image->smoothed_rtt ? sample - image->smoothed_rtt : image->smoothed_rtt - sample;
     image->least_rtt = sample < image->least_rtt ? sample : image->least_rtt;
     image->most_rtt = sample > image->most_rtt ? sample : image->most_rtt;
     if (image->smoothed_rtt == 0) {
@@ -303,18 +302,17 @@ static void read_rttm(ps_probe_t *probe, int32_t host, const ps_sim_packet_t *pa
                       int64_t now_ns)
 {
     ps_rttm_t rttm;
-    if (ps_wire_rttm(packet->data, packet->length, &rttm) != PS_WIRE_OK
-        || (rttm.flags & PS_RTTM_REPLY) != 0) {
+    if (ps_wire_rttm(packet->data, packet->length, &rttm) != PS_WIRE_OK ||
+        (rttm.flags & PS_RTTM_REPLY) != 0) {
         return;
     }
-    ps_probe_image_t *image =
-        ps_probe_image(probe, host, rttm.session_id, rttm.stream_id, now_ns);
+    ps_probe_image_t *image = ps_probe_image(probe, host, rttm.session_id, rttm.stream_id, now_ns);
     for (int32_t i = 0; image != NULL && i < 16; i++) {
         const int64_t sample = now_ns - rttm.echo_ns;
-        if (image->asked_rtt[i] != 0 && image->asked_rtt[i] == rttm.echo_ns
-            && (rttm.receiver_id == 0
-                || (image->image->endpoint != NULL
-                    && rttm.receiver_id == image->image->endpoint->params.receiver_id))) {
+        if (image->asked_rtt[i] != 0 && image->asked_rtt[i] == rttm.echo_ns &&
+            (rttm.receiver_id == 0 ||
+             (image->image->endpoint != NULL &&
+              rttm.receiver_id == image->image->endpoint->params.receiver_id))) {
             image->asked_rtt[i] = 0;
             take_sample(image, sample > 0 ? sample : 1);
             ps_probe_round_sample(image, sample > 0 ? sample : 1);
@@ -337,18 +335,18 @@ void ps_probe_read(ps_probe_t *probe, int32_t host, const ps_sim_packet_t *packe
         return;
     }
     if (type == PS_TYPE_DATA || type == PS_TYPE_PAD) {
-        if (ps_wire_data(packet->data, packet->length, &data) == PS_WIRE_OK
-            && (image = ps_probe_image(probe, host, data.session_id, data.stream_id, now_ns))
-                   != NULL) {
+        if (ps_wire_data(packet->data, packet->length, &data) == PS_WIRE_OK &&
+            (image = ps_probe_image(probe, host, data.session_id, data.stream_id, now_ns)) !=
+                NULL) {
             ps_probe_image_data(probe, image, &data, packet, now_ns);
         }
     } else if (type == PS_TYPE_SETUP) {
-        if (ps_wire_setup(packet->data, packet->length, &setup) == PS_WIRE_OK
-            && (image = ps_probe_image(probe, host, setup.session_id, setup.stream_id, now_ns))
-                   != NULL) {
+        if (ps_wire_setup(packet->data, packet->length, &setup) == PS_WIRE_OK &&
+            (image = ps_probe_image(probe, host, setup.session_id, setup.stream_id, now_ns)) !=
+                NULL) {
             image->sm_forced_ns = now_ns;
             image->moved_ns = now_ns;
-            image->sm_may_idle = false;     /* who asks does not hear: no back-off now */
+            image->sm_may_idle = false; /* who asks does not hear: no back-off now */
             image->way_ns = now_ns;
         }
     } else if (type == PS_TYPE_RTTM) {
@@ -370,36 +368,36 @@ static void sent_by_receiver(ps_probe_t *probe, int32_t host, const uint8_t *at,
     ps_probe_count_begin(probe, host);
     ps_probe_count(probe, host, PS_SYS_SM_SENT, type == PS_TYPE_SM);
     ps_probe_count(probe, host, PS_SYS_ERROR_FRAMES_SENT, type == PS_TYPE_ERR);
-    probe->cycles[host].answers += type == PS_TYPE_SM || type == PS_TYPE_NAK
-        || type == PS_TYPE_EXT;
-    if (type == PS_TYPE_SM && ps_wire_sm(at, length, &sm) == PS_WIRE_OK
-        && (image = ps_probe_image(probe, host, sm.session_id, sm.stream_id, now_ns)) != NULL) {
+    probe->cycles[host].answers += type == PS_TYPE_SM || type == PS_TYPE_NAK || type == PS_TYPE_EXT;
+    if (type == PS_TYPE_SM && ps_wire_sm(at, length, &sm) == PS_WIRE_OK &&
+        (image = ps_probe_image(probe, host, sm.session_id, sm.stream_id, now_ns)) != NULL) {
         ps_probe_sm_sent(probe, image, &sm, now_ns);
-    } else if (type == PS_TYPE_NAK && ps_wire_nak(at, length, &nak) == PS_WIRE_OK
-               && (image = ps_probe_image(probe, host, nak.session_id, nak.stream_id, now_ns))
-                      != NULL) {
+    } else if (type == PS_TYPE_NAK && ps_wire_nak(at, length, &nak) == PS_WIRE_OK &&
+               (image = ps_probe_image(probe, host, nak.session_id, nak.stream_id, now_ns)) !=
+                   NULL) {
         image->naks++;
         ps_probe_nak_sent(probe, image, &nak, now_ns);
-    } else if (type == PS_TYPE_RTTM && ps_wire_rttm(at, length, &rttm) == PS_WIRE_OK
-               && (rttm.flags & PS_RTTM_REPLY) != 0
-               && (image = ps_probe_image(probe, host, rttm.session_id, rttm.stream_id, now_ns))
-                      != NULL) {
+    } else if (type == PS_TYPE_RTTM && ps_wire_rttm(at, length, &rttm) == PS_WIRE_OK &&
+               (rttm.flags & PS_RTTM_REPLY) != 0 &&
+               (image = ps_probe_image(probe, host, rttm.session_id, rttm.stream_id, now_ns)) !=
+                   NULL) {
         ps_probe_rttm_sent(probe, image, &rttm, now_ns);
-    } else if (type == PS_TYPE_EXT && ps_wire_pressure(at, length, &pressure) == PS_WIRE_OK
-               && ps_wire_ext_subtype(at, length) == PS_EXT_PRESSURE
-               && (image = ps_probe_image(probe, host, pressure.session_id, pressure.stream_id,
-                                          now_ns)) != NULL) {
+    } else if (type == PS_TYPE_EXT && ps_wire_pressure(at, length, &pressure) == PS_WIRE_OK &&
+               ps_wire_ext_subtype(at, length) == PS_EXT_PRESSURE &&
+               (image = ps_probe_image(probe, host, pressure.session_id, pressure.stream_id,
+                                       now_ns)) != NULL) {
         ps_probe_pressure_sent(probe, image, &pressure, now_ns);
-    } else if (type == PS_TYPE_EXT && ps_wire_ext_subtype(at, length) == PS_EXT_NAK_LIST
-               && ps_wire_nak_list(at, length, &list) == PS_WIRE_OK
-               && (image = ps_probe_image(probe, host, list.session_id, list.stream_id, now_ns))
-                      != NULL) {
+    } else if (type == PS_TYPE_EXT && ps_wire_ext_subtype(at, length) == PS_EXT_NAK_LIST &&
+               ps_wire_nak_list(at, length, &list) == PS_WIRE_OK &&
+               (image = ps_probe_image(probe, host, list.session_id, list.stream_id, now_ns)) !=
+                   NULL) {
         image->naks++;
         for (int32_t i = 0; i < list.count; i++) {
-            const ps_nak_t one = {.session_id = list.session_id, .stream_id = list.stream_id,
-                                  .term_id = list.ranges[i].term_id,
-                                  .term_offset = list.ranges[i].term_offset,
-                                  .length = list.ranges[i].length};
+            const ps_nak_t one = { .session_id = list.session_id,
+                                   .stream_id = list.stream_id,
+                                   .term_id = list.ranges[i].term_id,
+                                   .term_offset = list.ranges[i].term_offset,
+                                   .length = list.ranges[i].length };
             ps_probe_nak_sent(probe, image, &one, now_ns);
         }
     }
@@ -413,12 +411,12 @@ static bool is_again(const ps_probe_pub_t *model, const ps_data_t *data,
     int32_t span = 0;
     int32_t messages = 0;
     const int64_t from =
-        (int64_t)ps_wrap_sub(data->term_id, log->initial_term_id) * log->term_length
-        + data->term_offset;
-    return !data->is_heartbeat
-        && ps_wire_chain(packet->data, packet->length, log->term_length, &span, &messages)
-               == PS_WIRE_OK
-        && from + span <= model->last_high;
+        (int64_t)ps_wrap_sub(data->term_id, log->initial_term_id) * log->term_length +
+        data->term_offset;
+    return !data->is_heartbeat &&
+           ps_wire_chain(packet->data, packet->length, log->term_length, &span, &messages) ==
+               PS_WIRE_OK &&
+           from + span <= model->last_high;
 }
 
 void ps_probe_sent(ps_probe_t *probe, int32_t host, const ps_sim_packet_t *packet,
@@ -434,8 +432,8 @@ void ps_probe_sent(ps_probe_t *probe, int32_t host, const ps_sim_packet_t *packe
         return;
     }
     if (type == PS_TYPE_DATA || type == PS_TYPE_PAD) {
-        if (ps_wire_data(packet->data, packet->length, &data) != PS_WIRE_OK
-            || (pub = ps_probe_pub(probe, host, data.session_id, data.stream_id)) == NULL) {
+        if (ps_wire_data(packet->data, packet->length, &data) != PS_WIRE_OK ||
+            (pub = ps_probe_pub(probe, host, data.session_id, data.stream_id)) == NULL) {
             return;
         }
         ps_probe_spies_passed(probe, pub, now_ns);
@@ -448,16 +446,16 @@ void ps_probe_sent(ps_probe_t *probe, int32_t host, const ps_sim_packet_t *packe
             ps_probe_data_sent(probe, pub, &data, packet, kind, now_ns);
         }
     } else if (type == PS_TYPE_SETUP) {
-        if (ps_wire_setup(packet->data, packet->length, &setup) == PS_WIRE_OK
-            && (pub = ps_probe_pub(probe, host, setup.session_id, setup.stream_id)) != NULL) {
+        if (ps_wire_setup(packet->data, packet->length, &setup) == PS_WIRE_OK &&
+            (pub = ps_probe_pub(probe, host, setup.session_id, setup.stream_id)) != NULL) {
             ps_probe_spies_passed(probe, pub, now_ns);
             ps_probe_count_sent(probe, host, pub, packet, false, false);
             ps_probe_setup_sent(probe, pub, &setup, now_ns);
         }
     } else {
-        const bool replies = type == PS_TYPE_RTTM
-            && ps_wire_rttm(packet->data, packet->length, &rttm) == PS_WIRE_OK
-            && (rttm.flags & PS_RTTM_REPLY) == 0;
+        const bool replies = type == PS_TYPE_RTTM &&
+                             ps_wire_rttm(packet->data, packet->length, &rttm) == PS_WIRE_OK &&
+                             (rttm.flags & PS_RTTM_REPLY) == 0;
         ps_probe_count_sent(probe, host,
                             replies ? ps_probe_pub(probe, host, rttm.session_id, rttm.stream_id)
                                     : NULL,
@@ -472,8 +470,8 @@ void ps_probe_refused(ps_probe_t *probe, int32_t host, const uint8_t *data, uint
     uint16_t type = 0;
     probe->refused_ns[host] = now_ns;
     probe->cycles[host].sent++;
-    if (ps_wire_check(data, length, &type) == PS_WIRE_OK && type != PS_TYPE_DATA
-        && type != PS_TYPE_PAD && type != PS_TYPE_SETUP) {
+    if (ps_wire_check(data, length, &type) == PS_WIRE_OK && type != PS_TYPE_DATA &&
+        type != PS_TYPE_PAD && type != PS_TYPE_SETUP) {
         sent_by_receiver(probe, host, data, length, type, now_ns);
     }
 }
@@ -487,10 +485,10 @@ bool ps_probe_is_next(const ps_probe_t *probe, int32_t host, const ps_sim_packet
     }
     for (int32_t i = 0; i < driver->receiver->n_images; i++) {
         const ps_image_t *image = driver->receiver->images[i];
-        if (image->params.session_id == data.session_id
-            && image->params.stream_id == data.stream_id && image->state == PS_IMAGE_ACTIVE) {
-            return image->gaps.count == 0
-                && ps_position(data.term_id, data.term_offset, image->log.shift,
+        if (image->params.session_id == data.session_id &&
+            image->params.stream_id == data.stream_id && image->state == PS_IMAGE_ACTIVE) {
+            return image->gaps.count == 0 &&
+                   ps_position(data.term_id, data.term_offset, image->log.shift,
                                image->log.initial_term_id) == image->hwm;
         }
     }

@@ -32,10 +32,22 @@
 #include "ps_send_endpoint.h"
 #include "ps_sim_world.h"
 
-enum { PS_PROBE_PUBS = 128, PS_PROBE_IMAGES = 256, PS_PROBE_RECEIVERS = 128, PS_PROBE_ASKS = 2048,
-       PS_PROBE_GAPS = 2048, PS_PROBE_PROMISES = 40, PS_PROBE_SUSPECTS = 16,
-       PS_PROBE_TETHERS = 8, P_PROBE_WAYS = 20, PS_PROBE_CLIENTS = 64, PS_PROBE_TALLIES = 64,
-       PS_PROBE_COUNTERS = 64, PS_PROBE_BINS = 16, P_PROBE_WAKE = 34 };
+enum {
+    PS_PROBE_PUBS = 128,
+    PS_PROBE_IMAGES = 256,
+    PS_PROBE_RECEIVERS = 128,
+    PS_PROBE_ASKS = 2048,
+    PS_PROBE_GAPS = 2048,
+    PS_PROBE_PROMISES = 40,
+    PS_PROBE_SUSPECTS = 16,
+    PS_PROBE_TETHERS = 8,
+    P_PROBE_WAYS = 20,
+    PS_PROBE_CLIENTS = 64,
+    PS_PROBE_TALLIES = 64,
+    PS_PROBE_COUNTERS = 64,
+    PS_PROBE_BINS = 16,
+    P_PROBE_WAKE = 34
+};
 
 /* Something that must hold; since: when it was first seen not to, -1 it holds. */
 typedef struct ps_probe_promise {
@@ -52,8 +64,8 @@ typedef struct ps_probe_bucket {
 typedef struct ps_probe_tether {
     bool known;
     int32_t id, state;
-    int64_t since_ns, near_ns;     /* in this state; last seen near the others */
-    int64_t surely_ns, far_ns;     /* near for so long that a look saw it; last seen behind */
+    int64_t since_ns, near_ns; /* in this state; last seen near the others */
+    int64_t surely_ns, far_ns; /* near for so long that a look saw it; last seen behind */
 } ps_probe_tether_t;
 
 /* What came after it was asked for once: late, if it comes again. */
@@ -64,25 +76,25 @@ typedef struct ps_probe_suspect {
 /* The index of positions and ordinals: an entry each 256th of a term, or each millisecond. */
 typedef struct ps_probe_index {
     uint64_t count;
-    int64_t position, at_ns, end;  /* of the newest entry; what was counted up to */
+    int64_t position, at_ns, end; /* of the newest entry; what was counted up to */
 } ps_probe_index_t;
 
 /* Rounds of cubic, and HyStart++ (RFC 9406). */
 typedef struct ps_probe_round {
-    int64_t least_ns, last_ns, base_ns;    /* round trips: of this round, the last, conservative */
-    int64_t received, window;              /* in this round; as it began */
+    int64_t least_ns, last_ns, base_ns; /* round trips: of this round, the last, conservative */
+    int64_t received, window;           /* in this round; as it began */
     int32_t samples, conservative, phase;
 } ps_probe_round_t;
 
 /* NAK strength, the sender's half: rates in bytes a second. */
 typedef struct ps_probe_strength {
     double limit, floor, base, wall, wall_dev;
-    double unsure;                 /* so much of them integers may have lost since the last look */
-    int64_t window_ns, end_ns;     /* end 0: no limit, no window */
+    double unsure;             /* so much of them integers may have lost since the last look */
+    int64_t window_ns, end_ns; /* end 0: no limit, no window */
     int64_t fill, last_fill, culprit;
     int32_t level, quiet, beyond;
     uint64_t signals;
-    int64_t eighths[9], bytes[9];  /* sent, by eighths of 50 ms */
+    int64_t eighths[9], bytes[9]; /* sent, by eighths of 50 ms */
 } ps_probe_strength_t;
 
 /* The receiver's half. */
@@ -95,11 +107,11 @@ typedef struct ps_probe_queue {
 
 typedef struct ps_probe_receiver {
     int64_t id, edge, position, heard_ns;
-    int64_t fc_heard_ns, left_ns;  /* as the strategy counts; it said that it leaves */
+    int64_t fc_heard_ns, left_ns; /* as the strategy counts; it said that it leaves */
     uint32_t reason;
-    bool live;                     /* counts for the connection */
-    bool followed, leaving;        /* by min, tagged */
-    bool within;                   /* the sender was within its window once */
+    bool live;              /* counts for the connection */
+    bool followed, leaving; /* by min, tagged */
+    bool within;            /* the sender was within its window once */
 } ps_probe_receiver_t;
 
 /* What somebody may sleep for, before a cycle.  limit: of an image its position. */
@@ -111,10 +123,10 @@ typedef struct ps_probe_news {
 
 /* What the conductor was told.  tether_ids: counter ids + 1, 0 free. */
 typedef struct ps_probe_told {
-    int32_t connected;             /* -1: nothing yet */
+    int32_t connected; /* -1: nothing yet */
     bool drained, ended;
-    int64_t term, term_ns;         /* storage asked for, and when; term_ns 0: never */
-    int64_t given_up_at;           /* a publication's end when storage was given up, + 1; 0 never */
+    int64_t term, term_ns; /* storage asked for, and when; term_ns 0: never */
+    int64_t given_up_at;   /* a publication's end when storage was given up, + 1; 0 never */
     int64_t lost, lost_before, loss_ns;
     int64_t tether_ids[PS_PROBE_TETHERS];
     int32_t tether_states[PS_PROBE_TETHERS];
@@ -122,23 +134,23 @@ typedef struct ps_probe_told {
 
 /* A range that was asked for: to may be sent again, need must be. */
 typedef struct ps_probe_ask {
-    int64_t from, to, need, cursor, asked_ns, done_ns;   /* done -1: open */
-    bool optional;                 /* so much was asked that it may be given up */
-    bool cut;                      /* longer than a sender answers at once */
+    int64_t from, to, need, cursor, asked_ns, done_ns; /* done -1: open */
+    bool optional; /* so much was asked that it may be given up */
+    bool cut;      /* longer than a sender answers at once */
 } ps_probe_ask_t;
 
 typedef struct ps_probe_pub {
     int32_t host;
     const ps_publication_t *pub;
     int64_t id;
-    bool seen;                     /* in this sweep */
-    bool settled;                  /* a duty cycle ended with it */
+    bool seen;    /* in this sweep */
+    bool settled; /* a duty cycle ended with it */
     ps_probe_promise_t promises[PS_PROBE_PROMISES];
     /* datagrams */
-    int64_t high, last_high;       /* end of what was sent, now and at the last look */
-    int64_t messages;              /* sent, counted by their END flags */
+    int64_t high, last_high; /* end of what was sent, now and at the last look */
+    int64_t messages;        /* sent, counted by their END flags */
     int64_t setup_ns, beat_ns, data_ns;
-    int64_t idle_ns;               /* last seen with nobody to send heartbeats to */
+    int64_t idle_ns; /* last seen with nobody to send heartbeats to */
     bool asked_setup, ever_heard, ever_connected;
     uint64_t naks;
     int32_t ask_count, asked_now;
@@ -146,43 +158,43 @@ typedef struct ps_probe_pub {
     /* receivers */
     int32_t receiver_count;
     ps_probe_receiver_t receivers[PS_PROBE_RECEIVERS];
-    int64_t limit;                 /* by the strategy */
+    int64_t limit; /* by the strategy */
     int64_t hold, hold_until_ns;
     bool hold_asked;
-    int32_t answers;               /* as many ranges may be asked for at once, 0 not known */
+    int32_t answers; /* as many ranges may be asked for at once, 0 not known */
     int64_t plain_ns;
     /* memory and account */
-    int64_t zero_to;               /* known to be zero below */
-    int64_t reach;                 /* furthest that the publisher limit may ever have been */
-    int64_t limit_most, began;     /* furthest that it was; where the stream began, about */
+    int64_t zero_to;           /* known to be zero below */
+    int64_t reach;             /* furthest that the publisher limit may ever have been */
+    int64_t limit_most, began; /* furthest that it was; where the stream began, about */
     int64_t held_ns, looked_ns;
     int32_t cause;
     ps_probe_bucket_t repair, pace, bytes, message_rate, nak;
-    int64_t stated_rate;           /* by a congestion-controlled receiver, 0 none */
-    int64_t fresh_bytes, repair_bytes, fresh_messages;     /* since the last look */
-    int64_t paced_bytes;           /* of these, before another pace was read */
-    int64_t signal_bytes;          /* fresh before PRESSURE was read: sent at the old rate */
+    int64_t stated_rate; /* by a congestion-controlled receiver, 0 none */
+    int64_t fresh_bytes, repair_bytes, fresh_messages; /* since the last look */
+    int64_t paced_bytes;                               /* of these, before another pace was read */
+    int64_t signal_bytes; /* fresh before PRESSURE was read: sent at the old rate */
     ps_probe_index_t index;
     ps_probe_strength_t strength;
     ps_probe_tether_t tethers[PS_PROBE_TETHERS];
     int64_t last_leader;
-    int64_t spied;                 /* furthest that a spy ever was */
-    bool spies_heard;              /* at the last look: somebody was, or inherited */
+    int64_t spied;    /* furthest that a spy ever was */
+    bool spies_heard; /* at the last look: somebody was, or inherited */
     ps_probe_news_t news;
     ps_probe_told_t told;
-    bool counted, was_revoked;     /* as of the last look at the counters */
+    bool counted, was_revoked; /* as of the last look at the counters */
     int64_t held_count;
-    int64_t turn_datagrams, turn_bytes, turn_limit;        /* new data; the limit before */
-    int64_t consumed_sum, consumed_ns;     /* as last shown */
+    int64_t turn_datagrams, turn_bytes, turn_limit; /* new data; the limit before */
+    int64_t consumed_sum, consumed_ns;              /* as last shown */
     int32_t consumed_readers;
-    int64_t published;             /* on IPC: spent of the rate up to here */
+    int64_t published; /* on IPC: spent of the rate up to here */
 } ps_probe_pub_t;
 
 typedef struct ps_probe_gap {
     int64_t from, to, opened_ns, asked_ns, first_ns;
     int32_t asked;
-    bool placed;                   /* its first due time was looked at */
-    bool lost, fresh_loss;         /* counts as a loss; since the last cycle */
+    bool placed;           /* its first due time was looked at */
+    bool lost, fresh_loss; /* counts as a loss; since the last cycle */
 } ps_probe_gap_t;
 
 typedef struct ps_probe_image {
@@ -192,22 +204,22 @@ typedef struct ps_probe_image {
     bool seen;
     ps_probe_promise_t promises[PS_PROBE_PROMISES];
     int64_t made_ns;
-    int64_t edge;                  /* end of the highest data or heartbeat taken */
-    int64_t heard_ns;              /* last datagram that keeps it alive */
+    int64_t edge;     /* end of the highest data or heartbeat taken */
+    int64_t heard_ns; /* last datagram that keeps it alive */
     int64_t data_ns;
-    int64_t eos;                   /* position of an EOS heartbeat, -1 none */
+    int64_t eos; /* position of an EOS heartbeat, -1 none */
     int64_t sm_ns, sm_position;
-    int64_t sm_forced_ns;          /* something that forces one was read */
-    int64_t rtt_ns, rtt_due_ns, rtt_late_ns;   /* last request; the next neither before nor after */
+    int64_t sm_forced_ns;                    /* something that forces one was read */
+    int64_t rtt_ns, rtt_due_ns, rtt_late_ns; /* last request; the next neither before nor after */
     int64_t last_position;
-    int64_t quiet_ns;              /* last seen without a word from its sender */
+    int64_t quiet_ns; /* last seen without a word from its sender */
     int64_t seen_consumption, consumed_ns, drain_ns;
     int64_t moved_ns, surely_moved_ns, moved_sum;
     int64_t pressure_ns;
-    bool was_empty;                /* nothing to read, at the last look */
+    bool was_empty; /* nothing to read, at the last look */
     int64_t least_rtt, most_rtt, smoothed_rtt, rtt_variation;
-    int32_t last_phase;            /* of cubic */
-    bool counted;                  /* it knows the ordinals of its messages */
+    int32_t last_phase; /* of cubic */
+    bool counted;       /* it knows the ordinals of its messages */
     ps_probe_index_t index;
     int64_t cubic_received;
     int64_t asked_rtt[16];
@@ -216,23 +228,23 @@ typedef struct ps_probe_image {
     uint64_t naks;
     int64_t naks_shown;
     bool was_revoked, was_rejected;
-    int32_t readers, last_state;   /* at the last look */
+    int32_t readers, last_state; /* at the last look */
     int64_t lost_bytes;
     int32_t gap_count;
     ps_probe_gap_t gaps[PS_PROBE_GAPS];
     ps_probe_queue_t queue;
-    int64_t joined_bytes;          /* missing, of gaps that counted as lost already */
-    int64_t late_ns;               /* learned reordering */
-    int64_t late_start_ns, late_top_ns;            /* as the cycle began, the most in it */
-    int64_t late_least_ns, late_most_ns;           /* the same of the last cycle */
+    int64_t joined_bytes;                /* missing, of gaps that counted as lost already */
+    int64_t late_ns;                     /* learned reordering */
+    int64_t late_start_ns, late_top_ns;  /* as the cycle began, the most in it */
+    int64_t late_least_ns, late_most_ns; /* the same of the last cycle */
     ps_probe_suspect_t suspects[PS_PROBE_SUSPECTS];
     uint32_t suspect_next;
-    int64_t way_ns;                /* its sender was last heard, -1: not known */
+    int64_t way_ns; /* its sender was last heard, -1: not known */
     ps_probe_tether_t tethers[PS_PROBE_TETHERS];
     ps_cubic_t cubic;
     ps_probe_round_t round;
     bool cubic_known;
-    bool sm_idle, sm_may_idle;     /* the stream was (may have been) quiet when the last one left */
+    bool sm_idle, sm_may_idle; /* the stream was (may have been) quiet when the last one left */
     bool ended;
     /* read in this cycle: must be in the log after it */
     int32_t took;
@@ -243,28 +255,28 @@ typedef struct ps_probe_image {
 
 /* A duty cycle of a driver: as it began, and what it read and sent. */
 typedef struct ps_probe_cycle {
-    bool commanded, told;          /* commands waited; a client marked a stream */
-    bool turns;                    /* the sender had streams to look at anyway */
-    bool timed;                    /* a timer was due */
+    bool commanded, told; /* commands waited; a client marked a stream */
+    bool turns;           /* the sender had streams to look at anyway */
+    bool timed;           /* a timer was due */
     int64_t tick_ns, readers;
     uint64_t positions, news;
-    uint64_t events[2];            /* so many were told by each agent */
+    uint64_t events[2]; /* so many were told by each agent */
     uint32_t woken[PS_PROBE_CLIENTS];
-    int64_t sent;                  /* or refused, of any kind */
-    int64_t read, data, answers;   /* datagrams: read; sent, with data; sent, by the receiver */
+    int64_t sent;                /* or refused, of any kind */
+    int64_t read, data, answers; /* datagrams: read; sent, with data; sent, by the receiver */
 } ps_probe_cycle_t;
 
 /* What an endpoint's destination got in a cycle. */
 typedef struct ps_probe_tally {
     const ps_send_endpoint_t *endpoint;
     ps_addr_t to;
-    int64_t bytes, beats, again;   /* again: bytes */
+    int64_t bytes, beats, again; /* again: bytes */
 } ps_probe_tally_t;
 
 /* The driver's counters, by their id, as they must be. */
 typedef struct ps_probe_counts {
     bool known;
-    bool unsure;                   /* this cycle's are not known */
+    bool unsure; /* this cycle's are not known */
     int64_t of[PS_PROBE_COUNTERS];
     int32_t tally_count;
     ps_probe_tally_t tallies[PS_PROBE_TALLIES];
@@ -284,13 +296,13 @@ typedef struct ps_probe {
     int32_t image_count;
     uint64_t looks;
     ps_probe_backoff_t backoff;
-    int64_t refused_ns[PS_SIM_MAX_HOSTS];   /* a socket of the host last took less than all then */
-    int64_t vain_ns[PS_SIM_MAX_HOSTS];      /* when vain was last 0 */
-    int32_t busy[PS_SIM_MAX_HOSTS];         /* datagrams and commands since */
-    int32_t vain[PS_SIM_MAX_HOSTS];         /* cycles that came to nothing since */
+    int64_t refused_ns[PS_SIM_MAX_HOSTS]; /* a socket of the host last took less than all then */
+    int64_t vain_ns[PS_SIM_MAX_HOSTS];    /* when vain was last 0 */
+    int32_t busy[PS_SIM_MAX_HOSTS];       /* datagrams and commands since */
+    int32_t vain[PS_SIM_MAX_HOSTS];       /* cycles that came to nothing since */
     ps_probe_promise_t releases[PS_SIM_MAX_HOSTS];
-    int64_t crowded_ns[PS_SIM_MAX_HOSTS];   /* a ring of events was last full then */
-    int64_t read_ns[PS_SIM_MAX_HOSTS];      /* the host last read a datagram then */
+    int64_t crowded_ns[PS_SIM_MAX_HOSTS]; /* a ring of events was last full then */
+    int64_t read_ns[PS_SIM_MAX_HOSTS];    /* the host last read a datagram then */
     ps_probe_cycle_t cycles[PS_SIM_MAX_HOSTS];
     ps_probe_counts_t counts[PS_SIM_MAX_HOSTS];
 } ps_probe_t;
@@ -444,8 +456,7 @@ void ps_probe_work_look(ps_probe_t *probe, int32_t host, int32_t work, int64_t n
 /* ps_sim_probe_nak.c */
 void ps_probe_strength_init(ps_probe_pub_t *model);
 void ps_probe_strength_sent(ps_probe_pub_t *model, int64_t bytes, int64_t now_ns);
-void ps_probe_strength_signal(ps_probe_pub_t *model, const ps_pressure_t *pressure,
-                              int64_t now_ns);
+void ps_probe_strength_signal(ps_probe_pub_t *model, const ps_pressure_t *pressure, int64_t now_ns);
 void ps_probe_strength_look(ps_probe_t *probe, ps_probe_pub_t *model, int64_t now_ns);
 void ps_probe_queue_look(ps_probe_t *probe, ps_probe_image_t *model, int64_t now_ns);
 int32_t ps_probe_queue_level(const ps_image_t *image, int64_t fill_ppm);

@@ -50,16 +50,15 @@ static void look_at_turn(ps_probe_t *probe, ps_probe_pub_t *model, int64_t now_n
         model->turn_limit < pub->sender_limit ? model->turn_limit : pub->sender_limit;
     const int64_t next = frame_wire(pub, pub->sender_position);
     const int64_t most = pub->log.mtu;
-    const bool held = pub->rated || pub->paced || model->stated_rate > 0 || pub->revoked
-        || pub->corrupt || pub->short_send || ps_probe_is_full(probe, model->host, now_ns);
-    if (model->turn_datagrams > 0 && next > 0 && pub->sender_position + next <= limit && !held
-        && model->turn_datagrams < PS_TURN_DATAGRAMS
-        && model->turn_bytes + most <= PS_TURN_BYTES) {
+    const bool held = pub->rated || pub->paced || model->stated_rate > 0 || pub->revoked ||
+                      pub->corrupt || pub->short_send ||
+                      ps_probe_is_full(probe, model->host, now_ns);
+    if (model->turn_datagrams > 0 && next > 0 && pub->sender_position + next <= limit && !held &&
+        model->turn_datagrams < PS_TURN_DATAGRAMS && model->turn_bytes + most <= PS_TURN_BYTES) {
         complain(probe, model, "a turn could have taken more", model->turn_datagrams,
                  model->turn_bytes);
     }
-    if (model->turn_datagrams > PS_TURN_DATAGRAMS
-        || model->turn_bytes > PS_TURN_BYTES + most) {
+    if (model->turn_datagrams > PS_TURN_DATAGRAMS || model->turn_bytes > PS_TURN_BYTES + most) {
         complain(probe, model, "a turn is too long", model->turn_datagrams, model->turn_bytes);
     }
     model->turn_datagrams = 0;
@@ -92,9 +91,9 @@ void ps_probe_lists_look(ps_probe_t *probe, int32_t host, int64_t now_ns)
         }
     }
     ps_probe_promise(probe, &probe->releases[host],
-                     (receiver->n_releases == 0 && sender->released_publications == NULL
-                      && sender->released_endpoints == NULL)
-                         || ps_probe_is_crowded(probe, host, now_ns),
+                     (receiver->n_releases == 0 && sender->released_publications == NULL &&
+                      sender->released_endpoints == NULL) ||
+                         ps_probe_is_crowded(probe, host, now_ns),
                      now_ns, ps_probe_slack_ns(probe, host), "what was given up is released", host,
                      0);
 }
@@ -119,8 +118,8 @@ void ps_probe_backoff(ps_probe_t *probe, const ps_probe_image_t *model, int64_t 
     if (most_ns <= 0) {
         return;
     }
-    const double share = share_below((double)wait_ns, (double)most_ns,
-                                     (double)params->nak_multicast_group_size);
+    const double share =
+        share_below((double)wait_ns, (double)most_ns, (double)params->nak_multicast_group_size);
     const int32_t bin = (int32_t)(share * PS_PROBE_BINS);
     known->bins[bin < 0 ? 0 : bin < PS_PROBE_BINS ? bin : PS_PROBE_BINS - 1]++;
     known->count++;
@@ -135,8 +134,8 @@ void ps_probe_backoff(ps_probe_t *probe, const ps_probe_image_t *model, int64_t 
             known->broken = true;
             ps_probe_fail(probe, model->host, model->image->params.session_id,
                           "delays of NAKs are not distributed as they should be: %.2f of %lld "
-                          "below %.2f", sum, (long long)known->count,
-                          (double)(i + 1) / PS_PROBE_BINS);
+                          "below %.2f",
+                          sum, (long long)known->count, (double)(i + 1) / PS_PROBE_BINS);
             return;
         }
     }

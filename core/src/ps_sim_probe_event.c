@@ -7,7 +7,7 @@
 #include "ps_sim_probe.h"
 
 enum { P_TOLD = 36, P_LOSS = 37, P_ENDED = 38, P_TERM = 39 };
-#define SECOND INT64_C(1000000000)
+#define SECOND        INT64_C(1000000000)
 #define LOSS_EVERY_NS INT64_C(100000000)
 
 static void complain(ps_probe_t *probe, int32_t host, int32_t session_id, const char *what,
@@ -35,8 +35,8 @@ static void on_connected(ps_probe_t *probe, ps_probe_pub_t *model, const ps_even
 {
     ps_probe_told_t *told = &model->told;
     /* Cut off and back in one cycle is told once more, in the next. */
-    const bool quiet = !ps_probe_is_crowded(probe, model->host, now_ns)
-        && now_ns - probe->read_ns[model->host] > ps_probe_slack_ns(probe, model->host);
+    const bool quiet = !ps_probe_is_crowded(probe, model->host, now_ns) &&
+                       now_ns - probe->read_ns[model->host] > ps_probe_slack_ns(probe, model->host);
     if (event->a != model->pub->connected && quiet) {
         complain(probe, model->host, model->pub->log.session_id,
                  "a connection is told otherwise than it is", event->a, model->pub->connected);
@@ -71,20 +71,19 @@ static void on_pub_term(ps_probe_t *probe, ps_probe_pub_t *model, const ps_event
 }
 
 /* What both agents may give up: whole terms, and not all they have got to. */
-static void on_given_up(ps_probe_t *probe, ps_probe_told_t *told, int32_t host,
-                        const ps_log_t *log, const ps_event_t *event, int64_t reserved)
+static void on_given_up(ps_probe_t *probe, ps_probe_told_t *told, int32_t host, const ps_log_t *log,
+                        const ps_event_t *event, int64_t reserved)
 {
     told->term_ns = 0; /* what was asked for is forgotten on both sides */
     if (event->a < 0) {
         return;
     }
-    if (((event->a | event->b) & log->term_mask) != 0 || event->b >= event->a
-        || event->a - event->b >= PS_PARTITIONS * (int64_t)log->term_length) {
+    if (((event->a | event->b) & log->term_mask) != 0 || event->b >= event->a ||
+        event->a - event->b >= PS_PARTITIONS * (int64_t)log->term_length) {
         complain(probe, host, log->session_id, "no terms are given up", event->a, event->b);
     }
     if (event->a != reserved && !probe->cycles[host].commanded) {
-        complain(probe, host, log->session_id, "storage is given up elsewhere", event->a,
-                 reserved);
+        complain(probe, host, log->session_id, "storage is given up elsewhere", event->a, reserved);
     }
 }
 
@@ -153,8 +152,8 @@ static void on_subscriber(ps_probe_t *probe, ps_probe_told_t *told, int32_t host
         free = told->tether_ids[i] == 0 ? i : free;
     }
     if (event->reason == PS_TETHER_ACTIVE) {
-        complain(probe, host, session_id, "a reader is told to be back that was not away",
-                 event->a, 0);
+        complain(probe, host, session_id, "a reader is told to be back that was not away", event->a,
+                 0);
     }
     if (free >= 0) {
         told->tether_ids[free] = event->a + 1;
@@ -168,12 +167,10 @@ static void on_pub_event(ps_probe_t *probe, ps_probe_pub_t *model, const ps_even
     const ps_publication_t *pub = model->pub;
     ps_probe_told_t *told = &model->told;
     switch (event->type) {
-    case PS_EV_PUB_CONNECTED:
-        on_connected(probe, model, event, now_ns);
-        break;
+    case PS_EV_PUB_CONNECTED: on_connected(probe, model, event, now_ns); break;
     case PS_EV_PUB_DRAINED:
-        if (told->drained || pub->state != PS_PUB_DRAINED || event->a != pub->sender_position
-            || event->b != pub->end_position - pub->sender_position) {
+        if (told->drained || pub->state != PS_PUB_DRAINED || event->a != pub->sender_position ||
+            event->b != pub->end_position - pub->sender_position) {
             complain(probe, model->host, pub->log.session_id, "drained is told wrong or twice",
                      event->a, event->b);
         }
@@ -186,17 +183,12 @@ static void on_pub_event(ps_probe_t *probe, ps_probe_pub_t *model, const ps_even
         }
         told->ended = true;
         break;
-    case PS_EV_TERM_NEEDED:
-        on_pub_term(probe, model, event, now_ns);
-        break;
-    case PS_EV_GIVEN_UP:
-        on_pub_given_up(probe, model, event);
-        break;
+    case PS_EV_TERM_NEEDED: on_pub_term(probe, model, event, now_ns); break;
+    case PS_EV_GIVEN_UP: on_pub_given_up(probe, model, event); break;
     case PS_EV_SUBSCRIBER:
         on_subscriber(probe, told, model->host, pub->log.session_id, event);
         break;
-    default:
-        break;
+    default: break;
     }
 }
 
@@ -206,9 +198,8 @@ static void promise_pub(ps_probe_t *probe, ps_probe_pub_t *model, int64_t now_ns
     ps_probe_told_t *told = &model->told;
     const int64_t slack_ns = patience_ns(probe, model->host, now_ns);
     told->connected = told->connected < 0 ? pub->connected : told->connected;
-    ps_probe_promise(probe, &model->promises[P_TOLD],
-                     told->connected == pub->connected, now_ns, slack_ns,
-                     "a connection is told", model->host, pub->log.session_id);
+    ps_probe_promise(probe, &model->promises[P_TOLD], told->connected == pub->connected, now_ns,
+                     slack_ns, "a connection is told", model->host, pub->log.session_id);
     ps_probe_promise(probe, &model->promises[P_ENDED],
                      pub->state != PS_PUB_DRAINED || told->drained || pub->params.adopted, now_ns,
                      slack_ns, "that it is drained is told", model->host, pub->log.session_id);
@@ -217,16 +208,16 @@ static void promise_pub(ps_probe_t *probe, ps_probe_pub_t *model, int64_t now_ns
     const bool slowed = pub->gating_count > 0 && pub->slowest_position < consumer;
     const int64_t want = (slowed ? pub->slowest_position : consumer) + pub->window_bytes;
     const int64_t stored = pub->reserved_position == INT64_MAX
-        ? INT64_MAX : pub->reserved_position & ~(int64_t)pub->log.term_mask;
-    const bool asks = stored != INT64_MAX && want > stored - ps_pub_term(pub) / 2
-        && pub->connected && pub->state == PS_PUB_ACTIVE && !pub->rated
-        && pub->quarantine_count == 0
-        && told->given_up_at != pub->producer_position + 1     /* it rests */
-        && (pub->endpoint != NULL || pub->gating_count > 0);
+                               ? INT64_MAX
+                               : pub->reserved_position & ~(int64_t)pub->log.term_mask;
+    const bool asks = stored != INT64_MAX && want > stored - ps_pub_term(pub) / 2 &&
+                      pub->connected && pub->state == PS_PUB_ACTIVE && !pub->rated &&
+                      pub->quarantine_count == 0 &&
+                      told->given_up_at != pub->producer_position + 1 /* it rests */
+                      && (pub->endpoint != NULL || pub->gating_count > 0);
     ps_probe_promise(probe, &model->promises[P_TERM],
-                     !asks || (told->term_ns != 0 && told->term == pub->reserved_position),
-                     now_ns, slack_ns, "storage is asked for", model->host,
-                     pub->log.session_id);
+                     !asks || (told->term_ns != 0 && told->term == pub->reserved_position), now_ns,
+                     slack_ns, "storage is asked for", model->host, pub->log.session_id);
 }
 
 /* ---- images ---------------------------------------------------------------------------------- */
@@ -255,8 +246,8 @@ static void on_image_event(ps_probe_t *probe, ps_probe_image_t *model, const ps_
     const int32_t session_id = image->params.session_id;
     switch (event->type) {
     case PS_EV_IMAGE_INACTIVE:
-        if (told->ended || event->reason != image->end_reason || event->a > image->position
-            || image->state == PS_IMAGE_ACTIVE) {
+        if (told->ended || event->reason != image->end_reason || event->a > image->position ||
+            image->state == PS_IMAGE_ACTIVE) {
             complain(probe, model->host, session_id, "an image's end is told wrong or twice",
                      event->reason, image->end_reason);
         }
@@ -269,9 +260,7 @@ static void on_image_event(ps_probe_t *probe, ps_probe_image_t *model, const ps_
         }
         told->drained = true;
         break;
-    case PS_EV_LOSS:
-        on_loss(probe, model, event, now_ns);
-        break;
+    case PS_EV_LOSS: on_loss(probe, model, event, now_ns); break;
     case PS_EV_TERM_NEEDED:
         if (told->term_ns != 0 && told->term == event->a) {
             complain(probe, model->host, session_id, "storage is asked for twice", event->a, 0);
@@ -279,14 +268,9 @@ static void on_image_event(ps_probe_t *probe, ps_probe_image_t *model, const ps_
         told->term = event->a;
         told->term_ns = now_ns + 1;
         break;
-    case PS_EV_GIVEN_UP:
-        on_image_given_up(probe, model, event);
-        break;
-    case PS_EV_SUBSCRIBER:
-        on_subscriber(probe, told, model->host, session_id, event);
-        break;
-    default:
-        break;
+    case PS_EV_GIVEN_UP: on_image_given_up(probe, model, event); break;
+    case PS_EV_SUBSCRIBER: on_subscriber(probe, told, model->host, session_id, event); break;
+    default: break;
     }
 }
 
@@ -311,8 +295,8 @@ static void promise_image(ps_probe_t *probe, ps_probe_image_t *model, int64_t no
     ps_probe_promise(probe, &model->promises[P_TOLD],
                      image->state != PS_IMAGE_DRAINED || told->drained, now_ns, slack_ns,
                      "that an image is drained is told", model->host, image->params.session_id);
-    const bool asks = active && image->reserved_position != INT64_MAX
-        && image->hwm + image->log.term_length / 2 > image->reserved_position;
+    const bool asks = active && image->reserved_position != INT64_MAX &&
+                      image->hwm + image->log.term_length / 2 > image->reserved_position;
     ps_probe_promise(probe, &model->promises[P_TERM],
                      !asks || (told->term_ns != 0 && told->term == image->reserved_position),
                      now_ns, slack_ns, "storage is asked for", model->host,
@@ -328,14 +312,14 @@ static void take(ps_probe_t *probe, int32_t host, const ps_event_t *event, int64
                  event->type);
     }
     for (int32_t i = 0; i < probe->pub_count && event->kind == PS_KIND_PUBLICATION; i++) {
-        if (probe->pubs[i]->host == host && probe->pubs[i]->id == event->id
-            && probe->pubs[i]->seen) {
+        if (probe->pubs[i]->host == host && probe->pubs[i]->id == event->id &&
+            probe->pubs[i]->seen) {
             on_pub_event(probe, probe->pubs[i], event, now_ns);
         }
     }
     for (int32_t i = 0; i < probe->image_count && event->kind == PS_KIND_IMAGE; i++) {
-        if (probe->images[i]->host == host && probe->images[i]->id == event->id
-            && probe->images[i]->seen) {
+        if (probe->images[i]->host == host && probe->images[i]->id == event->id &&
+            probe->images[i]->seen) {
             on_image_event(probe, probe->images[i], event, now_ns);
         }
     }
@@ -364,8 +348,8 @@ void ps_probe_event_look(ps_probe_t *probe, int32_t host, int64_t now_ns)
         }
     }
     for (int32_t i = 0; i < probe->image_count; i++) {
-        if (probe->images[i]->host == host && probe->images[i]->seen
-            && probe->images[i]->image->receiver != NULL) {
+        if (probe->images[i]->host == host && probe->images[i]->seen &&
+            probe->images[i]->image->receiver != NULL) {
             promise_image(probe, probe->images[i], now_ns);
         }
     }

@@ -12,8 +12,14 @@
 
 #define MOMENT_NS INT64_C(20000000)
 
-enum { P_LIMIT = 0, P_RECEIVERS = 1, P_CONNECTED = 2, P_BOARD = 3, P_INHERITS = 24,
-       BOARD_EVERY = 64 };
+enum {
+    P_LIMIT = 0,
+    P_RECEIVERS = 1,
+    P_CONNECTED = 2,
+    P_BOARD = 3,
+    P_INHERITS = 24,
+    BOARD_EVERY = 64
+};
 
 static int32_t driver_side(const ps_probe_pub_t *model)
 {
@@ -29,9 +35,12 @@ void ps_probe_fc_init(ps_probe_pub_t *model, int64_t now_ns)
     model->ever_heard = pub->has_initial_connection;
     for (int32_t i = 0; i < pub->receiver_count && i < PS_PROBE_RECEIVERS; i++) {
         const ps_pub_receiver_t *from = &pub->receivers[i];
-        model->receivers[model->receiver_count++] = (ps_probe_receiver_t){
-            .id = from->id, .edge = from->edge, .heard_ns = from->heard_ns, .live = true,
-            .fc_heard_ns = now_ns};
+        model->receivers[model->receiver_count++] =
+            (ps_probe_receiver_t){ .id = from->id,
+                                   .edge = from->edge,
+                                   .heard_ns = from->heard_ns,
+                                   .live = true,
+                                   .fc_heard_ns = now_ns };
     }
 }
 
@@ -42,16 +51,16 @@ static ps_probe_receiver_t *receiver_of(ps_probe_pub_t *model, int64_t id)
             return &model->receivers[i];
         }
     }
-    for (int32_t i = 0; i < model->receiver_count; i++) {   /* one that is gone makes room */
+    for (int32_t i = 0; i < model->receiver_count; i++) { /* one that is gone makes room */
         if (!model->receivers[i].live && !model->receivers[i].followed) {
-            model->receivers[i] = (ps_probe_receiver_t){.id = id};
+            model->receivers[i] = (ps_probe_receiver_t){ .id = id };
             return &model->receivers[i];
         }
     }
     if (model->receiver_count == PS_PROBE_RECEIVERS) {
         return NULL;
     }
-    model->receivers[model->receiver_count] = (ps_probe_receiver_t){.id = id};
+    model->receivers[model->receiver_count] = (ps_probe_receiver_t){ .id = id };
     return &model->receivers[model->receiver_count++];
 }
 
@@ -81,8 +90,8 @@ static bool follows(const ps_publication_t *pub)
 
 static bool is_meant(const ps_publication_t *pub, const ps_sm_t *sm)
 {
-    return pub->params.flow_control != PS_FC_TAGGED
-        || (sm->has_group_tag != 0 && sm->group_tag == pub->params.fc_group_tag);
+    return pub->params.flow_control != PS_FC_TAGGED ||
+           (sm->has_group_tag != 0 && sm->group_tag == pub->params.fc_group_tag);
 }
 
 /* Whether its time was over a moment ago: timers run once a tick, before or after it was heard. */
@@ -108,8 +117,8 @@ static void forget_leaving(ps_probe_pub_t *model)
 {
     for (int32_t i = 0; i < model->receiver_count; i++) {
         ps_probe_receiver_t *receiver = &model->receivers[i];
-        receiver->followed = receiver->followed
-            && (!receiver->leaving || is_tracked(model->pub, receiver->id));
+        receiver->followed =
+            receiver->followed && (!receiver->leaving || is_tracked(model->pub, receiver->id));
     }
 }
 
@@ -129,8 +138,7 @@ static void follow(ps_probe_pub_t *model, ps_probe_receiver_t *receiver, const p
         receiver->fc_heard_ns = now_ns;
         receiver->left_ns = receiver->leaving ? receiver->left_ns : now_ns;
         receiver->leaving = leaving;
-    } else if (!leaving
-               && (followed_count(model) == 0 || edge >= least_edge(model) - sm->window)) {
+    } else if (!leaving && (followed_count(model) == 0 || edge >= least_edge(model) - sm->window)) {
         receiver->followed = true;
         receiver->leaving = false;
         receiver->edge = edge;
@@ -159,9 +167,8 @@ static void raise(ps_probe_pub_t *model, const ps_sm_t *sm, int64_t position, in
 /* live: how many receivers are. */
 static bool has_receivers(const ps_probe_pub_t *model, int32_t live)
 {
-    return !model->pub->revoked && live > 0
-        && (!follows(model->pub)
-            || followed_count(model) >= model->pub->params.fc_group_min_size);
+    return !model->pub->revoked && live > 0 &&
+           (!follows(model->pub) || followed_count(model) >= model->pub->params.fc_group_min_size);
 }
 
 static int32_t live_count(const ps_probe_pub_t *model)
@@ -177,9 +184,9 @@ void ps_probe_fc_sm(ps_probe_t *probe, ps_probe_pub_t *model, const ps_sm_t *sm,
 {
     const ps_publication_t *pub = model->pub;
     const int32_t term = pub->log.term_length;
-    ps_probe_spies_passed(probe, model, now_ns);    /* as a cycle sends before it reads */
-    if (pub->endpoint == NULL || sm->term_offset < 0 || sm->term_offset >= term
-        || sm->term_offset % PS_FRAME_ALIGNMENT != 0 || sm->window < 0 || sm->window > term / 2) {
+    ps_probe_spies_passed(probe, model, now_ns); /* as a cycle sends before it reads */
+    if (pub->endpoint == NULL || sm->term_offset < 0 || sm->term_offset >= term ||
+        sm->term_offset % PS_FRAME_ALIGNMENT != 0 || sm->window < 0 || sm->window > term / 2) {
         return;
     }
     if ((sm->flags & PS_SM_SETUP) != 0) {
@@ -189,10 +196,10 @@ void ps_probe_fc_sm(ps_probe_t *probe, ps_probe_pub_t *model, const ps_sm_t *sm,
         }
         return;
     }
-    const int64_t position = (int64_t)ps_wrap_sub(sm->term_id, pub->log.initial_term_id) * term
-        + sm->term_offset;
+    const int64_t position =
+        (int64_t)ps_wrap_sub(sm->term_id, pub->log.initial_term_id) * term + sm->term_offset;
     if (!ps_probe_may_grant(pub, model->high, position)) {
-        return;     /* nothing that it can have received */
+        return; /* nothing that it can have received */
     }
     ps_probe_receiver_t *receiver = receiver_of(model, sm->receiver_id);
     if (receiver == NULL) {
@@ -206,10 +213,12 @@ void ps_probe_fc_sm(ps_probe_t *probe, ps_probe_pub_t *model, const ps_sm_t *sm,
         receiver->reason = sm->trailer.capabilities != 0 ? sm->trailer.reason : 0;
         model->idle_ns = model->ever_heard ? model->idle_ns : now_ns;
         model->ever_heard = true;
-        if (!pub->params.group) {   /* who asks for all gaps is answered for all */
-            model->answers = (sm->trailer.capabilities & PS_CAP_PENSTOCK) != 0
-                && ps_driver_params(pub->driver)->loss_recovery == PS_LOSS_ALL_GAPS
-                ? PS_RESEND_MAX : 1;
+        if (!pub->params.group) { /* who asks for all gaps is answered for all */
+            model->answers =
+                (sm->trailer.capabilities & PS_CAP_PENSTOCK) != 0 &&
+                        ps_driver_params(pub->driver)->loss_recovery == PS_LOSS_ALL_GAPS
+                    ? PS_RESEND_MAX
+                    : 1;
             model->paced_bytes = model->fresh_bytes + model->repair_bytes;
             model->stated_rate = sm->trailer.capabilities != 0 ? sm->trailer.pacing_rate : 0;
         }
@@ -250,8 +259,8 @@ void ps_probe_fc_setup_sent(ps_probe_pub_t *model, int64_t now_ns)
 static bool is_leaving_yet(const ps_publication_t *pub, const ps_probe_receiver_t *receiver,
                            int64_t now_ns)
 {
-    return receiver->leaving && now_ns - receiver->left_ns <= MOMENT_NS
-        && is_tracked(pub, receiver->id);
+    return receiver->leaving && now_ns - receiver->left_ns <= MOMENT_NS &&
+           is_tracked(pub, receiver->id);
 }
 
 /* Who was silent for too long is gone; who left, too. */
@@ -266,9 +275,8 @@ static int32_t expire(ps_probe_pub_t *model, int64_t now_ns)
         ps_probe_receiver_t *receiver = &model->receivers[i];
         receiver->live = receiver->live && now_ns - receiver->heard_ns < silent_ns;
         live += receiver->live;
-        if (receiver->followed
-            && !is_leaving_yet(pub, receiver, now_ns)
-            && (receiver->leaving || now_ns - receiver->fc_heard_ns >= timeout_ns)) {
+        if (receiver->followed && !is_leaving_yet(pub, receiver, now_ns) &&
+            (receiver->leaving || now_ns - receiver->fc_heard_ns >= timeout_ns)) {
             receiver->followed = false;
         }
     }
@@ -289,7 +297,7 @@ static void look_at_limit(ps_probe_t *probe, ps_probe_pub_t *model, int64_t now_
     if (follows(pub)) {
         const int32_t followed = followed_count(model);
         expected = followed == 0 || followed < pub->params.fc_group_min_size ? pub->sender_limit
-                                                                            : least_edge(model);
+                                                                             : least_edge(model);
     }
     ps_probe_promise(probe, &model->promises[P_LIMIT], pub->sender_limit == expected, now_ns,
                      follows(pub) ? slack_ns : 0, "the sender's limit is the strategy's",
@@ -300,8 +308,7 @@ static void look_at_limit(ps_probe_t *probe, ps_probe_pub_t *model, int64_t now_
 static void look_at_board(ps_probe_t *probe, ps_probe_pub_t *model)
 {
     ps_receiver_view_t views[PS_PROBE_RECEIVERS];
-    const int32_t count =
-        ps_publication_receivers(model->pub, views, PS_PROBE_RECEIVERS);
+    const int32_t count = ps_publication_receivers(model->pub, views, PS_PROBE_RECEIVERS);
     if (count != model->pub->receiver_count) {
         ps_probe_fail(probe, model->host, driver_side(model),
                       "the board shows %d receivers, there are %d", count,
@@ -327,8 +334,8 @@ void ps_probe_fc_look(ps_probe_t *probe, ps_probe_pub_t *model, int64_t now_ns)
     /* What a predecessor had connected stays so as long as a receiver may be silent. */
     const int64_t until_ns = pub->inherited_until_ns;
     model->ever_connected = model->ever_connected || connected;
-    const bool inherits = until_ns != 0 && now_ns < until_ns && !model->ever_connected
-        && !pub->revoked;
+    const bool inherits =
+        until_ns != 0 && now_ns < until_ns && !model->ever_connected && !pub->revoked;
     const int64_t timeout_ns = ps_driver_params(pub->driver)->connection_timeout_ns;
     if (!model->settled && until_ns != 0 && until_ns != now_ns + timeout_ns) {
         ps_probe_fail(probe, model->host, driver_side(model), "a connection is inherited for %lld",
@@ -343,12 +350,12 @@ void ps_probe_fc_look(ps_probe_t *probe, ps_probe_pub_t *model, int64_t now_ns)
     ps_probe_promise(probe, &model->promises[P_INHERITS], !pub->inherited || inherits, now_ns,
                      slack_ns, "a connection of its own replaces an inherited one", model->host,
                      driver_side(model));
-    if (atomic_load_explicit(&pub->log.meta->is_connected, memory_order_relaxed)
-        != pub->connected) {
+    if (atomic_load_explicit(&pub->log.meta->is_connected, memory_order_relaxed) !=
+        pub->connected) {
         ps_probe_fail(probe, model->host, driver_side(model), "clients see another connection");
     }
-    if (atomic_load_explicit(pub->naks_cell, memory_order_relaxed) != (int64_t)model->naks
-        && model->settled && !pub->params.adopted) {
+    if (atomic_load_explicit(pub->naks_cell, memory_order_relaxed) != (int64_t)model->naks &&
+        model->settled && !pub->params.adopted) {
         ps_probe_fail(probe, model->host, driver_side(model), "%lld NAKs counted, %llu read",
                       (long long)atomic_load_explicit(pub->naks_cell, memory_order_relaxed),
                       (unsigned long long)model->naks);

@@ -4,8 +4,14 @@
  */
 #include "ps_sim_probe.h"
 
-enum { P_CONSUMED = 0, P_CLEANED = 1, P_SHOWN = 2, P_COUNTED = 3, WALK_EVERY = 8,
-       WALK_FRAMES = 4096 };
+enum {
+    P_CONSUMED = 0,
+    P_CLEANED = 1,
+    P_SHOWN = 2,
+    P_COUNTED = 3,
+    WALK_EVERY = 8,
+    WALK_FRAMES = 4096
+};
 
 static void complain(ps_probe_t *probe, const ps_probe_image_t *model, const char *what, int64_t a,
                      int64_t b)
@@ -68,8 +74,8 @@ static void take_heartbeat(ps_probe_t *probe, ps_probe_image_t *model, const ps_
     const int64_t most = image->sm_position + term / 2;
     const bool padded = (position & (term - 1)) == 0 && position - most < term;
     if ((position > most && !padded) || position < oldest) {
-        ps_probe_count(probe, model->host,
-                       position > most ? PS_SYS_OVER_RUNS : PS_SYS_UNDER_RUNS, 1);
+        ps_probe_count(probe, model->host, position > most ? PS_SYS_OVER_RUNS : PS_SYS_UNDER_RUNS,
+                       1);
         return;
     }
     ps_probe_count(probe, model->host, PS_SYS_HEARTBEATS_RECEIVED, 1);
@@ -80,7 +86,7 @@ static void take_heartbeat(ps_probe_t *probe, ps_probe_image_t *model, const ps_
         ps_probe_path_raised(model, edge);
         model->edge = edge > model->edge ? edge : model->edge;
     }
-    if (position > most) {  /* behind padding that began in the window: the rest is missing */
+    if (position > most) { /* behind padding that began in the window: the rest is missing */
         return;
     }
     if ((data->flags & PS_FLAG_EOS) != 0) {
@@ -95,27 +101,27 @@ void ps_probe_image_data(ps_probe_t *probe, ps_probe_image_t *model, const ps_da
     const int64_t term = image->log.term_length;
     int32_t span = 0;
     int32_t messages = 0;
-    if (image->rejected || image->state != PS_IMAGE_ACTIVE || image->endpoint == NULL
-        || data->term_offset < 0 || data->term_offset % PS_FRAME_ALIGNMENT != 0) {
+    if (image->rejected || image->state != PS_IMAGE_ACTIVE || image->endpoint == NULL ||
+        data->term_offset < 0 || data->term_offset % PS_FRAME_ALIGNMENT != 0) {
         return;
     }
     const int64_t position =
         (int64_t)ps_wrap_sub(data->term_id, image->log.initial_term_id) * term + data->term_offset;
     if (!ps_probe_is_heard(image, now_ns)) {
-        model->sm_forced_ns = now_ns;   /* a new way to the sender: it is told at once */
+        model->sm_forced_ns = now_ns; /* a new way to the sender: it is told at once */
     }
     if (data->is_heartbeat) {
         take_heartbeat(probe, model, data, position, now_ns);
         return;
     }
-    if (ps_wire_chain(packet->data, packet->length, image->log.term_length, &span, &messages)
-        != PS_WIRE_OK) {
+    if (ps_wire_chain(packet->data, packet->length, image->log.term_length, &span, &messages) !=
+        PS_WIRE_OK) {
         return;
     }
     const int64_t end = position + span;
     if (end > image->sm_position + term / 2) {
         ps_probe_count(probe, model->host, PS_SYS_OVER_RUNS, 1);
-        return;     /* beyond what is accepted */
+        return; /* beyond what is accepted */
     }
     if (position < image->sm_position) {
         ps_probe_path_stale(model, position, end, now_ns);
@@ -175,10 +181,11 @@ static void look_at_gaps(ps_probe_t *probe, ps_probe_image_t *model, int64_t now
     for (int32_t i = 0; i < count; i++) {
         const ps_gap_t *gap = &image->gaps.items[i];
         const ps_probe_gap_t *before = gap_before(model, gap);
-        next[i] = (ps_probe_gap_t){.from = gap->from, .to = gap->to,
-                                   .opened_ns = gap->opened_ns,
-                                   .lost = gap->lost,
-                                   .fresh_loss = gap->lost && gap->opened_ns == now_ns};
+        next[i] = (ps_probe_gap_t){ .from = gap->from,
+                                    .to = gap->to,
+                                    .opened_ns = gap->opened_ns,
+                                    .lost = gap->lost,
+                                    .fresh_loss = gap->lost && gap->opened_ns == now_ns };
         if (before != NULL) {
             next[i].fresh_loss = gap->lost && !before->lost;
             next[i].first_ns = before->first_ns;
@@ -211,9 +218,9 @@ static void walk(ps_probe_t *probe, const ps_probe_image_t *model)
             continue;
         }
         const int64_t offset = at & image->log.term_mask;
-        if (length < PS_HEADER_BYTES || at + ps_align32(length) > next_gap
-            || frame->term_offset != offset
-            || frame->term_id != ps_term_id_at(at, image->log.shift, image->log.initial_term_id)) {
+        if (length < PS_HEADER_BYTES || at + ps_align32(length) > next_gap ||
+            frame->term_offset != offset ||
+            frame->term_id != ps_term_id_at(at, image->log.shift, image->log.initial_term_id)) {
             complain(probe, model, "what is called here is not", at, length);
             return;
         }
@@ -235,14 +242,13 @@ static void look_at_log(ps_probe_t *probe, ps_probe_image_t *model)
     }
     for (int32_t i = 0; i < model->took && active; i++) {
         const int64_t from = model->took_from[i];
-        if (image->hwm < model->took_to[i]
-            || (from >= here && ps_frame_length_acquire(ps_frame_at(&image->log, from)) <= 0)) {
+        if (image->hwm < model->took_to[i] ||
+            (from >= here && ps_frame_length_acquire(ps_frame_at(&image->log, from)) <= 0)) {
             complain(probe, model, "what was taken is not in the log", from, model->took_to[i]);
         }
     }
     if (active && image->hwm != model->edge) {
-        complain(probe, model, "the mark is not the end of what was read", image->hwm,
-                 model->edge);
+        complain(probe, model, "the mark is not the end of what was read", image->hwm, model->edge);
     }
     model->edge = image->hwm;
     if ((model->took > 0 || image->gaps.count > 0) && probe->looks % WALK_EVERY == 0) {
@@ -272,8 +278,8 @@ static void look_at_readers(ps_probe_t *probe, ps_probe_image_t *model, int64_t 
     const ps_image_t *image = model->image;
     const int64_t slowest = slowest_reader(model);
     const int64_t term = image->log.term_length;
-    if (slowest != INT64_MAX && slowest > model->consumption
-        && slowest <= ps_image_contiguous(image)) {
+    if (slowest != INT64_MAX && slowest > model->consumption &&
+        slowest <= ps_image_contiguous(image)) {
         model->consumption = slowest;
     }
     if (image->consumption > model->consumption) {
@@ -283,19 +289,19 @@ static void look_at_readers(ps_probe_t *probe, ps_probe_image_t *model, int64_t 
     /* A reader's progress is looked at once it makes a status message due, or by the timer. */
     const int64_t due = image->sm_position + image->window / 4 + 1;
     promise(probe, model, P_CONSUMED,
-            image->consumption == model->consumption || model->consumption < due
-                || image->state != PS_IMAGE_ACTIVE,
+            image->consumption == model->consumption || model->consumption < due ||
+                image->state != PS_IMAGE_ACTIVE,
             now_ns, "what readers released is seen");
-    if (image->free_to > (slowest == INT64_MAX ? image->consumption : slowest) - term
-        && image->free_to > image->join_position && image->n_subscribers > 0
-        && !image->params.adopted) {
+    if (image->free_to > (slowest == INT64_MAX ? image->consumption : slowest) - term &&
+        image->free_to > image->join_position && image->n_subscribers > 0 &&
+        !image->params.adopted) {
         complain(probe, model, "what may still be read is given up", image->free_to, slowest);
     }
     const bool held =
         atomic_load_explicit(&image->join_hold, memory_order_relaxed) != PS_JOIN_HOLD_NONE;
     promise(probe, model, P_CLEANED,
-            held || image->free_to >= image->consumption - term
-                || image->consumption != model->consumption,
+            held || image->free_to >= image->consumption - term ||
+                image->consumption != model->consumption,
             now_ns, "what nobody reads any more is given up");
 }
 
@@ -305,16 +311,16 @@ static void look_at_cells(ps_probe_t *probe, ps_probe_image_t *model, int64_t no
 {
     const ps_image_t *image = model->image;
     const bool hot = image->hot != 0;
-    const bool shown = load(image->position_cell) == ps_image_contiguous(image)
-        && load(image->high_water_cell) == image->hwm
-        && atomic_load_explicit(&image->slot->gaps, memory_order_relaxed) == image->gaps.count;
+    const bool shown =
+        load(image->position_cell) == ps_image_contiguous(image) &&
+        load(image->high_water_cell) == image->hwm &&
+        atomic_load_explicit(&image->slot->gaps, memory_order_relaxed) == image->gaps.count;
     promise(probe, model, P_SHOWN, shown || (!hot && image->state != PS_IMAGE_ACTIVE), now_ns,
             "counters show what has come");
     ps_probe_count(probe, model->host, PS_SYS_NAKS_SENT,
                    load(image->naks_cell) - model->naks_shown);
     model->naks_shown = load(image->naks_cell);
-    if (load(image->naks_cell) != (int64_t)model->naks
-        && image->params.naks_counter_id >= 0) {
+    if (load(image->naks_cell) != (int64_t)model->naks && image->params.naks_counter_id >= 0) {
         if (ps_probe_is_heard(image, now_ns)) { /* else they are counted, and go nowhere */
             complain(probe, model, "NAKs are counted wrong", load(image->naks_cell),
                      (int64_t)model->naks);
@@ -323,12 +329,13 @@ static void look_at_cells(ps_probe_t *probe, ps_probe_image_t *model, int64_t no
     }
     const int64_t unread = ps_image_contiguous(image) - image->consumption;
     const int64_t most = (image->params.peer_capabilities & PS_CAP_PRESSURE) != 0
-        ? image->log.term_length / 2 : image->congestion.window_max;
+                             ? image->log.term_length / 2
+                             : image->congestion.window_max;
     const int64_t fill = unread >= most ? 1000000 : unread * 1000000 / most;
     const int64_t shown_fill = atomic_load_explicit(&image->slot->fill_ppm, memory_order_relaxed);
     promise(probe, model, P_COUNTED,
-            fill == shown_fill || image->state != PS_IMAGE_ACTIVE || image->gating == 0
-                || image->consumption != model->consumption,
+            fill == shown_fill || image->state != PS_IMAGE_ACTIVE || image->gating == 0 ||
+                image->consumption != model->consumption,
             now_ns, "the fill shown is that of the queue");
 }
 
@@ -353,8 +360,8 @@ static void look_at_ordinals(ps_probe_t *probe, ps_probe_image_t *model, int64_t
     const uint64_t count = atomic_load_explicit(&image->ring->count, memory_order_relaxed);
     if (count > 0) {
         const ps_index_entry_t *entry = &image->ring->entries[(count - 1) % PS_INDEX_ENTRIES];
-        const char *wrong = ps_probe_index_look(&model->index, image->ring,
-                                                image->ordinal_position, image->log.term_length,
+        const char *wrong = ps_probe_index_look(&model->index, image->ring, image->ordinal_position,
+                                                image->log.term_length,
                                                 ps_driver_epoch_offset_ns(image->driver), now_ns);
         if (wrong != NULL) {
             complain(probe, model, wrong, load(&entry->position), image->ordinal_position);
@@ -375,8 +382,8 @@ static void look_at_life(ps_probe_t *probe, ps_probe_image_t *model)
     if (left && image->state == PS_IMAGE_ACTIVE) {
         complain(probe, model, "nobody reads it, and it goes on", model->readers, 0);
     }
-    if (one_left && image->n_subscribers > 0 && model->last_state == PS_IMAGE_ACTIVE
-        && image->state == PS_IMAGE_ENDED && image->end_reason == PS_END_NO_SUBSCRIBER) {
+    if (one_left && image->n_subscribers > 0 && model->last_state == PS_IMAGE_ACTIVE &&
+        image->state == PS_IMAGE_ENDED && image->end_reason == PS_END_NO_SUBSCRIBER) {
         complain(probe, model, "it ends while somebody reads it", model->readers,
                  image->n_subscribers);
     }

@@ -9,30 +9,41 @@
 /* ROUNDED: what integers lose in a step, a part below one being taken sixteen times. */
 enum { P_STEPPED = 18, SLOTS = 9, MOST_STEPS = 64, ROUNDED = 16 };
 #define EIGHTH_NS INT64_C(6250000)
-#define SECOND 1e9
-#define NO_LIMIT 1099511627776.0
+#define SECOND    1e9
+#define NO_LIMIT  1099511627776.0
 
-static double least(double a, double b) { return a < b ? a : b; }
-static double most(double a, double b) { return a > b ? a : b; }
-static double apart(double a, double b) { return a > b ? a - b : b - a; }
+static double least(double a, double b)
+{
+    return a < b ? a : b;
+}
+static double most(double a, double b)
+{
+    return a > b ? a : b;
+}
+static double apart(double a, double b)
+{
+    return a > b ? a - b : b - a;
+}
 
 /* ---- sender ---------------------------------------------------------------------------------- */
 
 static void complain(ps_probe_t *probe, const ps_probe_pub_t *model, const char *what, double a,
                      double b)
 {
-    ps_probe_fail(probe, model->host, model->pub->log.session_id, "NAK rate: %s (%.0f, %.0f)",
-                  what, a, b);
+    ps_probe_fail(probe, model->host, model->pub->log.session_id, "NAK rate: %s (%.0f, %.0f)", what,
+                  a, b);
 }
 
 void ps_probe_strength_init(ps_probe_pub_t *model)
 {
     const ps_publication_t *pub = model->pub;
     const double two_a_window = 2.0 * pub->log.mtu * 20;
-    model->strength = (ps_probe_strength_t){
-        .limit = pub->params.flow_control == PS_FC_NAK ? (double)pub->nak_rate.limit : NO_LIMIT,
-        .floor = most(131072, two_a_window), .window_ns = PS_NAK_WINDOW_NS,
-        .signals = pub->nak_rate.signals};
+    model->strength = (ps_probe_strength_t){ .limit = pub->params.flow_control == PS_FC_NAK
+                                                          ? (double)pub->nak_rate.limit
+                                                          : NO_LIMIT,
+                                             .floor = most(131072, two_a_window),
+                                             .window_ns = PS_NAK_WINDOW_NS,
+                                             .signals = pub->nak_rate.signals };
 }
 
 void ps_probe_strength_sent(ps_probe_pub_t *model, int64_t bytes, int64_t now_ns)
@@ -54,7 +65,8 @@ static double measured(const ps_probe_strength_t *strength, int64_t now_ns)
     int64_t sum = 0;
     for (int32_t i = 0; i < SLOTS; i++) {
         sum += strength->eighths[i] < eighth && strength->eighths[i] >= eighth - 8
-            ? strength->bytes[i] : 0;
+                   ? strength->bytes[i]
+                   : 0;
     }
     return (double)sum * 20;
 }
@@ -88,7 +100,7 @@ static void end_window(ps_probe_strength_t *strength)
         strength->limit += step;
     }
     strength->level = 0;
-    if (strength->limit >= NO_LIMIT - 0.5) {    /* it is as if nothing had been */
+    if (strength->limit >= NO_LIMIT - 0.5) { /* it is as if nothing had been */
         strength->limit = NO_LIMIT;
         strength->end_ns = 0;
         strength->window_ns = PS_NAK_WINDOW_NS;
@@ -127,8 +139,8 @@ static void note_wall(ps_probe_strength_t *strength)
 void ps_probe_strength_signal(ps_probe_pub_t *model, const ps_pressure_t *pressure, int64_t now_ns)
 {
     ps_probe_strength_t *strength = &model->strength;
-    const int64_t rtt_ns = pressure->rtt_ns > PS_NAK_WINDOW_MAX_NS / 2 ? PS_NAK_WINDOW_MAX_NS / 2
-                                                                       : pressure->rtt_ns;
+    const int64_t rtt_ns =
+        pressure->rtt_ns > PS_NAK_WINDOW_MAX_NS / 2 ? PS_NAK_WINDOW_MAX_NS / 2 : pressure->rtt_ns;
     if (model->pub->params.flow_control != PS_FC_NAK || model->pub->endpoint == NULL) {
         return;
     }
@@ -146,17 +158,17 @@ void ps_probe_strength_signal(ps_probe_pub_t *model, const ps_pressure_t *pressu
         if (strength->last_fill == 0 || strength->base < strength->wall) {
             note_wall(strength);
         }
-    } else if (pressure->level < strength->level
-               || (pressure->level == strength->level && pressure->fill_ppm <= strength->fill)) {
-        return;     /* not the strongest of its window */
+    } else if (pressure->level < strength->level ||
+               (pressure->level == strength->level && pressure->fill_ppm <= strength->fill)) {
+        return; /* not the strongest of its window */
     }
     strength->level = pressure->level;
     strength->fill = pressure->fill_ppm;
     strength->culprit = pressure->receiver_id;
     strength->quiet = 0;
     strength->unsure += ROUNDED;
-    const bool recedes = strength->last_fill > 0 && pressure->fill_ppm < strength->last_fill
-        && strength->limit < NO_LIMIT;
+    const bool recedes = strength->last_fill > 0 && pressure->fill_ppm < strength->last_fill &&
+                         strength->limit < NO_LIMIT;
     const double cut = most(strength->base * (8 - pressure->level) / 8, strength->floor);
     if (!recedes && cut < strength->limit) {
         strength->limit = cut;
@@ -179,13 +191,12 @@ static void compare(ps_probe_t *probe, ps_probe_pub_t *model)
         complain(probe, model, "another window", (double)rate->window_end_ns,
                  (double)strength->end_ns);
     }
-    if (strength->end_ns != 0
-        && (!is_near(strength, (double)rate->wall, strength->wall)
-            || !is_near(strength, (double)rate->wall_dev, strength->wall_dev))) {
+    if (strength->end_ns != 0 && (!is_near(strength, (double)rate->wall, strength->wall) ||
+                                  !is_near(strength, (double)rate->wall_dev, strength->wall_dev))) {
         complain(probe, model, "another wall", (double)rate->wall, strength->wall);
     }
-    if (rate->level != strength->level || rate->quiet != strength->quiet
-        || rate->signals != strength->signals || rate->culprit != strength->culprit) {
+    if (rate->level != strength->level || rate->quiet != strength->quiet ||
+        rate->signals != strength->signals || rate->culprit != strength->culprit) {
         complain(probe, model, "other signals count", rate->level, strength->level);
     }
     strength->unsure = 0;
@@ -244,9 +255,9 @@ static void adapt(ps_probe_t *probe, ps_probe_image_t *model, int64_t now_ns)
     const double elapsed_ns = (double)(signal->sampled_ns - queue->sampled_ns);
     const double capacity = (double)image->log.term_length / 2;
     const int64_t window_ns = ps_nak_window_ns(image->rtt.smoothed_ns);
-    if (signal->sampled_ns != now_ns || elapsed_ns < (double)EIGHTH_NS
-        || (image->n_subscribers == 1   /* of several, one may be left behind after the look */
-            && signal->sampled_unread != ps_image_contiguous(image) - image->consumption)) {
+    if (signal->sampled_ns != now_ns || elapsed_ns < (double)EIGHTH_NS ||
+        (image->n_subscribers == 1 /* of several, one may be left behind after the look */
+         && signal->sampled_unread != ps_image_contiguous(image) - image->consumption)) {
         complain_of(probe, model, "a queue is looked at at another time",
                     (double)signal->sampled_ns, elapsed_ns);
     }
@@ -255,10 +266,9 @@ static void adapt(ps_probe_t *probe, ps_probe_image_t *model, int64_t now_ns)
     const double slack = 10 + (apart(growth, 0) + apart(queue->growth, 0)) / 1000;
     queue->varies += (apart(growth, queue->growth) - queue->varies) / 8;
     queue->growth += (growth - queue->growth) / 8;
-    if (apart(queue->growth, (double)signal->growth) > slack
-        || apart(queue->varies, (double)signal->growth_dev) > slack) {
-        complain_of(probe, model, "a queue grows otherwise", (double)signal->growth,
-                    queue->growth);
+    if (apart(queue->growth, (double)signal->growth) > slack ||
+        apart(queue->varies, (double)signal->growth_dev) > slack) {
+        complain_of(probe, model, "a queue grows otherwise", (double)signal->growth, queue->growth);
     }
     queue->growth = (double)signal->growth;
     queue->varies = (double)signal->growth_dev;
@@ -266,8 +276,8 @@ static void adapt(ps_probe_t *probe, ps_probe_image_t *model, int64_t now_ns)
     const double needed =
         pace * (double)(window_ns + image->rtt.smoothed_ns) / SECOND / capacity * 1e6;
     const double first = most(250000, least(500000, 1000000 - needed));
-    const double wanted[PS_NAK_LEVELS] = {first, 1e6 - (1e6 - first) / 2, 1e6 - (1e6 - first) / 4,
-                                          1e6};
+    const double wanted[PS_NAK_LEVELS] = { first, 1e6 - (1e6 - first) / 2, 1e6 - (1e6 - first) / 4,
+                                           1e6 };
     /* The driver counts its pace in thousands of bytes: that much less may be needed. */
     const double rounding = 100 + needed * 1000 / most(pace, 1000);
     for (int32_t i = 0; i < PS_NAK_LEVELS; i++) {
@@ -286,13 +296,13 @@ static void look_at_episode(ps_probe_t *probe, ps_probe_image_t *model, int64_t 
     const ps_nak_signal_t *signal = &image->pressure;
     ps_probe_queue_t *queue = &model->queue;
     const int64_t window_ns = ps_nak_window_ns(image->rtt.smoothed_ns);
-    const bool untold = !ps_probe_is_heard(image, now_ns)   /* nobody is there to be told */
-        && apart((double)(now_ns + window_ns), (double)signal->next_ns) <= 2;
+    const bool untold = !ps_probe_is_heard(image, now_ns) /* nobody is there to be told */
+                        && apart((double)(now_ns + window_ns), (double)signal->next_ns) <= 2;
     const bool told = model->pressure_ns == now_ns || untold;
     double wanted = (double)queue->next_ns;
     if (signal->episode && !queue->episode) {
-        const double put_off = image->params.group
-            ? (double)queue->random / 4294967296.0 * (double)window_ns / 2 : 0;
+        const double put_off =
+            image->params.group ? (double)queue->random / 4294967296.0 * (double)window_ns / 2 : 0;
         wanted = most(wanted, (double)now_ns + put_off);
         if (told && wanted > (double)now_ns + 1) {
             complain_of(probe, model, "a first signal too soon", wanted, (double)now_ns);
@@ -300,8 +310,8 @@ static void look_at_episode(ps_probe_t *probe, ps_probe_image_t *model, int64_t 
     }
     wanted = told ? (double)(now_ns + window_ns) : wanted;
     if (apart(wanted, (double)signal->next_ns) > 2) {
-        complain_of(probe, model, "the next signal is due at another time",
-                    (double)signal->next_ns, wanted);
+        complain_of(probe, model, "the next signal is due at another time", (double)signal->next_ns,
+                    wanted);
     }
     const int64_t signals = atomic_load_explicit(&image->shown_pressure, memory_order_relaxed);
     if (signals != queue->signals && queue->random == image->pressure_random) {
@@ -330,8 +340,7 @@ void ps_probe_queue_look(ps_probe_t *probe, ps_probe_image_t *model, int64_t now
         queue->episode = signal->episode;
         queue->next_ns = signal->next_ns;
         queue->random = image->pressure_random;
-        queue->signals =
-            atomic_load_explicit(&image->shown_pressure, memory_order_relaxed);
+        queue->signals = atomic_load_explicit(&image->shown_pressure, memory_order_relaxed);
         return;
     }
     if (signal->sampled_ns != queue->sampled_ns) {

@@ -55,14 +55,13 @@ static const ps_gap_t *gap_of(const ps_image_t *image, int64_t from, int64_t to)
 /* The last gap, if what comes to be missing behind the mark joins it. */
 static const ps_gap_t *joined_by(const ps_image_t *image)
 {
-    const ps_gap_t *last =
-        image->gaps.count > 0 ? &image->gaps.items[image->gaps.count - 1] : NULL;
+    const ps_gap_t *last = image->gaps.count > 0 ? &image->gaps.items[image->gaps.count - 1] : NULL;
     return last != NULL && last->to == image->hwm ? last : NULL;
 }
 
 /* Frames of a datagram that fill a part of one gap. */
 typedef struct run {
-    int64_t from, to;              /* from -1: none */
+    int64_t from, to; /* from -1: none */
     ps_gap_t gap;
 } run_t;
 
@@ -79,7 +78,7 @@ static bool came(ps_probe_image_t *model, const run_t *run, int32_t *count, int6
         learn(model, late_ns);
     } else if (run->gap.asked == 1 && fits) {
         model->suspects[model->suspect_next++ % PS_PROBE_SUSPECTS] =
-            (ps_probe_suspect_t){.from = run->from, .to = run->to, .late_ns = late_ns};
+            (ps_probe_suspect_t){ .from = run->from, .to = run->to, .late_ns = late_ns };
     }
     return fits;
 }
@@ -97,7 +96,7 @@ static bool is_missing(const ps_image_t *image, int64_t from, int64_t to, int64_
     } else if (gap != NULL) {
         *out = *gap;
     } else {
-        *out = (ps_gap_t){.from = image->hwm, .to = end, .opened_ns = now_ns};
+        *out = (ps_gap_t){ .from = image->hwm, .to = end, .opened_ns = now_ns };
         return from >= image->hwm;
     }
     return true;
@@ -110,7 +109,7 @@ static bool fill_gaps(ps_probe_image_t *model, const ps_sim_packet_t *packet, in
 {
     const ps_image_t *image = model->image;
     int32_t count = image->gaps.count + (end > image->hwm && joined_by(image) == NULL);
-    run_t run = {.from = -1};
+    run_t run = { .from = -1 };
     int32_t taken = 0;
     int32_t runs = 0;
     for (uint32_t at = 0; at < packet->length;) {
@@ -126,7 +125,7 @@ static bool fill_gaps(ps_probe_image_t *model, const ps_sim_packet_t *packet, in
             run.from = -1;
         }
         if (missing) {
-            run = (run_t){.from = run.from < 0 ? from : run.from, .to = to, .gap = gap};
+            run = (run_t){ .from = run.from < 0 ? from : run.from, .to = to, .gap = gap };
         }
         at += (uint32_t)ps_align32(frame);
     }
@@ -142,8 +141,8 @@ static bool fill_gaps(ps_probe_image_t *model, const ps_sim_packet_t *packet, in
 
 bool ps_probe_path_has_room(const ps_image_t *image, int64_t position)
 {
-    return position <= image->hwm || joined_by(image) != NULL
-        || image->gaps.count < image->gaps.capacity;
+    return position <= image->hwm || joined_by(image) != NULL ||
+           image->gaps.count < image->gaps.capacity;
 }
 
 /* The mark rises to position: what is missing then joins a loss that ends there. */
@@ -185,8 +184,7 @@ bool ps_probe_path_data(ps_probe_image_t *model, const ps_sim_packet_t *packet, 
 static void look_at_losses(ps_probe_t *probe, ps_probe_image_t *model)
 {
     const ps_image_t *image = model->image;
-    const int64_t counted =
-        atomic_load_explicit(&image->slot->lost_bytes, memory_order_relaxed);
+    const int64_t counted = atomic_load_explicit(&image->slot->lost_bytes, memory_order_relaxed);
     int64_t bytes = model->joined_bytes;
     for (int32_t i = 0; i < model->gap_count && i < image->gaps.count; i++) {
         const ps_probe_gap_t *known = &model->gaps[i];
@@ -211,7 +209,7 @@ static void look_at_reordering(ps_probe_t *probe, ps_probe_image_t *model)
         lost += model->gaps[i].fresh_loss;
     }
     look_at_losses(probe, model);
-    if (image->params.group || !image->params.reliable) {   /* nobody waits */
+    if (image->params.group || !image->params.reliable) { /* nobody waits */
         return;
     }
     for (int32_t i = 0; i < lost; i++) {
@@ -249,19 +247,19 @@ static void look_at_way(ps_probe_t *probe, ps_probe_image_t *model, int64_t now_
                  model->way_ns);
     }
     model->way_ns = only->established ? only->activity_ns : -1;
-    const int32_t live = only->established
-        && now_ns - only->activity_ns < image->receiver->params->connection_timeout_ns;
-    ps_probe_promise(probe, &model->promises[P_PROBE_WAYS],
-                     atomic_load_explicit(&image->log.meta->transport_count, memory_order_relaxed)
-                         == live,
-                     now_ns, PS_SM_IDLE_NS + ps_probe_slack_ns(probe, model->host),
-                     "ways to the sender are shown", model->host, image->params.session_id);
+    const int32_t live = only->established && now_ns - only->activity_ns <
+                                                  image->receiver->params->connection_timeout_ns;
+    ps_probe_promise(
+        probe, &model->promises[P_PROBE_WAYS],
+        atomic_load_explicit(&image->log.meta->transport_count, memory_order_relaxed) == live,
+        now_ns, PS_SM_IDLE_NS + ps_probe_slack_ns(probe, model->host),
+        "ways to the sender are shown", model->host, image->params.session_id);
 }
 
 /* ---- readers that may be left behind --------------------------------------------------------- */
 
-static ps_probe_tether_t *tether_of(ps_probe_tether_t *known, int32_t id,
-                                    const ps_tether_t *tether, int64_t now_ns)
+static ps_probe_tether_t *tether_of(ps_probe_tether_t *known, int32_t id, const ps_tether_t *tether,
+                                    int64_t now_ns)
 {
     for (int32_t i = 0; i < PS_PROBE_TETHERS; i++) {
         if (known[i].known && known[i].id == id) {
@@ -270,9 +268,13 @@ static ps_probe_tether_t *tether_of(ps_probe_tether_t *known, int32_t id,
     }
     for (int32_t i = 0; i < PS_PROBE_TETHERS; i++) {
         if (!known[i].known) {
-            known[i] = (ps_probe_tether_t){.known = true, .id = id, .state = tether->state,
-                                           .since_ns = now_ns, .near_ns = now_ns,
-                                           .surely_ns = now_ns, .far_ns = now_ns};
+            known[i] = (ps_probe_tether_t){ .known = true,
+                                            .id = id,
+                                            .state = tether->state,
+                                            .since_ns = now_ns,
+                                            .near_ns = now_ns,
+                                            .surely_ns = now_ns,
+                                            .far_ns = now_ns };
             return &known[i];
         }
     }
@@ -298,25 +300,29 @@ static const char *follow(ps_probe_tether_t *known, const ps_tether_t *tether, b
         } else {
             known->far_ns = now_ns;
         }
-        return before == PS_TETHER_ACTIVE
-                && now_ns - known->near_ns > timeouts->window_limit_ns + 2 * look_ns
-            ? "a reader that is behind is waited for too long"
-            : before == PS_TETHER_LINGER && state_ns > timeouts->linger_ns + look_ns
-            ? "a reader lingers for too long"
-            : before == PS_TETHER_RESTING && state_ns > timeouts->resting_ns + look_ns
-            ? "a reader rests for too long" : NULL;
+        return before == PS_TETHER_ACTIVE &&
+                       now_ns - known->near_ns > timeouts->window_limit_ns + 2 * look_ns
+                   ? "a reader that is behind is waited for too long"
+               : before == PS_TETHER_LINGER && state_ns > timeouts->linger_ns + look_ns
+                   ? "a reader lingers for too long"
+               : before == PS_TETHER_RESTING && state_ns > timeouts->resting_ns + look_ns
+                   ? "a reader rests for too long"
+                   : NULL;
     }
     if (before == PS_TETHER_ACTIVE) {
-        wrong = tether->state != PS_TETHER_LINGER
-                || now_ns - known->surely_ns < timeouts->window_limit_ns - look_ns
-            ? "a reader is given up too soon" : NULL;
+        wrong = tether->state != PS_TETHER_LINGER ||
+                        now_ns - known->surely_ns < timeouts->window_limit_ns - look_ns
+                    ? "a reader is given up too soon"
+                    : NULL;
     } else if (before == PS_TETHER_LINGER) {
-        wrong = tether->state != (tether->rejoin ? PS_TETHER_RESTING : PS_TETHER_CLOSED)
-                || state_ns < timeouts->linger_ns
-            ? "a reader does not linger" : NULL;
+        wrong = tether->state != (tether->rejoin ? PS_TETHER_RESTING : PS_TETHER_CLOSED) ||
+                        state_ns < timeouts->linger_ns
+                    ? "a reader does not linger"
+                    : NULL;
     } else if (before == PS_TETHER_RESTING) {
         wrong = tether->state != PS_TETHER_ACTIVE || state_ns < timeouts->resting_ns
-            ? "a reader does not rest" : NULL;
+                    ? "a reader does not rest"
+                    : NULL;
     } else {
         wrong = "a reader that was closed is back";
     }
@@ -348,7 +354,8 @@ static int64_t rejoin_position(const ps_image_t *image, int32_t who)
         const int64_t shown =
             atomic_load_explicit(image->subscribers[i].position, memory_order_relaxed);
         const int64_t at = shown < image->join_position ? image->join_position
-            : shown < end ? shown : end;
+                           : shown < end                ? shown
+                                                        : end;
         if (i != who && ps_tether_gates(&image->subscribers[i].tether)) {
             slowest = at < slowest ? at : slowest;
         }
@@ -359,12 +366,13 @@ static int64_t rejoin_position(const ps_image_t *image, int32_t who)
 static void look_at_image_tethers(ps_probe_t *probe, ps_probe_image_t *model, int64_t now_ns)
 {
     const ps_image_t *image = model->image;
-    const ps_tether_timeouts_t timeouts = {
-        .window_limit_ns = image->params.untethered_window_limit_timeout_ns,
-        .linger_ns = image->params.untethered_linger_timeout_ns,
-        .resting_ns = image->params.untethered_resting_timeout_ns};
+    const ps_tether_timeouts_t timeouts = { .window_limit_ns =
+                                                image->params.untethered_window_limit_timeout_ns,
+                                            .linger_ns = image->params.untethered_linger_timeout_ns,
+                                            .resting_ns =
+                                                image->params.untethered_resting_timeout_ns };
     const int64_t look_ns = looks_each(&timeouts) + ps_probe_slack_ns(probe, model->host);
-    int32_t ids[PS_PROBE_TETHERS] = {0};
+    int32_t ids[PS_PROBE_TETHERS] = { 0 };
     for (int32_t i = 0; i < image->n_subscribers && i < PS_PROBE_TETHERS; i++) {
         const ps_image_subscriber_t *reader = &image->subscribers[i];
         const int64_t at = atomic_load_explicit(reader->position, memory_order_relaxed);
@@ -374,17 +382,16 @@ static void look_at_image_tethers(ps_probe_t *probe, ps_probe_image_t *model, in
         if (known == NULL || reader->tether.tethered) {
             continue;
         }
-        const bool back = known->state == PS_TETHER_RESTING
-            && reader->tether.state == PS_TETHER_ACTIVE;
-        const char *wrong = follow(known, &reader->tether,
-                                   at > image->fastest - image->window / 4 * 3, &timeouts, look_ns,
-                                   now_ns);
+        const bool back =
+            known->state == PS_TETHER_RESTING && reader->tether.state == PS_TETHER_ACTIVE;
+        const char *wrong =
+            follow(known, &reader->tether, at > image->fastest - image->window / 4 * 3, &timeouts,
+                   look_ns, now_ns);
         if (wrong != NULL) {
             complain(probe, model, wrong, now_ns - known->since_ns, reader->tether.state);
         }
         if (back && at != rejoin_position(image, i)) {
-            complain(probe, model, "a reader comes back elsewhere", at,
-                     rejoin_position(image, i));
+            complain(probe, model, "a reader comes back elsewhere", at, rejoin_position(image, i));
         }
     }
     forget_others(model->tethers, ids, image->n_subscribers);
@@ -393,13 +400,14 @@ static void look_at_image_tethers(ps_probe_t *probe, ps_probe_image_t *model, in
 void ps_probe_pub_tethers(ps_probe_t *probe, ps_probe_pub_t *model, int64_t now_ns)
 {
     const ps_publication_t *pub = model->pub;
-    const ps_tether_timeouts_t timeouts = {
-        .window_limit_ns = pub->params.untethered_window_limit_timeout_ns,
-        .linger_ns = pub->params.untethered_linger_timeout_ns,
-        .resting_ns = pub->params.untethered_resting_timeout_ns};
+    const ps_tether_timeouts_t timeouts = { .window_limit_ns =
+                                                pub->params.untethered_window_limit_timeout_ns,
+                                            .linger_ns = pub->params.untethered_linger_timeout_ns,
+                                            .resting_ns =
+                                                pub->params.untethered_resting_timeout_ns };
     const int64_t look_ns = looks_each(&timeouts) + 2 * ps_probe_slack_ns(probe, model->host);
     const int64_t leader = pub->endpoint != NULL ? pub->sender_position : pub->consumer_position;
-    int32_t ids[PS_PROBE_TETHERS] = {0};
+    int32_t ids[PS_PROBE_TETHERS] = { 0 };
     for (int32_t i = 0; i < pub->subscriber_count && i < PS_PROBE_TETHERS; i++) {
         const ps_pub_subscriber_t *reader = &pub->subscribers[i];
         ids[i] = reader->counter_id;
@@ -408,18 +416,18 @@ void ps_probe_pub_tethers(ps_probe_t *probe, ps_probe_pub_t *model, int64_t now_
         if (known == NULL || reader->tether.tethered) {
             continue;
         }
-        const bool back = known->state == PS_TETHER_RESTING
-            && reader->tether.state == PS_TETHER_ACTIVE;
-        const char *wrong = follow(known, &reader->tether,
-                                   reader->position > leader - pub->window_bytes / 4 * 3,
-                                   &timeouts, look_ns, now_ns);
+        const bool back =
+            known->state == PS_TETHER_RESTING && reader->tether.state == PS_TETHER_ACTIVE;
+        const char *wrong =
+            follow(known, &reader->tether, reader->position > leader - pub->window_bytes / 4 * 3,
+                   &timeouts, look_ns, now_ns);
         if (wrong != NULL) {
             ps_probe_fail(probe, model->host, pub->log.session_id, "%s (%lld, %d)", wrong,
                           (long long)(now_ns - known->since_ns), reader->tether.state);
         }
         const int64_t shown = atomic_load_explicit(reader->cell, memory_order_relaxed);
-        if (back && (reader->position < model->last_leader || reader->position > leader
-                     || shown != reader->position)) {
+        if (back && (reader->position < model->last_leader || reader->position > leader ||
+                     shown != reader->position)) {
             ps_probe_fail(probe, model->host, pub->log.session_id,
                           "a reader comes back at %lld, the others are at %lld",
                           (long long)reader->position, (long long)leader);

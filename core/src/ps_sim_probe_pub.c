@@ -7,8 +7,20 @@
 
 #include "ps_sim_probe.h"
 
-enum { P_ROOM = 8, P_PULLED = 9, P_HELD = 10, P_READERS = 11, P_FOLLOWED = 12, P_CAUSE = 13,
-       P_DRAINED = 14, P_CLEAN = 15, P_STORAGE = 16, P_CELLS = 17, P_TOLD = 19, P_WAITED = 21 };
+enum {
+    P_ROOM = 8,
+    P_PULLED = 9,
+    P_HELD = 10,
+    P_READERS = 11,
+    P_FOLLOWED = 12,
+    P_CAUSE = 13,
+    P_DRAINED = 14,
+    P_CLEAN = 15,
+    P_STORAGE = 16,
+    P_CELLS = 17,
+    P_TOLD = 19,
+    P_WAITED = 21
+};
 
 static void complain(ps_probe_t *probe, const ps_probe_pub_t *model, const char *what, int64_t a,
                      int64_t b)
@@ -142,7 +154,8 @@ static void look_at_limit(ps_probe_t *probe, ps_probe_pub_t *model, int64_t now_
     }
     const bool served = pub->connected || (pub->endpoint != NULL && pub->receiver_count > 0);
     const int64_t stored = pub->reserved_position == INT64_MAX
-        ? INT64_MAX : pub->reserved_position & ~(int64_t)pub->log.term_mask;
+                               ? INT64_MAX
+                               : pub->reserved_position & ~(int64_t)pub->log.term_mask;
     if (active && pub->publisher_limit > stored) {
         complain(probe, model, "the publisher limit is beyond storage", pub->publisher_limit,
                  stored);
@@ -153,18 +166,18 @@ static void look_at_limit(ps_probe_t *probe, ps_probe_pub_t *model, int64_t now_
     int64_t expected = consumer == INT64_MAX ? 0 : consumer + pub->window_bytes;
     expected = expected < stored ? expected : stored;
     promise(probe, model, P_ROOM,
-            !active || !served || pub->rated || pub->quarantine_count > 0
-                || pub->publisher_limit >= expected - PS_FRAME_ALIGNMENT,
+            !active || !served || pub->rated || pub->quarantine_count > 0 ||
+                pub->publisher_limit >= expected - PS_FRAME_ALIGNMENT,
             now_ns, 8, "producers get a window of room");
     promise(probe, model, P_PULLED,
-            !active || served || pub->publisher_limit <= (pub->endpoint != NULL
-                ? pub->sender_position : pub->consumer_position), now_ns, 1,
-            "without receivers there is no room");
+            !active || served ||
+                pub->publisher_limit <=
+                    (pub->endpoint != NULL ? pub->sender_position : pub->consumer_position),
+            now_ns, 1, "without receivers there is no room");
     promise(probe, model, P_STORAGE,
-            !active || !served || consumer == INT64_MAX || pub->rated
-                || consumer + pub->window_bytes <= stored,
-            now_ns, 8,
-            "storage keeps ahead of producers");
+            !active || !served || consumer == INT64_MAX || pub->rated ||
+                consumer + pub->window_bytes <= stored,
+            now_ns, 8, "storage keeps ahead of producers");
     if (active) {
         look_at_memory(probe, model, producer);
     }
@@ -185,8 +198,8 @@ static bool is_congested(const ps_probe_pub_t *model, int64_t receiver_id)
 {
     for (int32_t i = 0; i < model->receiver_count; i++) {
         if (model->receivers[i].id == receiver_id) {
-            return model->receivers[i].live
-                && model->receivers[i].reason == PS_CAUSE_CONGESTION_WINDOW;
+            return model->receivers[i].live &&
+                   model->receivers[i].reason == PS_CAUSE_CONGESTION_WINDOW;
         }
     }
     return false;
@@ -198,38 +211,33 @@ static bool is_possible(const ps_probe_t *probe, const ps_probe_pub_t *model, in
 {
     const ps_publication_t *pub = model->pub;
     const bool network = pub->endpoint != NULL;
-    const bool follows = pub->params.flow_control == PS_FC_MIN
-        || pub->params.flow_control == PS_FC_TAGGED;
+    const bool follows =
+        pub->params.flow_control == PS_FC_MIN || pub->params.flow_control == PS_FC_TAGGED;
     int64_t at;
     switch (cause) {
-    case PS_CAUSE_NO_RECEIVER:
-        return !pub->connected;
+    case PS_CAUSE_NO_RECEIVER: return !pub->connected;
     case PS_CAUSE_RECEIVER_WINDOW:
-        return network && pub->connected && is_window_shut(pub)
-            && !is_congested(model, atomic_load_explicit(&pub->slot->cause_culprit,
-                                                         memory_order_relaxed));
+        return network && pub->connected && is_window_shut(pub) &&
+               !is_congested(model,
+                             atomic_load_explicit(&pub->slot->cause_culprit, memory_order_relaxed));
     case PS_CAUSE_GROUP_STRATEGY:
-        return network && pub->connected && is_window_shut(pub)
-            && (follows || pub->params.flow_control == PS_FC_CUSTOM);
-    case PS_CAUSE_CONGESTION_WINDOW:
-        return network && pub->connected;
+        return network && pub->connected && is_window_shut(pub) &&
+               (follows || pub->params.flow_control == PS_FC_CUSTOM);
+    case PS_CAUSE_CONGESTION_WINDOW: return network && pub->connected;
     case PS_CAUSE_NAK_RATE:
         return pub->params.flow_control == PS_FC_NAK && ps_nak_rate_limits(&pub->nak_rate);
     case PS_CAUSE_RATE_LIMIT:
-        return pub->params.rate_bytes_per_s > 0 || pub->params.rate_messages_per_s > 0
-            || pub->params.flow_control == PS_FC_NAK;
+        return pub->params.rate_bytes_per_s > 0 || pub->params.rate_messages_per_s > 0 ||
+               pub->params.flow_control == PS_FC_NAK;
     case PS_CAUSE_SLOW_SUBSCRIBER:
         return !network && pub->connected && pub->slowest_position < pub->producer_position;
     case PS_CAUSE_SPY:
         return network && pub->gating_count > 0 && pub->slowest_position < pub->producer_position;
     case PS_CAUSE_BLOCKED_CLAIM:
         return ps_publication_is_blocked(pub, &at) || pub->quarantine_count > 0;
-    case PS_CAUSE_STORAGE:
-        return pub->reserved_position != INT64_MAX;
-    case PS_CAUSE_SOCKET:
-        return network && ps_probe_is_full(probe, model->host, now_ns);
-    default:
-        return cause == PS_CAUSE_TERM_ROTATION || cause == PS_CAUSE_SCHEDULER;
+    case PS_CAUSE_STORAGE: return pub->reserved_position != INT64_MAX;
+    case PS_CAUSE_SOCKET: return network && ps_probe_is_full(probe, model->host, now_ns);
+    default: return cause == PS_CAUSE_TERM_ROTATION || cause == PS_CAUSE_SCHEDULER;
     }
 }
 
@@ -263,13 +271,13 @@ static int32_t plain_cause(const ps_probe_pub_t *model)
     if (!pub->connected) {
         return PS_CAUSE_NO_RECEIVER;
     }
-    if (pub->endpoint != NULL && (pub->params.flow_control == PS_FC_MIN
-                                  || pub->params.flow_control == PS_FC_TAGGED)) {
+    if (pub->endpoint != NULL &&
+        (pub->params.flow_control == PS_FC_MIN || pub->params.flow_control == PS_FC_TAGGED)) {
         return group_cause(model);
     }
-    if (pub->rated || pub->params.flow_control != PS_FC_UNICAST || pub->endpoint == NULL
-        || pub->congestion_pace.rate > 0 || !is_window_shut(pub) || pub->receiver_count != 1
-        || pub->receivers[0].reason == PS_CAUSE_CONGESTION_WINDOW) {
+    if (pub->rated || pub->params.flow_control != PS_FC_UNICAST || pub->endpoint == NULL ||
+        pub->congestion_pace.rate > 0 || !is_window_shut(pub) || pub->receiver_count != 1 ||
+        pub->receivers[0].reason == PS_CAUSE_CONGESTION_WINDOW) {
         return 0;
     }
     return PS_CAUSE_RECEIVER_WINDOW;
@@ -285,7 +293,7 @@ static void look_at_account(ps_probe_t *probe, ps_probe_pub_t *model, int64_t no
     for (int32_t i = 0; i <= PS_CULPRITS; i++) {
         by_culprit += load(&pub->slot->culprits[i].blocked_ns);
     }
-   
+
     model->held_ns += model->cause != PS_CAUSE_NONE ? now_ns - model->looked_ns : 0;
     model->cause = cause;
     model->looked_ns = now_ns;
@@ -295,22 +303,21 @@ static void look_at_account(ps_probe_t *probe, ps_probe_pub_t *model, int64_t no
                  blocked_ns);
     }
     if (shown_ns != model->held_ns) {
-complain(probe, model, "the account does not sum to the time held", shown_ns,
+        complain(probe, model, "the account does not sum to the time held", shown_ns,
                  model->held_ns);
         model->held_ns = shown_ns;
     }
-    const bool held = pub->state == PS_PUB_ACTIVE && !pub->revoked
-        && pub->producer_position >= pub->publisher_limit;
+    const bool held = pub->state == PS_PUB_ACTIVE && !pub->revoked &&
+                      pub->producer_position >= pub->publisher_limit;
     const int32_t plain = held ? plain_cause(model) : 0;
     /* Of one receiver it is known who holds the stream. */
-    const bool named = plain != PS_CAUSE_RECEIVER_WINDOW || pub->receiver_count != 1
-        || load(&pub->slot->cause_culprit) == pub->receivers[0].id;
+    const bool named = plain != PS_CAUSE_RECEIVER_WINDOW || pub->receiver_count != 1 ||
+                       load(&pub->slot->cause_culprit) == pub->receivers[0].id;
     promise(probe, model, P_HELD, (cause != PS_CAUSE_NONE) == held, now_ns, 1,
             "producers at the limit have a cause");
     promise(probe, model, P_CAUSE,
-            cause == PS_CAUSE_NONE
-                || (is_possible(probe, model, cause, now_ns)
-                    && named && (plain == 0 || plain == cause)),
+            cause == PS_CAUSE_NONE || (is_possible(probe, model, cause, now_ns) && named &&
+                                       (plain == 0 || plain == cause)),
             now_ns, 1, "the cause is the one that holds");
 }
 
@@ -320,8 +327,8 @@ static void look_at_cells(ps_probe_t *probe, ps_probe_pub_t *model, int64_t now_
 {
     const ps_publication_t *pub = model->pub;
     const bool network = pub->endpoint != NULL;
-    const bool follows = network && (pub->params.flow_control == PS_FC_MIN
-                                     || pub->params.flow_control == PS_FC_TAGGED);
+    const bool follows = network && (pub->params.flow_control == PS_FC_MIN ||
+                                     pub->params.flow_control == PS_FC_TAGGED);
     int32_t shown = network ? pub->receiver_count : pub->gating_count;
     if (follows) {
         shown = 0;
@@ -338,25 +345,24 @@ static void look_at_cells(ps_probe_t *probe, ps_probe_pub_t *model, int64_t now_
             "readers that are waited for are counted");
     promise(probe, model, P_FOLLOWED, load(pub->receivers_cell) == shown, now_ns, 2,
             "the number of receivers shown is that of those followed");
-    if (load(pub->limit_cell) != pub->publisher_limit
-        || load(pub->position_cell) != pub->producer_position
-        || (network && (load(pub->sender_position_cell) != pub->sender_position
-                        || load(pub->sender_limit_cell) != pub->sender_limit))) {
+    if (load(pub->limit_cell) != pub->publisher_limit ||
+        load(pub->position_cell) != pub->producer_position ||
+        (network && (load(pub->sender_position_cell) != pub->sender_position ||
+                     load(pub->sender_limit_cell) != pub->sender_limit))) {
         complain(probe, model, "counters do not show what is", load(pub->limit_cell),
                  pub->publisher_limit);
     }
     promise(probe, model, P_READERS,
-            pub->producer_position == ps_log_producer_position(&pub->log)
-                && (pub->gating_count == 0 || pub->slowest_position == slowest_reader(pub)
-                    || slowest_reader(pub) > pub->producer_position),
+            pub->producer_position == ps_log_producer_position(&pub->log) &&
+                (pub->gating_count == 0 || pub->slowest_position == slowest_reader(pub) ||
+                 slowest_reader(pub) > pub->producer_position),
             now_ns, 2, "the sender sees producers and readers");
 }
 
 static void look_at_index(ps_probe_t *probe, ps_probe_pub_t *model, int64_t now_ns)
 {
     const ps_publication_t *pub = model->pub;
-    const ps_sim_ledger_t *ledger =
-        ps_probe_ledger(probe, pub->log.session_id, pub->log.stream_id);
+    const ps_sim_ledger_t *ledger = ps_probe_ledger(probe, pub->log.session_id, pub->log.stream_id);
     const uint64_t count = atomic_load_explicit(&pub->ring->count, memory_order_relaxed);
     if (ledger == NULL || count == 0) {
         return;
@@ -371,9 +377,11 @@ static void look_at_index(ps_probe_t *probe, ps_probe_pub_t *model, int64_t now_
     if (pub->params.spies_simulate_connection && count > model->index.count + 1) {
         model->index.count = 0; /* it passed over some and sent some in one turn */
     }
-    const char *wrong = pub->endpoint == NULL ? NULL
-        : ps_probe_index_look(&model->index, pub->ring, pub->sender_position, ps_pub_term(pub),
-                              ps_driver_epoch_offset_ns(pub->driver), now_ns);
+    const char *wrong =
+        pub->endpoint == NULL
+            ? NULL
+            : ps_probe_index_look(&model->index, pub->ring, pub->sender_position, ps_pub_term(pub),
+                                  ps_driver_epoch_offset_ns(pub->driver), now_ns);
     if (wrong != NULL) {
         complain(probe, model, wrong, position, pub->sender_position);
     }
@@ -386,16 +394,14 @@ static void look_at_end(ps_probe_t *probe, ps_probe_pub_t *model, int64_t now_ns
     const bool sent = !network || pub->sender_position >= pub->end_position;
     const bool read = slowest_reader(pub) >= pub->end_position;
     const bool alone = network && pub->receiver_count == 0 && !pub->inherited;
-    promise(probe, model, P_DRAINED,
-            pub->state != PS_PUB_DRAINING || !((sent || alone) && read), now_ns, 2,
-            "what is sent and read is drained");
-    if (pub->state == PS_PUB_DRAINED && !pub->revoked && !pub->corrupt && network && !sent
-        && pub->receiver_count > 0 && model->promises[P_DRAINED].since_ns == 0
-        && !model->promises[P_CELLS].broken) {
+    promise(probe, model, P_DRAINED, pub->state != PS_PUB_DRAINING || !((sent || alone) && read),
+            now_ns, 2, "what is sent and read is drained");
+    if (pub->state == PS_PUB_DRAINED && !pub->revoked && !pub->corrupt && network && !sent &&
+        pub->receiver_count > 0 && model->promises[P_DRAINED].since_ns == 0 &&
+        !model->promises[P_CELLS].broken) {
         model->promises[P_CELLS].broken = true;
         model->promises[P_CELLS].since_ns = now_ns;
-        complain(probe, model, "drained with data unsent", pub->sender_position,
-                 pub->end_position);
+        complain(probe, model, "drained with data unsent", pub->sender_position, pub->end_position);
     }
 }
 
@@ -406,8 +412,9 @@ void ps_probe_pub_look(ps_probe_t *probe, ps_probe_pub_t *model, int64_t now_ns)
     look_at_cells(probe, model, now_ns);
     look_at_index(probe, model, now_ns);
     look_at_end(probe, model, now_ns);
-    ps_probe_promise(probe, &model->promises[P_TOLD], model->pub->pending == 0
-                         || ps_probe_is_crowded(probe, model->host, now_ns), now_ns,
-                     ps_probe_slack_ns(probe, model->host), "what the conductor must hear is told",
-                     model->host, model->pub->log.session_id);
+    ps_probe_promise(probe, &model->promises[P_TOLD],
+                     model->pub->pending == 0 || ps_probe_is_crowded(probe, model->host, now_ns),
+                     now_ns, ps_probe_slack_ns(probe, model->host),
+                     "what the conductor must hear is told", model->host,
+                     model->pub->log.session_id);
 }

@@ -11,7 +11,7 @@ enum { P_LOCAL = 22 };
 static void set(ps_probe_bucket_t *bucket, double rate, double burst, int64_t now_ns)
 {
     if (rate <= 0) {
-        *bucket = (ps_probe_bucket_t){.level = PLENTY, .at_ns = now_ns};
+        *bucket = (ps_probe_bucket_t){ .level = PLENTY, .at_ns = now_ns };
         return;
     }
     bucket->level = bucket->rate > 0 ? bucket->level : burst;
@@ -59,8 +59,9 @@ void ps_probe_rate_init(ps_probe_pub_t *model, int64_t now_ns)
     const ps_driver_params_t *driver = ps_driver_params(pub->driver);
     const double mtu = pub->log.mtu;
     const double half = pub->log.term_length / 2 < 8 << 20 ? pub->log.term_length / 2 : 8 << 20;
-    set(&model->repair, driver->retransmit_bytes_per_s > 0 ? (double)driver->retransmit_bytes_per_s
-                                                           : 1, half, now_ns);
+    set(&model->repair,
+        driver->retransmit_bytes_per_s > 0 ? (double)driver->retransmit_bytes_per_s : 1, half,
+        now_ns);
     model->published = pub->producer_position;
     set(&model->pace, 0, 0, now_ns);
     set(&model->nak, 0, 0, now_ns);
@@ -134,9 +135,9 @@ static void look_at_local(ps_probe_t *probe, ps_probe_pub_t *model, int64_t now_
     const double least = (double)pub->log.mtu + model->bytes.rate / 1000 + 1;
     const bool unread = pub->producer_position - pub->slowest_position >= 2 * pub->log.mtu;
     ps_probe_promise(probe, &model->promises[P_LOCAL],
-                     pub->gating_count == 0 || !pub->connected || pub->storage_clamped
-                         || pub->cleaning_behind || pub->quarantine_count > 0
-                         || unread || pub->message_rate.rate > 0 || room < least || ahead > 0,
+                     pub->gating_count == 0 || !pub->connected || pub->storage_clamped ||
+                         pub->cleaning_behind || pub->quarantine_count > 0 || unread ||
+                         pub->message_rate.rate > 0 || room < least || ahead > 0,
                      now_ns, ps_probe_slack_ns(probe, model->host),
                      "producers get what the rate lets them have", model->host,
                      pub->log.session_id);
@@ -173,8 +174,8 @@ void ps_probe_rate_look(ps_probe_t *probe, ps_probe_pub_t *model, int64_t now_ns
         model->repair.level > model->repair.burst ? model->repair.burst : model->repair.level;
     spend(probe, model, &model->bytes, fresh, mtu, "ps-rate is");
     spend(probe, model, &model->message_rate, model->fresh_messages, mtu / 32, "ps-rate is");
-    spend(probe, model, &model->nak, fresh - model->signal_bytes,
-          larger(model->nak.burst, mtu), "the NAK rate is");
+    spend(probe, model, &model->nak, fresh - model->signal_bytes, larger(model->nak.burst, mtu),
+          "the NAK rate is");
     model->signal_bytes = 0;
     model->paced_bytes = 0;
     model->fresh_bytes = 0;
@@ -209,8 +210,8 @@ static void look_at_epoch(ps_probe_t *probe, const ps_probe_image_t *model, doub
     const double below = ((double)cubic->peak - window) / (double)cubic->segment / 0.4;
     const double step = 1e-4;
     if (below <= 0 ? cubic->k_ticks != 0
-                   : (k + step) * (k + step) * (k + step) < below
-                         || (k > step && (k - step) * (k - step) * (k - step) > below)) {
+                   : (k + step) * (k + step) * (k + step) < below ||
+                         (k > step && (k - step) * (k - step) * (k - step) > below)) {
         complain(probe, model, "K", (double)cubic->k_ticks, below);
     }
 }
@@ -221,16 +222,16 @@ static void look_at_cut(ps_probe_t *probe, const ps_probe_image_t *model, double
     const ps_cubic_t *cubic = &model->image->congestion.cubic;
     const double before = (double)ps_cubic_window(&model->cubic);
     const double now = (double)ps_cubic_window(cubic);
-    const double least = 0.7 * before - 2 > (double)cubic->least ? 0.7 * before - 2
-                                                                 : (double)cubic->least;
+    const double least =
+        0.7 * before - 2 > (double)cubic->least ? 0.7 * before - 2 : (double)cubic->least;
     if (now < least || now > larger(0.7 * before, (double)cubic->least) + arrived + 2) {
         complain(probe, model, "a loss cuts to another window", now, 0.7 * before);
     }
     if (cubic->phase != PS_CUBIC_AVOIDANCE || cubic->prior < (int64_t)before - 1) {
         complain(probe, model, "a loss does not end slow start", (double)cubic->phase, before);
     }
-    if (cubic->peak != (int64_t)before
-        && cubic->peak != (int64_t)before - (int64_t)before * 3 / 20) {
+    if (cubic->peak != (int64_t)before &&
+        cubic->peak != (int64_t)before - (int64_t)before * 3 / 20) {
         complain(probe, model, "a loss sets another plateau", (double)cubic->peak, before);
     }
     look_at_epoch(probe, model, (double)cubic->threshold);
@@ -246,8 +247,8 @@ static void look_at_growth(ps_probe_t *probe, const ps_probe_image_t *model, dou
     const bool open = before + arrived < (double)cubic->most;
     /* Where Reno would be further on, the window is set to its estimate, which may have run
      * ahead of one that followed the cubic (RFC 9438, 4.3), and grows by what arrived at most. */
-    const bool reno = cubic->friendly && cubic->window_q == cubic->reno_q
-        && old->reno_q > old->window_q;
+    const bool reno =
+        cubic->friendly && cubic->window_q == cubic->reno_q && old->reno_q > old->window_q;
     const double led = reno ? (double)(old->reno_q - old->window_q) / 65536 : 0;
     if ((grown < 0 && cubic->epoch_ns == old->epoch_ns) || grown > led + arrived + 1) {
         complain(probe, model, "a window changes by more than arrived", grown, arrived);
@@ -262,8 +263,7 @@ static void look_at_growth(ps_probe_t *probe, const ps_probe_image_t *model, dou
         complain(probe, model, "conservative slow start grows otherwise", grown, arrived);
     }
     if (cubic->phase == PS_CUBIC_AVOIDANCE && !cubic->friendly) {
-        const double seconds =
-            (double)(now_ns - old->epoch_ns + cubic->smoothed_ns) / SECOND;
+        const double seconds = (double)(now_ns - old->epoch_ns + cubic->smoothed_ns) / SECOND;
         double target = cubic_window(old, seconds);
         target = target > 1.5 * before ? 1.5 * before : target < before ? before : target;
         const double wanted = (target - before) * arrived / before;
@@ -323,16 +323,18 @@ static void look_at_phase(ps_probe_t *probe, ps_probe_image_t *model, double arr
     const ps_cubic_t *cubic = &model->image->congestion.cubic;
     const ps_cubic_t *old = &model->cubic;
     if (!model->cubic_known || !old->round_set) {
-        *round = (ps_probe_round_t){
-            .least_ns = cubic->this_least_ns, .last_ns = cubic->last_least_ns,
-            .base_ns = cubic->baseline_ns, .received = cubic->round_received,
-            .window = cubic->round_window, .samples = cubic->samples,
-            .conservative = cubic->conservative_rounds, .phase = cubic->phase};
+        *round = (ps_probe_round_t){ .least_ns = cubic->this_least_ns,
+                                     .last_ns = cubic->last_least_ns,
+                                     .base_ns = cubic->baseline_ns,
+                                     .received = cubic->round_received,
+                                     .window = cubic->round_window,
+                                     .samples = cubic->samples,
+                                     .conservative = cubic->conservative_rounds,
+                                     .phase = cubic->phase };
         return;
     }
-    const bool cut = cubic->had_event
-        && (!old->had_event || cubic->recovery != old->recovery
-            || cubic->threshold < old->threshold);
+    const bool cut = cubic->had_event && (!old->had_event || cubic->recovery != old->recovery ||
+                                          cubic->threshold < old->threshold);
     round->received += (int64_t)arrived;
     if (cut || (round->phase != PS_CUBIC_AVOIDANCE && ps_cubic_window(cubic) >= old->threshold)) {
         round->phase = PS_CUBIC_AVOIDANCE;
@@ -357,8 +359,8 @@ void ps_probe_cubic_look(ps_probe_t *probe, ps_probe_image_t *model, int64_t now
     }
     const double arrived = (double)(image->congestion.received - model->cubic_received);
     if (cubic->round_set && !old->round_set && (cubic->round_ns != now_ns || !cubic->limited)) {
-        complain(probe, model, "the first round is over before it began",
-                 (double)cubic->round_ns, (double)now_ns);
+        complain(probe, model, "the first round is over before it began", (double)cubic->round_ns,
+                 (double)now_ns);
     }
     const int64_t window = ps_cubic_window(cubic);
     if (window < cubic->least || window > cubic->most || cubic->segment != image->log.mtu) {

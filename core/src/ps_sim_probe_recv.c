@@ -11,10 +11,19 @@
  */
 #include "ps_sim_probe.h"
 
-
-enum { P_SM = 8, P_DUE = 9, P_ASK = 10, P_RTT = 11, P_PRESSURE = 12, P_ALIVE = 13, P_ENDED = 14,
-       P_DRAINED = 15, P_FIRST = 23, PATIENCE = 7 };
-#define MS INT64_C(1000000)
+enum {
+    P_SM = 8,
+    P_DUE = 9,
+    P_ASK = 10,
+    P_RTT = 11,
+    P_PRESSURE = 12,
+    P_ALIVE = 13,
+    P_ENDED = 14,
+    P_DRAINED = 15,
+    P_FIRST = 23,
+    PATIENCE = 7
+};
+#define MS     INT64_C(1000000)
 #define SECOND INT64_C(1000000000)
 
 static void complain(ps_probe_t *probe, const ps_probe_image_t *model, const char *what, int64_t a,
@@ -35,9 +44,9 @@ static void promise(ps_probe_t *probe, ps_probe_image_t *model, int32_t which, b
 bool ps_probe_is_heard(const ps_image_t *image, int64_t now_ns)
 {
     for (int32_t i = 0; i < PS_RECV_DESTINATIONS_MAX; i++) {
-        if (image->connections[i].established
-            && now_ns - image->connections[i].activity_ns
-                   < image->receiver->params->connection_timeout_ns) {
+        if (image->connections[i].established &&
+            now_ns - image->connections[i].activity_ns <
+                image->receiver->params->connection_timeout_ns) {
             return true;
         }
     }
@@ -56,22 +65,22 @@ static void look_at_trailer(ps_probe_t *probe, const ps_probe_image_t *model, co
     const int64_t behind = ps_image_contiguous(image) - position;
     const bool full = trailer->fill_ppm >= 500000;
     if (ledger != NULL && trailer->released_ordinal > ps_probe_ordinal(ledger, position)) {
-complain(probe, model, "more messages are released than were read",
+        complain(probe, model, "more messages are released than were read",
                  trailer->released_ordinal, position);
     }
-    if (image->ordinal >= 0 && image->ordinal_position == position
-        && trailer->released_ordinal != image->ordinal) {
+    if (image->ordinal >= 0 && image->ordinal_position == position &&
+        trailer->released_ordinal != image->ordinal) {
         complain(probe, model, "released messages are counted wrong", trailer->released_ordinal,
                  image->ordinal);
     }
-    if (full != (trailer->reason == PS_CAUSE_SLOW_SUBSCRIBER)
-        || (full && trailer->reason_backlog_bytes != behind)
-        || (!full && trailer->reason_backlog_bytes != 0)) {
+    if (full != (trailer->reason == PS_CAUSE_SLOW_SUBSCRIBER) ||
+        (full && trailer->reason_backlog_bytes != behind) ||
+        (!full && trailer->reason_backlog_bytes != 0)) {
         complain(probe, model, "a status message states a reason that is none", trailer->reason,
                  trailer->reason_backlog_bytes);
     }
-    if (image->params.congestion_control == PS_CC_STATIC
-        && (trailer->congestion_window != 0 || trailer->pacing_rate != 0)) {
+    if (image->params.congestion_control == PS_CC_STATIC &&
+        (trailer->congestion_window != 0 || trailer->pacing_rate != 0)) {
         complain(probe, model, "a congestion window without congestion control",
                  trailer->congestion_window, trailer->pacing_rate);
     }
@@ -79,16 +88,16 @@ complain(probe, model, "more messages are released than were read",
     const int64_t window = ps_cubic_window(cubic);
     if (image->params.congestion_control == PS_CC_CUBIC && cubic->smoothed_ns > 0) {
         const double times = cubic->phase == PS_CUBIC_SLOW_START ? 2 : 1.25;
-        const double a_byte = 1e9 / (double)cubic->smoothed_ns;     /* a round trip */
+        const double a_byte = 1e9 / (double)cubic->smoothed_ns; /* a round trip */
         const double rate = times * (double)window * a_byte;
-        if (trailer->congestion_window != window
-            || (double)trailer->pacing_rate > rate * 1.0001 + 1
-            || (double)trailer->pacing_rate < rate * 0.9999 - 2 - a_byte) {
+        if (trailer->congestion_window != window ||
+            (double)trailer->pacing_rate > rate * 1.0001 + 1 ||
+            (double)trailer->pacing_rate < rate * 0.9999 - 2 - a_byte) {
             complain(probe, model, "another pacing rate", trailer->pacing_rate, (int64_t)rate);
         }
     }
-    if (trailer->rtt_ns != 0
-        && (trailer->rtt_ns > model->most_rtt || trailer->rtt_ns < model->least_rtt)) {
+    if (trailer->rtt_ns != 0 &&
+        (trailer->rtt_ns > model->most_rtt || trailer->rtt_ns < model->least_rtt)) {
         complain(probe, model, "a round trip that was not measured", trailer->rtt_ns,
                  model->least_rtt);
     }
@@ -99,8 +108,8 @@ static void look_at_window(ps_probe_t *probe, const ps_probe_image_t *model, con
     const ps_image_t *image = model->image;
     const int32_t half = image->log.term_length / 2;
     const int32_t most = image->params.window_bytes < half ? image->params.window_bytes : half;
-    if (sm->window > most || sm->window < 0
-        || (image->params.congestion_control == PS_CC_STATIC && sm->window != most)) {
+    if (sm->window > most || sm->window < 0 ||
+        (image->params.congestion_control == PS_CC_STATIC && sm->window != most)) {
         complain(probe, model, "a status message states another window", sm->window, most);
     }
     const int64_t least = 2 * (int64_t)image->log.mtu < most ? 2 * (int64_t)image->log.mtu : most;
@@ -119,8 +128,8 @@ static void look_at_timing(ps_probe_t *probe, ps_probe_image_t *model, int64_t p
     const int64_t term_end = (model->sm_position | image->log.term_mask) + 1;
     const bool due = position >= quarter || position >= term_end;
     const bool moved = ps_image_contiguous(image) + image->consumption != model->moved_sum;
-    const bool forced = model->sm_forced_ns >= model->sm_ns || image->state >= PS_IMAGE_DRAINING
-        || image->params.congestion_control != PS_CC_STATIC;
+    const bool forced = model->sm_forced_ns >= model->sm_ns || image->state >= PS_IMAGE_DRAINING ||
+                        image->params.congestion_control != PS_CC_STATIC;
     const int64_t quiet_ns = PS_SM_IDLE_NS - PS_SM_IDLE_GRID_NS;
     const int64_t least_ns = model->sm_idle && !moved ? quiet_ns : timeout_ns;
     if (!due && !forced && since_ns < least_ns) {
@@ -128,16 +137,15 @@ static void look_at_timing(ps_probe_t *probe, ps_probe_image_t *model, int64_t p
     }
 }
 
-void ps_probe_sm_sent(ps_probe_t *probe, ps_probe_image_t *model, const ps_sm_t *sm,
-                      int64_t now_ns)
+void ps_probe_sm_sent(ps_probe_t *probe, ps_probe_image_t *model, const ps_sm_t *sm, int64_t now_ns)
 {
     const ps_image_t *image = model->image;
     if ((sm->flags & PS_SM_SETUP) != 0) {
         return;
     }
     const int64_t position =
-        (int64_t)ps_wrap_sub(sm->term_id, image->log.initial_term_id) * image->log.term_length
-        + sm->term_offset;
+        (int64_t)ps_wrap_sub(sm->term_id, image->log.initial_term_id) * image->log.term_length +
+        sm->term_offset;
     if (position != image->consumption || position < model->sm_position) {
         complain(probe, model, "a status message does not state what is consumed", position,
                  image->consumption);
@@ -169,8 +177,8 @@ static void look_at_status(ps_probe_t *probe, ps_probe_image_t *model, int64_t n
 {
     const ps_image_t *image = model->image;
     const ps_receiver_t *receiver = image->receiver;
-    const bool speaks = image->state < PS_IMAGE_DRAINED && !image->rejected
-        && image->endpoint != NULL && ps_probe_is_heard(image, now_ns);
+    const bool speaks = image->state < PS_IMAGE_DRAINED && !image->rejected &&
+                        image->endpoint != NULL && ps_probe_is_heard(image, now_ns);
     const int64_t sum = ps_image_contiguous(image) + image->consumption;
     const bool told = model->sm_ns == now_ns && ps_image_contiguous(image) == model->last_position;
     if (sum != model->moved_sum) {
@@ -185,7 +193,7 @@ static void look_at_status(ps_probe_t *probe, ps_probe_image_t *model, int64_t n
     if (model->sm_forced_ns == now_ns) {
         model->sm_idle = false;
     }
-    if (!speaks) {  /* when it is heard again, it says so at once */
+    if (!speaks) { /* when it is heard again, it says so at once */
         model->sm_forced_ns = now_ns;
         model->quiet_ns = now_ns;
     }
@@ -193,8 +201,8 @@ static void look_at_status(ps_probe_t *probe, ps_probe_image_t *model, int64_t n
     const int64_t most_ns =
         model->sm_may_idle ? PS_SM_IDLE_NS : receiver->params->status_message_timeout_ns;
     promise(probe, model, P_FIRST,
-            !active || image->rejected || image->params.source.family == 0
-                || image->endpoint == NULL || model->sm_ns >= model->made_ns,
+            !active || image->rejected || image->params.source.family == 0 ||
+                image->endpoint == NULL || model->sm_ns >= model->made_ns,
             now_ns, "a sender is told that there is an image");
     promise(probe, model, P_SM,
             !speaks || now_ns - model->sm_ns < most_ns || now_ns - model->quiet_ns < most_ns,
@@ -215,8 +223,8 @@ static int64_t larger(int64_t a, int64_t b)
 
 static bool is_single(const ps_image_t *image)
 {
-    return (!image->params.group && image->params.peer_capabilities == 0)
-        || image->receiver->params->loss_recovery == PS_LOSS_SINGLE_GAP;
+    return (!image->params.group && image->params.peer_capabilities == 0) ||
+           image->receiver->params->loss_recovery == PS_LOSS_SINGLE_GAP;
 }
 
 static int64_t doubled(int64_t wait_ns, int32_t times, int64_t most_ns)
@@ -232,10 +240,9 @@ static void retry_bounds(const ps_image_t *image, int32_t asked, int64_t *least_
                          int64_t *most_ns)
 {
     const ps_driver_params_t *params = image->receiver->params;
-    const int64_t delay_ns = image->params.nak_delay_ns >= 0 ? image->params.nak_delay_ns
-                                                             : params->nak_unicast_delay_ns;
-    const int64_t unit_ns =
-        (delay_ns < 1000 ? 1000 : delay_ns) * params->nak_unicast_retry_ratio;
+    const int64_t delay_ns =
+        image->params.nak_delay_ns >= 0 ? image->params.nak_delay_ns : params->nak_unicast_delay_ns;
+    const int64_t unit_ns = (delay_ns < 1000 ? 1000 : delay_ns) * params->nak_unicast_retry_ratio;
     const int64_t spread_ns = params->nak_multicast_max_backoff_ns;
     const int64_t smoothed = image->rtt.smoothed_ns;
     const int64_t by_variation = smoothed + 4 * image->rtt.variation_ns;
@@ -263,21 +270,21 @@ void ps_probe_nak_sent(ps_probe_t *probe, ps_probe_image_t *model, const ps_nak_
 {
     const ps_image_t *image = model->image;
     const int64_t term = image->log.term_length;
-    const int64_t from = (int64_t)ps_wrap_sub(nak->term_id, image->log.initial_term_id) * term
-        + nak->term_offset;
+    const int64_t from =
+        (int64_t)ps_wrap_sub(nak->term_id, image->log.initial_term_id) * term + nak->term_offset;
     const ps_gap_t *gap = NULL;
     for (int32_t i = 0; i < image->gaps.count && gap == NULL; i++) {
         gap = image->gaps.items[i].from == from ? &image->gaps.items[i] : NULL;
     }
     const int64_t rest = term - nak->term_offset;
-    if (gap == NULL || nak->length <= 0 || nak->length > rest
-        || (from + nak->length != gap->to && nak->length != rest
-            && from + nak->length != image->reserved_position)) {
+    if (gap == NULL || nak->length <= 0 || nak->length > rest ||
+        (from + nak->length != gap->to && nak->length != rest &&
+         from + nak->length != image->reserved_position)) {
         complain(probe, model, "a NAK for what is not missing", from, nak->length);
         return;
     }
-    if (!image->params.reliable || !ps_probe_is_heard(image, now_ns)
-        || (is_single(image) && gap != image->gaps.items)) {
+    if (!image->params.reliable || !ps_probe_is_heard(image, now_ns) ||
+        (is_single(image) && gap != image->gaps.items)) {
         complain(probe, model, "a NAK that should not be", from, nak->length);
     }
     int64_t least_ns;
@@ -291,8 +298,7 @@ void ps_probe_nak_sent(ps_probe_t *probe, ps_probe_image_t *model, const ps_nak_
         ps_probe_gap_t *known = &model->gaps[i];
         if (known->from <= from && known->to > from) {
             if (known->asked >= gap->asked && known->asked_ns != now_ns) {
-                complain(probe, model, "NAKs of a gap are counted wrong", gap->asked,
-                         known->asked);
+                complain(probe, model, "NAKs of a gap are counted wrong", gap->asked, known->asked);
             }
             known->asked_ns = now_ns;
             known->asked = gap->asked;
@@ -305,8 +311,8 @@ static void look_at_naks(ps_probe_t *probe, ps_probe_image_t *model, int64_t now
 {
     const ps_image_t *image = model->image;
     const int64_t slack_ns = ps_probe_slack_ns(probe, model->host);
-    const bool asks = image->params.reliable && !image->revoked && image->endpoint != NULL
-        && image->state == PS_IMAGE_ACTIVE;
+    const bool asks = image->params.reliable && !image->revoked && image->endpoint != NULL &&
+                      image->state == PS_IMAGE_ACTIVE;
     const int32_t count = is_single(image) && image->gaps.count > 1 ? 1 : image->gaps.count;
     const ps_driver_params_t *params = image->receiver->params;
     bool late = false;
@@ -316,16 +322,16 @@ static void look_at_naks(ps_probe_t *probe, ps_probe_image_t *model, int64_t now
         late = late || gap->due_ns <= now_ns;
         if (gap->asked == 0 && gap->opened_ns == now_ns && !known->placed) {
             const int64_t wait_ns = gap->due_ns - now_ns;
-            const int64_t delay_ns = image->params.nak_delay_ns >= 0
-                ? image->params.nak_delay_ns : params->nak_unicast_delay_ns;
+            const int64_t delay_ns = image->params.nak_delay_ns >= 0 ? image->params.nak_delay_ns
+                                                                     : params->nak_unicast_delay_ns;
             const int64_t most_ns = image->params.group ? params->nak_multicast_max_backoff_ns
-                : larger(delay_ns, model->late_most_ns);
+                                                        : larger(delay_ns, model->late_most_ns);
             const int64_t least_ns =
                 image->params.group ? 0 : larger(delay_ns, model->late_least_ns);
             known->first_ns = gap->due_ns;
             /* Pieces of a gap that was filled in parts have its delay, which was drawn once. */
-            const bool drawn = i == 0 || gap[-1].opened_ns != now_ns
-                || gap[-1].due_ns != gap->due_ns;
+            const bool drawn =
+                i == 0 || gap[-1].opened_ns != now_ns || gap[-1].due_ns != gap->due_ns;
             if (image->params.group && image->reordering.window_ns == 0 && drawn) {
                 ps_probe_backoff(probe, model, wait_ns);
             }
@@ -378,7 +384,7 @@ void ps_probe_rttm_sent(ps_probe_t *probe, ps_probe_image_t *model, const ps_rtt
     model->asked_rtt[model->asked_rtt_next++ % 16] = now_ns;
     model->rtt_ns = now_ns;
     const int32_t phase = image->congestion.cubic.phase;
-    const bool known = phase == model->last_phase;  /* else it changed in this cycle */
+    const bool known = phase == model->last_phase; /* else it changed in this cycle */
     const bool avoids = phase == PS_CUBIC_AVOIDANCE;
     model->rtt_due_ns = now_ns + rtt_interval(image, known && avoids ? 2 : 10);
     model->rtt_late_ns = now_ns + rtt_interval(image, known && !avoids ? 10 : 2);
@@ -389,18 +395,16 @@ static void look_at_round_trips(ps_probe_t *probe, ps_probe_image_t *model, int6
     const ps_image_t *image = model->image;
     const int64_t smoothed = image->rtt.smoothed_ns;
     const bool moved = ps_image_contiguous(image) != model->last_position;
-    if (moved && model->last_position >= 0 && now_ns >= model->rtt_late_ns
-        && model->rtt_ns != now_ns && image->state == PS_IMAGE_ACTIVE
-        && ps_probe_is_heard(image, now_ns)
-        && image->endpoint != NULL) {
+    if (moved && model->last_position >= 0 && now_ns >= model->rtt_late_ns &&
+        model->rtt_ns != now_ns && image->state == PS_IMAGE_ACTIVE &&
+        ps_probe_is_heard(image, now_ns) && image->endpoint != NULL) {
         complain(probe, model, "no round trip is measured", now_ns, model->rtt_due_ns);
     }
     model->last_position = ps_image_contiguous(image);
     model->last_phase = image->congestion.cubic.phase;
-    if (smoothed != model->smoothed_rtt || image->rtt.variation_ns != model->rtt_variation
-        || (smoothed != 0 && image->rtt.least_ns != model->least_rtt)) {
-        complain(probe, model, "a round trip that was not measured", smoothed,
-                 model->smoothed_rtt);
+    if (smoothed != model->smoothed_rtt || image->rtt.variation_ns != model->rtt_variation ||
+        (smoothed != 0 && image->rtt.least_ns != model->least_rtt)) {
+        complain(probe, model, "a round trip that was not measured", smoothed, model->smoothed_rtt);
         model->smoothed_rtt = smoothed;
         model->rtt_variation = image->rtt.variation_ns;
     }
@@ -423,13 +427,13 @@ void ps_probe_pressure_sent(ps_probe_t *probe, ps_probe_image_t *model,
     if (pressure->fill_ppm != fill || pressure->level != ps_probe_queue_level(image, fill)) {
         complain(probe, model, "PRESSURE states another fill", pressure->fill_ppm, fill);
     }
-    if (pressure->rtt_ns != image->rtt.smoothed_ns
-        || pressure->receiver_id != image->endpoint->params.receiver_id) {
+    if (pressure->rtt_ns != image->rtt.smoothed_ns ||
+        pressure->receiver_id != image->endpoint->params.receiver_id) {
         complain(probe, model, "PRESSURE states another path", pressure->rtt_ns,
                  image->rtt.smoothed_ns);
     }
-    const bool stands = image->consumption == model->seen_consumption && !model->was_empty
-        && now_ns - model->consumed_ns >= ps_nak_window_ns(image->rtt.smoothed_ns) / 2;
+    const bool stands = image->consumption == model->seen_consumption && !model->was_empty &&
+                        now_ns - model->consumed_ns >= ps_nak_window_ns(image->rtt.smoothed_ns) / 2;
     if (stands) {
         complain(probe, model, "PRESSURE of a reader that stands still", now_ns,
                  model->consumed_ns);
@@ -456,14 +460,13 @@ static void look_at_pressure(ps_probe_t *probe, ps_probe_image_t *model, int64_t
         model->consumed_ns = now_ns;
     }
     model->was_empty = empty;
-    const bool wanted = (image->params.peer_capabilities & PS_CAP_PRESSURE) != 0
-        && image->endpoint != NULL && image->state == PS_IMAGE_ACTIVE && image->gating != 0
-        && ps_probe_queue_level(image, fill_of(image)) > 0
-        && now_ns - model->consumed_ns < window_ns / 2 - MS;
+    const bool wanted = (image->params.peer_capabilities & PS_CAP_PRESSURE) != 0 &&
+                        image->endpoint != NULL && image->state == PS_IMAGE_ACTIVE &&
+                        image->gating != 0 && ps_probe_queue_level(image, fill_of(image)) > 0 &&
+                        now_ns - model->consumed_ns < window_ns / 2 - MS;
     const bool put_off = image->pressure.episode && now_ns < image->pressure.next_ns;
     promise(probe, model, P_PRESSURE,
-            !wanted || put_off || model->pressure_ns == now_ns
-                || !ps_probe_is_heard(image, now_ns),
+            !wanted || put_off || model->pressure_ns == now_ns || !ps_probe_is_heard(image, now_ns),
             now_ns, "PRESSURE is told");
 }
 
@@ -498,26 +501,23 @@ static void look_at_drain(ps_probe_t *probe, ps_probe_image_t *model, int64_t no
     const int64_t phase_ns = 5 * image->receiver->params->status_message_timeout_ns;
     bool read = true;
     for (int32_t i = 0; i < image->n_subscribers; i++) {
-        read = read
-            && (image->subscribers[i].tether.state >= PS_TETHER_RESTING
-                || atomic_load_explicit(image->subscribers[i].position, memory_order_relaxed)
-                       >= image->position);
+        read = read && (image->subscribers[i].tether.state >= PS_TETHER_RESTING ||
+                        atomic_load_explicit(image->subscribers[i].position,
+                                             memory_order_relaxed) >= image->position);
     }
     if (image->state != PS_IMAGE_DRAINING) {
-        if (image->state == PS_IMAGE_DRAINED && model->drain_ns > 0 && !image->revoked
-            && now_ns - model->drain_ns < phase_ns) {
+        if (image->state == PS_IMAGE_DRAINED && model->drain_ns > 0 && !image->revoked &&
+            now_ns - model->drain_ns < phase_ns) {
             complain(probe, model, "drained too soon", now_ns - model->drain_ns, phase_ns);
         }
         model->drain_ns = 0;
         return;
     }
     model->drain_ns = model->drain_ns == 0 ? now_ns : model->drain_ns;
-    ps_probe_promise(probe, &model->promises[P_DRAINED],
-                     !read || now_ns - model->drain_ns < phase_ns, now_ns,
-                     ps_probe_slack_ns(probe, model->host)
-                         + image->receiver->params->status_message_timeout_ns,
-                     "an image that is read out is drained", model->host,
-                     image->params.session_id);
+    ps_probe_promise(
+        probe, &model->promises[P_DRAINED], !read || now_ns - model->drain_ns < phase_ns, now_ns,
+        ps_probe_slack_ns(probe, model->host) + image->receiver->params->status_message_timeout_ns,
+        "an image that is read out is drained", model->host, image->params.session_id);
 }
 
 void ps_probe_recv_look(ps_probe_t *probe, ps_probe_image_t *model, int64_t now_ns)

@@ -10,7 +10,7 @@
 #include "ps_sim_probe.h"
 
 enum { P_SETUP = 4, P_BEAT = 5, P_SEND = 6, BEATS = 4 };
-#define MS INT64_C(1000000)
+#define MS     INT64_C(1000000)
 #define SECOND INT64_C(1000000000)
 
 static void complain(ps_probe_t *probe, const ps_probe_pub_t *model, const char *what, int64_t a,
@@ -22,8 +22,8 @@ static void complain(ps_probe_t *probe, const ps_probe_pub_t *model, const char 
 
 static int64_t position_of(const ps_publication_t *pub, int32_t term_id, int32_t term_offset)
 {
-    return (int64_t)ps_wrap_sub(term_id, pub->log.initial_term_id) * pub->log.term_length
-        + term_offset;
+    return (int64_t)ps_wrap_sub(term_id, pub->log.initial_term_id) * pub->log.term_length +
+           term_offset;
 }
 
 /* ---- SETUP ----------------------------------------------------------------------------------- */
@@ -34,22 +34,22 @@ void ps_probe_setup_sent(ps_probe_t *probe, ps_probe_pub_t *model, const ps_setu
     const ps_publication_t *pub = model->pub;
     const ps_driver_params_t *params = ps_driver_params(pub->driver);
     const bool single = pub->endpoint->params.mdc == PS_MDC_NONE;
-    if (position_of(pub, setup->active_term_id, setup->term_offset) != model->high
-        || setup->term_length != pub->log.term_length || setup->mtu != pub->log.mtu
-        || setup->initial_term_id != pub->log.initial_term_id) {
+    if (position_of(pub, setup->active_term_id, setup->term_offset) != model->high ||
+        setup->term_length != pub->log.term_length || setup->mtu != pub->log.mtu ||
+        setup->initial_term_id != pub->log.initial_term_id) {
         complain(probe, model, "a SETUP does not state where the stream is",
                  position_of(pub, setup->active_term_id, setup->term_offset), model->high);
     }
-    if ((setup->flags & PS_SETUP_GROUP) != (pub->params.group ? PS_SETUP_GROUP : 0)
-        || (setup->trailer.capabilities & PS_CAP_PRESSURE)
-               != (pub->params.flow_control == PS_FC_NAK ? PS_CAP_PRESSURE : 0u)) {
+    if ((setup->flags & PS_SETUP_GROUP) != (pub->params.group ? PS_SETUP_GROUP : 0) ||
+        (setup->trailer.capabilities & PS_CAP_PRESSURE) !=
+            (pub->params.flow_control == PS_FC_NAK ? PS_CAP_PRESSURE : 0u)) {
         complain(probe, model, "a SETUP states another kind of stream", setup->flags, 0);
     }
-    if (setup->trailer.flow_control != pub->params.flow_control
-        || setup->trailer.group_tag
-               != (pub->params.flow_control == PS_FC_TAGGED ? pub->params.fc_group_tag : 0)) {
-        complain(probe, model, "a SETUP states another flow control",
-                 setup->trailer.flow_control, pub->params.flow_control);
+    if (setup->trailer.flow_control != pub->params.flow_control ||
+        setup->trailer.group_tag !=
+            (pub->params.flow_control == PS_FC_TAGGED ? pub->params.fc_group_tag : 0)) {
+        complain(probe, model, "a SETUP states another flow control", setup->trailer.flow_control,
+                 pub->params.flow_control);
     }
     if (setup->trailer.ordinal != model->messages) {
         complain(probe, model, "a SETUP counts messages wrong", setup->trailer.ordinal,
@@ -72,11 +72,11 @@ static void look_at_setup(ps_probe_t *probe, ps_probe_pub_t *model, int64_t now_
 {
     const ps_publication_t *pub = model->pub;
     const ps_driver_params_t *params = ps_driver_params(pub->driver);
-    const bool wanted = (!model->ever_heard || model->asked_setup) && !pub->revoked
-        && ps_send_endpoint_reachable(pub->endpoint) && pub->state != PS_PUB_DRAINED;
+    const bool wanted = (!model->ever_heard || model->asked_setup) && !pub->revoked &&
+                        ps_send_endpoint_reachable(pub->endpoint) && pub->state != PS_PUB_DRAINED;
     ps_probe_promise(probe, &model->promises[P_SETUP],
-                     !wanted || now_ns - model->setup_ns < params->setup_interval_ns
-                         || now_ns - probe->refused_ns[model->host] < params->setup_interval_ns,
+                     !wanted || now_ns - model->setup_ns < params->setup_interval_ns ||
+                         now_ns - probe->refused_ns[model->host] < params->setup_interval_ns,
                      now_ns, ps_probe_slack_ns(probe, model->host), "a SETUP is sent", model->host,
                      pub->log.session_id);
 }
@@ -85,8 +85,8 @@ static void look_at_setup(ps_probe_t *probe, ps_probe_pub_t *model, int64_t now_
 
 static bool is_quiet(const ps_probe_pub_t *model, int64_t now_ns)
 {
-    return now_ns - model->data_ns >= ps_driver_params(model->pub->driver)->idle_after_ns
-        && !model->pub->end_of_stream;
+    return now_ns - model->data_ns >= ps_driver_params(model->pub->driver)->idle_after_ns &&
+           !model->pub->end_of_stream;
 }
 
 void ps_probe_heartbeat_sent(ps_probe_t *probe, ps_probe_pub_t *model, const ps_data_t *data,
@@ -100,35 +100,35 @@ void ps_probe_heartbeat_sent(ps_probe_t *probe, ps_probe_pub_t *model, const ps_
         complain(probe, model, "a heartbeat does not state where the stream is", position,
                  model->high);
     }
-    if (ended != (pub->revoked || (pub->end_of_stream && pub->params.signal_eos))
-        || (ended && !pub->revoked && pub->sender_position < pub->end_position)) {
+    if (ended != (pub->revoked || (pub->end_of_stream && pub->params.signal_eos)) ||
+        (ended && !pub->revoked && pub->sender_position < pub->end_position)) {
         complain(probe, model, "a heartbeat has the wrong flags", data->flags, pub->state);
     }
     if (!model->ever_heard) {
         complain(probe, model, "a heartbeat before anybody was heard", 0, 0);
     }
     if (pub->endpoint->params.mdc != PS_MDC_NONE && now_ns == model->beat_ns) {
-        return;     /* the same, to another destination */
+        return; /* the same, to another destination */
     }
     /* Quiet streams beat on a common grid, up to a quarter of the interval before their time. */
     const int64_t quiet_ns = params->idle_heartbeat_interval_ns;
-    const int64_t least_ns = is_quiet(model, now_ns) ? quiet_ns - quiet_ns / BEATS
-                                                     : params->heartbeat_interval_ns;
+    const int64_t least_ns =
+        is_quiet(model, now_ns) ? quiet_ns - quiet_ns / BEATS : params->heartbeat_interval_ns;
     /* One that the socket did not take is tried again sooner; the last refusal may be another's. */
-    const bool again = probe->refused_ns[model->host] >= model->beat_ns
-        && now_ns - model->beat_ns >= params->heartbeat_interval_ns;
-    if (model->beat_ns > 0 && now_ns - model->beat_ns < least_ns && !pub->revoked
-        && !pub->end_of_stream && !again) {
+    const bool again = probe->refused_ns[model->host] >= model->beat_ns &&
+                       now_ns - model->beat_ns >= params->heartbeat_interval_ns;
+    if (model->beat_ns > 0 && now_ns - model->beat_ns < least_ns && !pub->revoked &&
+        !pub->end_of_stream && !again) {
         complain(probe, model, "a heartbeat too soon", now_ns - model->beat_ns, least_ns);
     }
-    if (pub->end_of_stream && model->beat_ns > 0 && !pub->revoked
-        && now_ns - model->beat_ns < params->heartbeat_interval_ns) {
+    if (pub->end_of_stream && model->beat_ns > 0 && !pub->revoked &&
+        now_ns - model->beat_ns < params->heartbeat_interval_ns) {
         complain(probe, model, "an EOS heartbeat too soon", now_ns - model->beat_ns, 0);
     }
     /* Those of quiet streams leave together. */
     const int64_t grid_ns = quiet_ns / BEATS;
-    if (is_quiet(model, now_ns) && now_ns - model->beat_ns < quiet_ns && model->beat_ns > 0
-        && !again && grid_ns > MS && now_ns % grid_ns > ps_probe_slack_ns(probe, model->host)) {
+    if (is_quiet(model, now_ns) && now_ns - model->beat_ns < quiet_ns && model->beat_ns > 0 &&
+        !again && grid_ns > MS && now_ns % grid_ns > ps_probe_slack_ns(probe, model->host)) {
         complain(probe, model, "a heartbeat of a quiet stream is off the grid", now_ns % grid_ns,
                  grid_ns);
     }
@@ -143,9 +143,9 @@ static void look_at_heartbeat(ps_probe_t *probe, ps_probe_pub_t *model, int64_t 
                                                     : params->heartbeat_interval_ns;
     const bool wanted = model->ever_heard && ps_send_endpoint_reachable(pub->endpoint);
     ps_probe_promise(probe, &model->promises[P_BEAT],
-                     !wanted || now_ns - model->beat_ns < most_ns
-                         || now_ns - model->idle_ns < most_ns
-                         || now_ns - probe->refused_ns[model->host] < most_ns,
+                     !wanted || now_ns - model->beat_ns < most_ns ||
+                         now_ns - model->idle_ns < most_ns ||
+                         now_ns - probe->refused_ns[model->host] < most_ns,
                      now_ns, ps_probe_slack_ns(probe, model->host), "a heartbeat is sent",
                      model->host, pub->log.session_id);
     model->idle_ns = wanted ? model->idle_ns : now_ns;
@@ -195,9 +195,9 @@ void ps_probe_data_sent(ps_probe_t *probe, ps_probe_pub_t *model, const ps_data_
     const ps_publication_t *pub = model->pub;
     int32_t span = 0;
     int32_t messages = 0;
-    if (ps_wire_chain(packet->data, packet->length, pub->log.term_length, &span, &messages)
-            != PS_WIRE_OK) {
-        return;     /* the watch complains */
+    if (ps_wire_chain(packet->data, packet->length, pub->log.term_length, &span, &messages) !=
+        PS_WIRE_OK) {
+        return; /* the watch complains */
     }
     const int64_t from = position_of(pub, data->term_id, data->term_offset);
     const int64_t wire = span < (int32_t)packet->length ? span : (int32_t)packet->length;
@@ -208,7 +208,7 @@ void ps_probe_data_sent(ps_probe_t *probe, ps_probe_pub_t *model, const ps_data_
         model->repair_bytes += packet->length;
         return;
     }
-    if (from + span <= model->high) {   /* the same, to another destination, or there again */
+    if (from + span <= model->high) { /* the same, to another destination, or there again */
         (void)sent_again(model, from, from + span, from + wire, now_ns);
         return;
     }
@@ -233,21 +233,21 @@ static void look_at_data(ps_probe_t *probe, ps_probe_pub_t *model, int64_t now_n
 {
     const ps_publication_t *pub = model->pub;
     bool sendable = false;
-    if (!pub->revoked && !pub->corrupt && ps_send_endpoint_reachable(pub->endpoint)
-        && pub->state != PS_PUB_DRAINED) {
+    if (!pub->revoked && !pub->corrupt && ps_send_endpoint_reachable(pub->endpoint) &&
+        pub->state != PS_PUB_DRAINED) {
         const ps_frame_t *frame = ps_frame_at(&pub->log, pub->sender_position);
         const int32_t length = ps_frame_length_acquire(frame);
         const int64_t wire = frame->type == PS_TYPE_PAD ? PS_HEADER_BYTES : ps_align32(length);
-        sendable = length > 0 && pub->sender_position + wire <= pub->sender_limit
-            && model->pace.level > pub->log.mtu && model->bytes.level > pub->log.mtu
-            && model->nak.level > pub->log.mtu && model->message_rate.level > 1;
+        sendable = length > 0 && pub->sender_position + wire <= pub->sender_limit &&
+                   model->pace.level > pub->log.mtu && model->bytes.level > pub->log.mtu &&
+                   model->nak.level > pub->log.mtu && model->message_rate.level > 1;
     }
     const bool sends = model->high != model->last_high;
     model->last_high = model->high;
     ps_probe_promise(probe, &model->promises[P_SEND],
                      !sendable || sends || ps_probe_is_full(probe, model->host, now_ns), now_ns,
-                     ps_probe_slack_ns(probe, model->host), "what can be sent is sent",
-                     model->host, pub->log.session_id);
+                     ps_probe_slack_ns(probe, model->host), "what can be sent is sent", model->host,
+                     pub->log.session_id);
     if (pub->sender_position != model->high) {
         complain(probe, model, "the sender's position is not what was sent", pub->sender_position,
                  model->high);
@@ -261,7 +261,7 @@ int64_t ps_probe_sent_floor(const ps_publication_t *pub, int64_t high)
 {
     const int32_t term = pub->log.term_length;
     int64_t left = term / 8 < PS_MESSAGE_MAX ? term / 8 : PS_MESSAGE_MAX;
-    int64_t padding = 0;    /* a message's fragments, one after the other */
+    int64_t padding = 0; /* a message's fragments, one after the other */
     for (; left > 0; left -= pub->log.mtu - PS_HEADER_BYTES) {
         const int64_t frame = left + PS_HEADER_BYTES;
         padding += frame < pub->log.mtu ? (frame + 31) & ~INT64_C(31) : pub->log.mtu;
@@ -273,8 +273,7 @@ int64_t ps_probe_sent_floor(const ps_publication_t *pub, int64_t high)
 bool ps_probe_may_grant(const ps_publication_t *pub, int64_t high, int64_t position)
 {
     const int32_t term = pub->log.term_length;
-    const int64_t least =
-        high % term == 0 ? ps_probe_sent_floor(pub, high) : high - term / 2;
+    const int64_t least = high % term == 0 ? ps_probe_sent_floor(pub, high) : high - term / 2;
     return position >= least && position - high <= term / 2;
 }
 
@@ -284,8 +283,7 @@ static bool is_covered(const ps_publication_t *pub, int64_t position)
 {
     for (int32_t i = 0; i < pub->retransmit.capacity; i++) {
         const ps_resend_t *action = &pub->retransmit.actions[i];
-        if (action->state != PS_RESEND_FREE && position >= action->from
-            && position < action->to) {
+        if (action->state != PS_RESEND_FREE && position >= action->from && position < action->to) {
             return true;
         }
     }
@@ -297,15 +295,16 @@ void ps_probe_on_nak(ps_probe_pub_t *model, const ps_nak_t *nak, int64_t now_ns)
     const ps_publication_t *pub = model->pub;
     const ps_driver_params_t *params = ps_driver_params(pub->driver);
     const int64_t term = pub->log.term_length;
-    if (pub->endpoint == NULL || nak->length <= 0 || nak->term_offset < 0
-        || nak->term_offset + nak->length > term) {
+    if (pub->endpoint == NULL || nak->length <= 0 || nak->term_offset < 0 ||
+        nak->term_offset + nak->length > term) {
         return;
     }
     const int64_t from = position_of(pub, nak->term_id, nak->term_offset);
     const int64_t half = term / 2 < 128 * 1024 ? term / 2 : 128 * 1024;
-    const int64_t most = half * (pub->params.retransmit_window_multiple > 0
-                                     ? pub->params.retransmit_window_multiple
-                                     : pub->params.group ? 4 : 16);
+    const int64_t most =
+        half * (pub->params.retransmit_window_multiple > 0 ? pub->params.retransmit_window_multiple
+                : pub->params.group                        ? 4
+                                                           : 16);
     const int64_t to = from + (nak->length < most ? nak->length : most);
     if (from < 0 || from < ps_probe_sent_floor(pub, pub->sender_position) || from >= model->high) {
         return;
@@ -315,15 +314,15 @@ void ps_probe_on_nak(ps_probe_pub_t *model, const ps_nak_t *nak, int64_t now_ns)
     int32_t free = -1;
     for (int32_t i = 0; i < model->ask_count; i++) {
         ps_probe_ask_t *ask = &model->asks[i];
-        const bool over = ask->done_ns >= 0
-            && now_ns - ask->done_ns >= params->retransmit_linger_ns;
+        const bool over =
+            ask->done_ns >= 0 && now_ns - ask->done_ns >= params->retransmit_linger_ns;
         if (over) {
             /* Of what was cut short a small frame may be left, and wait for the budget. */
             free = ask->cut && now_ns - ask->done_ns < SECOND ? free : i;
         } else if (from >= ask->from && from < ask->to) {
             /* Under way, or just answered.  Whoever asks for more than the first has to ask again,
              * but a full pool may have forgotten an answer, and then sends all of it. */
-            const bool beyond = from >= ask->need;  /* that is now: nobody was to send it yet */
+            const bool beyond = from >= ask->need; /* that is now: nobody was to send it yet */
             ask->to = pub->params.group && to > ask->to ? to : ask->to;
             if (!beyond && (ask->done_ns < 0 || !full)) {
                 /* One that was given up may have been forgotten: now it takes a place. */
@@ -339,11 +338,15 @@ void ps_probe_on_nak(ps_probe_pub_t *model, const ps_nak_t *nak, int64_t now_ns)
         free = model->ask_count++;
     }
     if (free >= 0) {
-        model->asks[free] = (ps_probe_ask_t){.from = from, .to = to, .need = to, .cursor = from,
-                                             .asked_ns = now_ns, .done_ns = -1,
-                                             .cut = nak->length > most,
-                                             .optional = waiting >= pub->retransmit.capacity
-                                                 || forgotten || is_covered(pub, from)};
+        model->asks[free] = (ps_probe_ask_t){ .from = from,
+                                              .to = to,
+                                              .need = to,
+                                              .cursor = from,
+                                              .asked_ns = now_ns,
+                                              .done_ns = -1,
+                                              .cut = nak->length > most,
+                                              .optional = waiting >= pub->retransmit.capacity ||
+                                                          forgotten || is_covered(pub, from) };
         model->asked_now++;
     }
 }
@@ -355,12 +358,12 @@ static void look_at_asks(ps_probe_t *probe, ps_probe_pub_t *model, int64_t now_n
     /* One answer may serve several questions, or those of its delay: the last waits longer. */
     const int64_t grace_ns = ps_probe_slack_ns(probe, model->host) + 2 * SECOND;
     const double least = pub->log.mtu + 1;
-    const bool shut = model->repair.level < least || model->pace.level < least
-        || pub->repair.level < (int64_t)(pub->log.mtu + 1) * SECOND
-        || !ps_send_endpoint_reachable(pub->endpoint) || pub->revoked
-        || ps_probe_is_full(probe, model->host, now_ns)
-        || model->repair_bytes > 0      /* a turn of answers at a time */
-        || model->stated_rate > 0;      /* a pace spreads them over a round trip */
+    const bool shut = model->repair.level < least || model->pace.level < least ||
+                      pub->repair.level < (int64_t)(pub->log.mtu + 1) * SECOND ||
+                      !ps_send_endpoint_reachable(pub->endpoint) || pub->revoked ||
+                      ps_probe_is_full(probe, model->host, now_ns) ||
+                      model->repair_bytes > 0    /* a turn of answers at a time */
+                      || model->stated_rate > 0; /* a pace spreads them over a round trip */
     model->asked_now = 0;
     for (int32_t i = 0; i < model->ask_count; i++) {
         ps_probe_ask_t *ask = &model->asks[i];
@@ -370,8 +373,8 @@ static void look_at_asks(ps_probe_t *probe, ps_probe_pub_t *model, int64_t now_n
         ask->asked_ns = shut ? now_ns : ask->asked_ns;
         /* Nobody to send to, as after a restart: the answer went nowhere. */
         ask->optional = ask->optional || !ps_send_endpoint_reachable(pub->endpoint);
-        if (ask->cursor < ps_probe_sent_floor(pub, pub->sender_position)
-            || pub->state == PS_PUB_DRAINED) {
+        if (ask->cursor < ps_probe_sent_floor(pub, pub->sender_position) ||
+            pub->state == PS_PUB_DRAINED) {
             ask->done_ns = now_ns;
         } else if (now_ns - ask->asked_ns > grace_ns && !ask->optional) {
             ask->done_ns = now_ns;

@@ -32,8 +32,8 @@ static void expect_pub(ps_probe_t *probe, const ps_probe_pub_t *model, const cha
  * waits for room, at the very end while the stream drains, else by an eighth of the window. */
 static int64_t wake_position(const ps_publication_t *pub)
 {
-    const bool waits = pub->producer_position >= pub->publisher_limit
-        || atomic_load_explicit(&pub->slot->want_room, memory_order_relaxed) != 0;
+    const bool waits = pub->producer_position >= pub->publisher_limit ||
+                       atomic_load_explicit(&pub->slot->want_room, memory_order_relaxed) != 0;
     if (pub->gating_count == 0 || pub->slowest_position >= pub->producer_position) {
         return INT64_MAX;
     }
@@ -49,13 +49,13 @@ static void look_at_consumed(ps_probe_t *probe, ps_probe_pub_t *model, int64_t n
     const ps_publication_t *pub = model->pub;
     const int64_t shown_ns = load(&pub->slot->last_consumed_ns);
     int64_t sum = pub->sender_position;
-    bool tethered = true;   /* one that rests is put where the others are: it took nothing */
+    bool tethered = true; /* one that rests is put where the others are: it took nothing */
     for (int32_t i = 0; pub->endpoint == NULL && i < pub->subscriber_count; i++) {
         sum += pub->subscribers[i].position;
         tethered = tethered && pub->subscribers[i].tether.tethered;
     }
-    const bool same = tethered && model->consumed_readers == pub->subscriber_count && model->settled
-        && !probe->cycles[model->host].commanded;
+    const bool same = tethered && model->consumed_readers == pub->subscriber_count &&
+                      model->settled && !probe->cycles[model->host].commanded;
     if (same && sum == model->consumed_sum && shown_ns != model->consumed_ns) {
         fail(probe, model->host, pub->log.session_id, "consumption that was none", shown_ns,
              model->consumed_ns);
@@ -80,8 +80,9 @@ void ps_probe_pub_shown(ps_probe_t *probe, ps_probe_pub_t *model, int64_t now_ns
     expect_pub(probe, model, "its end", load(&pub->log.meta->end_of_stream),
                pub->state == PS_PUB_ACTIVE ? INT64_MAX : pub->end_position);
     expect_pub(probe, model, "what is consumed", load(&pub->status_consumer),
-               network ? pub->sender_position
-               : pub->gating_count > 0 ? pub->slowest_position : pub->consumer_position);
+               network                 ? pub->sender_position
+               : pub->gating_count > 0 ? pub->slowest_position
+                                       : pub->consumer_position);
     if (network) {
         expect_pub(probe, model, "messages sent", load(&pub->slot->sent_ordinal),
                    pub->sent_ordinal);
@@ -142,8 +143,7 @@ void ps_probe_image_shown(ps_probe_t *probe, ps_probe_image_t *model, int64_t no
     if (image->receiver == NULL || !started) {
         return;
     }
-    expect_image(probe, model, "what is consumed", load(&image->shown_slowest),
-                 image->consumption);
+    expect_image(probe, model, "what is consumed", load(&image->shown_slowest), image->consumption);
     expect_image(probe, model, "its end", load(&image->shown_end), image->end_position);
     expect_image(probe, model, "its end", load(&image->log.meta->end_of_stream),
                  image->end_position);
@@ -163,13 +163,12 @@ void ps_probe_image_shown(ps_probe_t *probe, ps_probe_image_t *model, int64_t no
     if (!unread && client != 0) {
         expect_image(probe, model, "who limits it", client, 0);
     }
-    ps_probe_promise(probe, &model->promises[P_LIMITS], !unread || may_limit(image, client)
-                         || image->state != PS_IMAGE_ACTIVE,
-                     now_ns, ps_probe_slack_ns(probe, model->host),
-                     "who limits it is shown", model->host, image->params.session_id);
-    ps_probe_promise(probe, &model->promises[P_GAPS],
-                     image->shown_gaps == image->gaps.count, now_ns,
-                     ps_probe_slack_ns(probe, model->host), "its gaps are shown", model->host,
+    ps_probe_promise(probe, &model->promises[P_LIMITS],
+                     !unread || may_limit(image, client) || image->state != PS_IMAGE_ACTIVE, now_ns,
+                     ps_probe_slack_ns(probe, model->host), "who limits it is shown", model->host,
                      image->params.session_id);
+    ps_probe_promise(probe, &model->promises[P_GAPS], image->shown_gaps == image->gaps.count,
+                     now_ns, ps_probe_slack_ns(probe, model->host), "its gaps are shown",
+                     model->host, image->params.session_id);
     look_at_wake(probe, model, now_ns);
 }

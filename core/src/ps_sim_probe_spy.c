@@ -48,8 +48,7 @@ void ps_probe_spies_passed(ps_probe_t *probe, ps_probe_pub_t *model, int64_t now
     if (!pub->params.spies_simulate_connection || to <= model->high) {
         return;
     }
-    const ps_sim_ledger_t *ledger =
-        ps_probe_ledger(probe, pub->log.session_id, pub->log.stream_id);
+    const ps_sim_ledger_t *ledger = ps_probe_ledger(probe, pub->log.session_id, pub->log.stream_id);
     const int64_t furthest = fastest_spy(pub);
     model->spied = furthest > model->spied ? furthest : model->spied;
     if (model->spies_heard && (is_heard(model, now_ns) || pub->inherited)) {
@@ -74,8 +73,8 @@ void ps_probe_spies_look(ps_probe_t *probe, ps_probe_pub_t *model, int64_t now_n
     model->spies_heard = is_heard(model, now_ns) || pub->inherited;
     const int64_t furthest = fastest_spy(pub);
     model->spied = furthest > model->spied ? furthest : model->spied;
-    const bool waits = !model->spies_heard && furthest != INT64_MIN
-        && furthest <= pub->producer_position && pub->sender_position < furthest;
+    const bool waits = !model->spies_heard && furthest != INT64_MIN &&
+                       furthest <= pub->producer_position && pub->sender_position < furthest;
     ps_probe_promise(probe, &model->promises[P_STAND_IN], !waits, now_ns,
                      ps_probe_slack_ns(probe, model->host), "the sender follows the spies",
                      model->host, pub->log.session_id);

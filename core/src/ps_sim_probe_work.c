@@ -30,12 +30,13 @@ static uint64_t mix(uint64_t sum, int64_t value)
 static uint64_t positions(const ps_driver_t *driver)
 {
     /* An answer counts even when it has nowhere to go. */
-    uint64_t sum = mix(0, atomic_load_explicit(
-        ps_counter_cell(driver->params.cnc, PS_SYS_RETRANSMITTED_BYTES), memory_order_relaxed));
+    uint64_t sum =
+        mix(0, atomic_load_explicit(ps_counter_cell(driver->params.cnc, PS_SYS_RETRANSMITTED_BYTES),
+                                    memory_order_relaxed));
     for (int32_t i = 0; i < driver->sender->publication_count; i++) {
         const ps_publication_t *pub = driver->sender->publications[i];
-        sum = mix(mix(mix(sum, pub->sender_position), pub->producer_position),
-                  pub->slowest_position);
+        sum =
+            mix(mix(mix(sum, pub->sender_position), pub->producer_position), pub->slowest_position);
     }
     for (int32_t i = 0; i < driver->receiver->n_images; i++) {
         const ps_image_t *image = driver->receiver->images[i];
@@ -78,8 +79,7 @@ static bool is_released_to(int64_t slowest, int64_t wake)
 static int64_t slower(int64_t slowest, const ps_tether_t *tether, const _Atomic int64_t *position)
 {
     const int64_t at = atomic_load_explicit(position, memory_order_relaxed);
-    const bool gates =
-        tether->state == PS_TETHER_ACTIVE || tether->state == PS_TETHER_LINGER;
+    const bool gates = tether->state == PS_TETHER_ACTIVE || tether->state == PS_TETHER_LINGER;
     return gates && at < slowest ? at : slowest;
 }
 
@@ -100,8 +100,7 @@ static void look_at_looks(ps_probe_t *probe, int32_t host)
     bool receiver_due = false;
     for (int32_t i = 0; i < driver->sender->publication_count; i++) {
         const ps_publication_t *pub = driver->sender->publications[i];
-        const int64_t wake =
-            atomic_load_explicit(&pub->slot->wake_position, memory_order_relaxed);
+        const int64_t wake = atomic_load_explicit(&pub->slot->wake_position, memory_order_relaxed);
         const bool wants = wake != INT64_MAX && is_released_to(slowest_local(pub), wake);
         sender_due = sender_due || (wants && pub->in_watch);
         if (ps_publication_wants_sender(pub) != wants && pub->gating_count > 0) {
@@ -117,8 +116,9 @@ static void look_at_looks(ps_probe_t *probe, int32_t host)
         }
         const int64_t quarter = image->sm_position + image->window / 4 + 1;
         const int64_t term_end = (image->sm_position | image->log.term_mask) + 1;
-        receiver_due = receiver_due || (image->hot != 0
-            && is_released_to(slowest, quarter < term_end ? quarter : term_end));
+        receiver_due =
+            receiver_due ||
+            (image->hot != 0 && is_released_to(slowest, quarter < term_end ? quarter : term_end));
     }
     if (ps_sender_has_work(driver->sender) != sender_due) {
         complain(probe, host, "the sender looks for work and sees otherwise", sender_due, 0);
@@ -160,12 +160,12 @@ static void note_sleepers(ps_probe_t *probe, int32_t host)
             continue;
         }
         /* Somebody whose offer was refused sleeps until there is room. */
-        if (pub->state == PS_PUB_ACTIVE && !pub->revoked && pub->client_count > 0
-            && ps_log_producer_position(&pub->log) >= pub->publisher_limit) {
+        if (pub->state == PS_PUB_ACTIVE && !pub->revoked && pub->client_count > 0 &&
+            ps_log_producer_position(&pub->log) >= pub->publisher_limit) {
             atomic_store_explicit(&pub->slot->want_room, 1, memory_order_relaxed);
         }
-        model->news.marked = atomic_load_explicit(&pub->slot->dirty, memory_order_relaxed)
-            == PS_DIRTY_DATA;
+        model->news.marked =
+            atomic_load_explicit(&pub->slot->dirty, memory_order_relaxed) == PS_DIRTY_DATA;
         model->news.connected = pub->connected;
         model->news.state = pub->state;
         model->news.limit = pub->publisher_limit;
@@ -182,21 +182,20 @@ static void note_sleepers(ps_probe_t *probe, int32_t host)
 static bool is_woken(const ps_probe_t *probe, int32_t host, int32_t slot)
 {
     const ps_shared_t *shared = ps_probe_driver(probe, host)->sender->shared;
-    return slot < 0 || slot >= PS_PROBE_CLIENTS || slot >= shared->n_clients
-        || word_of(shared, slot) != probe->cycles[host].woken[slot];
+    return slot < 0 || slot >= PS_PROBE_CLIENTS || slot >= shared->n_clients ||
+           word_of(shared, slot) != probe->cycles[host].woken[slot];
 }
 
 static void look_at_publishers(ps_probe_t *probe, ps_probe_pub_t *model, int64_t now_ns)
 {
     const ps_publication_t *pub = model->pub;
     const bool tells = pub->connected != model->news.connected || pub->state != model->news.state;
-    const bool waits =
-        atomic_load_explicit(&pub->slot->want_room, memory_order_relaxed) != 0;
+    const bool waits = atomic_load_explicit(&pub->slot->want_room, memory_order_relaxed) != 0;
     bool readers_woken = true;
     bool clients_woken = true;
     for (int32_t i = 0; i < pub->subscriber_count; i++) {
-        readers_woken = readers_woken
-            && is_woken(probe, model->host, pub->subscribers[i].client_slot);
+        readers_woken =
+            readers_woken && is_woken(probe, model->host, pub->subscribers[i].client_slot);
     }
     for (int32_t i = 0; i < pub->client_count; i++) {
         clients_woken = clients_woken && is_woken(probe, model->host, pub->clients[i]);
@@ -215,8 +214,7 @@ static void look_at_publishers(ps_probe_t *probe, ps_probe_pub_t *model, int64_t
     const int64_t room = pub->publisher_limit - ps_log_producer_position(&pub->log);
     const int64_t least = pub->in_ready ? pub->window_bytes / 8 : 1;
     ps_probe_promise(probe, &model->promises[P_PROBE_WAKE],
-                     !waits || clients_woken || room < least || pub->state != PS_PUB_ACTIVE,
-                     now_ns,
+                     !waits || clients_woken || room < least || pub->state != PS_PUB_ACTIVE, now_ns,
                      ps_probe_slack_ns(probe, model->host), "who waits for room is woken",
                      model->host, pub->log.session_id);
 }
@@ -236,8 +234,8 @@ static void look_at_sleepers(ps_probe_t *probe, int32_t host, int64_t now_ns)
         if (model->host != host || !model->seen || cycle->commanded) {
             continue;
         }
-        const bool tells = image->position != model->news.limit
-            || (image->end_position != INT64_MAX) != model->news.state;
+        const bool tells = image->position != model->news.limit ||
+                           (image->end_position != INT64_MAX) != model->news.state;
         for (int32_t j = 0; tells && j < image->n_subscribers; j++) {
             if (!is_woken(probe, host, image->subscribers[j].client_slot)) {
                 complain(probe, host, "readers are not told of what came", image->position,
@@ -246,12 +244,11 @@ static void look_at_sleepers(ps_probe_t *probe, int32_t host, int64_t now_ns)
         }
     }
     /* A status message may connect again what was cut off in the same cycle. */
-    const bool none = !cycle->commanded && !cycle->told && cycle->read == 0
-        && news(driver) == cycle->news
-        && positions(driver) == cycle->positions;
+    const bool none = !cycle->commanded && !cycle->told && cycle->read == 0 &&
+                      news(driver) == cycle->news && positions(driver) == cycle->positions;
     for (int32_t i = 0; none && i < PS_PROBE_CLIENTS; i++) {
-        if (i < driver->sender->shared->n_clients
-            && word_of(driver->sender->shared, i) != cycle->woken[i]) {
+        if (i < driver->sender->shared->n_clients &&
+            word_of(driver->sender->shared, i) != cycle->woken[i]) {
             complain(probe, host, "a client is woken for nothing", i, 0);
         }
     }
@@ -264,19 +261,19 @@ void ps_probe_before(ps_probe_t *probe, int32_t host, int64_t now_ns)
     ps_driver_t *driver = ps_probe_driver(probe, host);
     ps_probe_cycle_t *cycle = &probe->cycles[host];
     look_at_looks(probe, host);
-    *cycle = (ps_probe_cycle_t){
-        .commanded = !ps_ring_is_empty(&driver->agents[0].commands)
-            || !ps_ring_is_empty(&driver->agents[1].commands),
-        .told = is_told(driver),
-        .turns = driver->sender->ready_count > 0 || driver->sender->scan_index >= 0
-            || driver->sender->min_due_ns <= now_ns,
-        .timed = ps_driver_next_deadline_ns(driver, now_ns) <= now_ns,
-        .tick_ns = driver->receiver->last_tick_ns, .positions = positions(driver),
-        .readers = readers(driver)
-    };
+    *cycle = (ps_probe_cycle_t){ .commanded = !ps_ring_is_empty(&driver->agents[0].commands) ||
+                                              !ps_ring_is_empty(&driver->agents[1].commands),
+                                 .told = is_told(driver),
+                                 .turns = driver->sender->ready_count > 0 ||
+                                          driver->sender->scan_index >= 0 ||
+                                          driver->sender->min_due_ns <= now_ns,
+                                 .timed = ps_driver_next_deadline_ns(driver, now_ns) <= now_ns,
+                                 .tick_ns = driver->receiver->last_tick_ns,
+                                 .positions = positions(driver),
+                                 .readers = readers(driver) };
     for (int32_t i = 0; i < PS_PROBE_CLIENTS; i++) {
-        cycle->woken[i] = i < driver->sender->shared->n_clients
-            ? word_of(driver->sender->shared, i) : 0;
+        cycle->woken[i] =
+            i < driver->sender->shared->n_clients ? word_of(driver->sender->shared, i) : 0;
     }
     note_sleepers(probe, host);
     cycle->news = news(driver);
@@ -297,11 +294,11 @@ static void look_at_work(ps_probe_t *probe, int32_t host, int32_t work)
     }
     const bool ticked = driver->receiver->last_tick_ns != cycle->tick_ns;
     const bool moved = positions(driver) != cycle->positions;
-    const bool did = cycle->commanded || cycle->told || cycle->read > 0 || cycle->data > 0
-        || cycle->answers > 0 || ticked || moved || behind;
-    const bool must = cycle->commanded || cycle->told || cycle->read > 0 || cycle->data > 0
-        || cycle->answers > 0 || behind
-        || (!cycle->turns && readers(driver) != cycle->readers);
+    const bool did = cycle->commanded || cycle->told || cycle->read > 0 || cycle->data > 0 ||
+                     cycle->answers > 0 || ticked || moved || behind;
+    const bool must = cycle->commanded || cycle->told || cycle->read > 0 || cycle->data > 0 ||
+                      cycle->answers > 0 || behind ||
+                      (!cycle->turns && readers(driver) != cycle->readers);
     if (work > 0 && !did) {
         complain(probe, host, "a cycle that did nothing reports work", work, 0);
     }
@@ -322,24 +319,24 @@ static void look_at_vain(ps_probe_t *probe, int32_t host, int64_t now_ns)
     for (int32_t id = 0; id < PS_AGENTS; id++) {
         const ps_ring_t *ring = &driver->agents[id].events;
         const uint64_t head = atomic_load_explicit(&ring->head, memory_order_relaxed);
-        quiet = quiet && cycle->events[id] - head + 1 < ring->capacity
-            && cycle->events[id] == atomic_load_explicit(&ring->tail, memory_order_relaxed);
+        quiet = quiet && cycle->events[id] - head + 1 < ring->capacity &&
+                cycle->events[id] == atomic_load_explicit(&ring->tail, memory_order_relaxed);
     }
     const int64_t objects = driver->sender->publication_count + driver->receiver->n_images;
     if (now_ns - probe->vain_ns[host] >= SECOND) {
-        if (probe->busy[host] < QUIET && now_ns - probe->vain_ns[host] < 2 * SECOND
-            && probe->vain[host] > 300 + 50 * objects) {
-            complain(probe, host, "a host that has nothing to do does not rest",
-                     probe->vain[host], probe->busy[host]);
+        if (probe->busy[host] < QUIET && now_ns - probe->vain_ns[host] < 2 * SECOND &&
+            probe->vain[host] > 300 + 50 * objects) {
+            complain(probe, host, "a host that has nothing to do does not rest", probe->vain[host],
+                     probe->busy[host]);
         }
         probe->vain_ns[host] = now_ns;
         probe->vain[host] = 0;
         probe->busy[host] = 0;
     }
     probe->busy[host] += cycle->read + cycle->sent + cycle->told + cycle->commanded;
-    probe->vain[host] += quiet && cycle->timed && !cycle->commanded && !cycle->told
-        && cycle->read == 0 && cycle->sent == 0 && news(driver) == cycle->news
-        && positions(driver) == cycle->positions;
+    probe->vain[host] += quiet && cycle->timed && !cycle->commanded && !cycle->told &&
+                         cycle->read == 0 && cycle->sent == 0 && news(driver) == cycle->news &&
+                         positions(driver) == cycle->positions;
 }
 
 void ps_probe_work_look(ps_probe_t *probe, int32_t host, int32_t work, int64_t now_ns)

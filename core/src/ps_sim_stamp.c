@@ -9,27 +9,34 @@
 #include "ps_sim_stamp.h"
 #include "ps_wire_fields.h"
 
-enum { MAX_STREAMS = 256, SEEN = 8192, PASSED = 256, TRIED = 64, RESERVED = -8, NOWHERE = INT32_MIN,
-       STAMP_BYTES = 8 };
+enum {
+    MAX_STREAMS = 256,
+    SEEN = 8192,
+    PASSED = 256,
+    TRIED = 64,
+    RESERVED = -8,
+    NOWHERE = INT32_MIN,
+    STAMP_BYTES = 8
+};
 
 /* A datagram, and when. */
 typedef struct seen {
     int64_t from, to;
-    int64_t times_ns[2];    /* sent; or arrived, and read */
+    int64_t times_ns[2]; /* sent; or arrived, and read */
 } seen_t;
 
 /* A stream as one side stamps it. */
 typedef struct stamped {
-    int32_t host;           /* that reads; -1: the sender's side */
-    int32_t sender;         /* host, of the sender's side */
+    int32_t host;   /* that reads; -1: the sender's side */
+    int32_t sender; /* host, of the sender's side */
     int32_t session_id, stream_id, mtu;
     int32_t places[2];
     int64_t epoch_offset_ns;
-    int64_t high;           /* end of what left, to whomever, or was passed over */
+    int64_t high; /* end of what left, to whomever, or was passed over */
     uint64_t count, passed_count, tried_count;
     seen_t seen[SEEN];
-    seen_t tried[TRIED];    /* stamped for a socket that did not take it */
-    seen_t passed[PASSED];  /* by a sender that spies led: without a time */
+    seen_t tried[TRIED];   /* stamped for a socket that did not take it */
+    seen_t passed[PASSED]; /* by a sender that spies led: without a time */
 } stamped_t;
 
 struct ps_sim_stamps {
@@ -51,8 +58,8 @@ static stamped_t *find(const ps_simnet_t *simnet, int32_t host, int32_t session_
 {
     for (int32_t i = 0; simnet->stamps != NULL && i < simnet->stamps->count; i++) {
         stamped_t *stream = simnet->stamps->streams[i];
-        if (stream->host == host && stream->session_id == session_id
-            && stream->stream_id == stream_id) {
+        if (stream->host == host && stream->session_id == session_id &&
+            stream->stream_id == stream_id) {
             return stream;
         }
     }
@@ -70,8 +77,8 @@ static stamped_t *entry_of(ps_simnet_t *simnet, int32_t host, const ps_log_t *lo
     if (simnet->stamps == NULL) {
         simnet->stamps = calloc(1, sizeof *simnet->stamps);
     }
-    if (simnet->stamps == NULL || simnet->stamps->count == MAX_STREAMS
-        || (found = calloc(1, sizeof *found)) == NULL) {
+    if (simnet->stamps == NULL || simnet->stamps->count == MAX_STREAMS ||
+        (found = calloc(1, sizeof *found)) == NULL) {
         return NULL;
     }
     simnet->stamps->streams[simnet->stamps->count++] = found;
@@ -86,13 +93,14 @@ static stamped_t *entry_of(ps_simnet_t *simnet, int32_t host, const ps_log_t *lo
 static void keep(stamped_t *stream, int64_t from, int64_t span, int64_t first_ns, int64_t second_ns)
 {
     stream->seen[stream->count++ % SEEN] =
-        (seen_t){.from = from, .to = from + span, .times_ns = {first_ns, second_ns}};
+        (seen_t){ .from = from, .to = from + span, .times_ns = { first_ns, second_ns } };
 }
 
 static int64_t position_of(const ps_log_t *log, const ps_data_t *data)
 {
-    return (int64_t)(int32_t)((uint32_t)data->term_id - (uint32_t)log->initial_term_id)
-        * log->term_length + data->term_offset;
+    return (int64_t)(int32_t)((uint32_t)data->term_id - (uint32_t)log->initial_term_id) *
+               log->term_length +
+           data->term_offset;
 }
 
 /* Whether a frame that begins a message, with so much payload, has a stamp at that place. */
@@ -115,8 +123,8 @@ static const char *look_at_frames(const stamped_t *stream, const ps_sim_packet_t
         if (reserved != (data && stream->places[0] == RESERVED ? wanted : 0)) {
             return "the reserved value of what left is not the time of sending";
         }
-        if (data && (frame.flags & PS_FLAG_BEGIN) != 0
-            && fits(stream->places[0], frame.frame_length - PS_HEADER_BYTES)) {
+        if (data && (frame.flags & PS_FLAG_BEGIN) != 0 &&
+            fits(stream->places[0], frame.frame_length - PS_HEADER_BYTES)) {
             memcpy(&found, packet->data + at + PS_HEADER_BYTES + stream->places[0], STAMP_BYTES);
         }
         if (found != wanted) {
@@ -130,9 +138,9 @@ static const char *look_at_frames(const stamped_t *stream, const ps_sim_packet_t
 static bool carries_data(const uint8_t *bytes, uint32_t length, ps_data_t *data)
 {
     uint16_t type = 0;
-    return ps_wire_check(bytes, length, &type) == PS_WIRE_OK
-        && (type == PS_TYPE_DATA || type == PS_TYPE_PAD)
-        && ps_wire_data(bytes, length, data) == PS_WIRE_OK && !data->is_heartbeat;
+    return ps_wire_check(bytes, length, &type) == PS_WIRE_OK &&
+           (type == PS_TYPE_DATA || type == PS_TYPE_PAD) &&
+           ps_wire_data(bytes, length, data) == PS_WIRE_OK && !data->is_heartbeat;
 }
 
 /* The entry of the publication whose data these bytes are, and what of it.  NULL: not data, or of a
@@ -147,9 +155,8 @@ static stamped_t *outgoing(ps_probe_t *probe, int32_t host, const uint8_t *bytes
         return NULL;
     }
     const ps_probe_pub_t *model = ps_probe_pub(probe, host, data.session_id, data.stream_id);
-    if (model == NULL || !model->pub->params.channel_timestamp
-        || ps_wire_chain(bytes, length, model->pub->log.term_length, &span, &messages)
-            != PS_WIRE_OK) {
+    if (model == NULL || !model->pub->params.channel_timestamp ||
+        ps_wire_chain(bytes, length, model->pub->log.term_length, &span, &messages) != PS_WIRE_OK) {
         return NULL;
     }
     const ps_publication_t *pub = model->pub;
@@ -190,12 +197,12 @@ void ps_sim_stamp_refused(ps_probe_t *probe, int32_t host, const uint8_t *bytes,
     int64_t to = 0;
     stamped_t *stream = outgoing(probe, host, bytes, length, &from, &to);
     if (stream == NULL || from < stream->high) {
-        return;     /* what is sent again keeps its time */
+        return; /* what is sent again keeps its time */
     }
-    const seen_t tried = {.from = from, .to = to, .times_ns = {now_ns, now_ns}};
+    const seen_t tried = { .from = from, .to = to, .times_ns = { now_ns, now_ns } };
     for (uint64_t i = 0; i < TRIED && i < stream->tried_count; i++) {
         if (stream->tried[i].from == from) {
-            stream->tried[i] = tried;   /* the newer time is written over the older */
+            stream->tried[i] = tried; /* the newer time is written over the older */
             return;
         }
     }
@@ -208,7 +215,8 @@ void ps_sim_stamp_passed(ps_probe_t *probe, const ps_probe_pub_t *model, int64_t
 {
     const ps_publication_t *pub = model->pub;
     stamped_t *stream = pub->params.channel_timestamp
-        ? entry_of(probe->world->simnet, -1, &pub->log, pub->driver) : NULL;
+                            ? entry_of(probe->world->simnet, -1, &pub->log, pub->driver)
+                            : NULL;
     if (stream == NULL) {
         return;
     }
@@ -220,7 +228,7 @@ void ps_sim_stamp_passed(ps_probe_t *probe, const ps_probe_pub_t *model, int64_t
     if (stream->passed_count > 0 && last->to == from) {
         last->to = to;
     } else {
-        stream->passed[stream->passed_count++ % PASSED] = (seen_t){.from = from, .to = to};
+        stream->passed[stream->passed_count++ % PASSED] = (seen_t){ .from = from, .to = to };
     }
 }
 
@@ -246,10 +254,10 @@ void ps_sim_stamp_read(ps_probe_t *probe, int32_t host, const ps_sim_packet_t *p
     const ps_probe_image_t *model =
         ps_probe_image(probe, host, data.session_id, data.stream_id, now_ns);
     const ps_recv_endpoint_t *endpoint = model == NULL ? NULL : model->image->endpoint;
-    if (endpoint == NULL
-        || (!endpoint->params.media_timestamp && !endpoint->params.channel_timestamp)
-        || ps_wire_chain(packet->data, packet->length, model->image->log.term_length, &span,
-                         &messages) != PS_WIRE_OK) {
+    if (endpoint == NULL ||
+        (!endpoint->params.media_timestamp && !endpoint->params.channel_timestamp) ||
+        ps_wire_chain(packet->data, packet->length, model->image->log.term_length, &span,
+                      &messages) != PS_WIRE_OK) {
         return;
     }
     const ps_image_t *image = model->image;
@@ -271,12 +279,12 @@ static bool was_seen(const stamped_t *stream, int32_t which, int64_t from, int64
     const uint64_t kept = stream->count < SEEN ? stream->count : SEEN;
     for (uint64_t i = 1; i <= kept; i++) {
         const seen_t *seen = &stream->seen[(stream->count - i) % SEEN];
-        if (seen->from < to && from < seen->to
-            && seen->times_ns[which] + stream->epoch_offset_ns == epoch_ns) {
+        if (seen->from < to && from < seen->to &&
+            seen->times_ns[which] + stream->epoch_offset_ns == epoch_ns) {
             return true;
         }
     }
-    return stream->count > SEEN;    /* too long ago to say */
+    return stream->count > SEEN; /* too long ago to say */
 }
 
 /* Whether bytes from [from, to) were to leave at that time, and the socket did not take them. */
@@ -284,8 +292,8 @@ static bool was_tried(const stamped_t *stream, int64_t from, int64_t to, int64_t
 {
     for (uint64_t i = 0; i < TRIED && i < stream->tried_count; i++) {
         const seen_t *tried = &stream->tried[i];
-        if (tried->from < to && from < tried->to
-            && tried->times_ns[0] + stream->epoch_offset_ns == epoch_ns) {
+        if (tried->from < to && from < tried->to &&
+            tried->times_ns[0] + stream->epoch_offset_ns == epoch_ns) {
             return true;
         }
     }
@@ -306,12 +314,12 @@ static bool take_over(const stamped_t *stream, const ps_message_t *message, bool
         const int64_t from = message->start_position;
         int64_t value = message->reserved_value;
         if (place == RESERVED && last) {
-            *reserved = was_seen(stream, i, from, message->position, value)
-                || (unsent && was_tried(stream, from, message->position, value));
+            *reserved = was_seen(stream, i, from, message->position, value) ||
+                        (unsent && was_tried(stream, from, message->position, value));
         } else if (fits(place, payload) && last) {
             memcpy(&value, message->data + place, STAMP_BYTES);
-            if (!was_seen(stream, i, from, from + 1, value)
-                && !(unsent && was_tried(stream, from, from + 1, value))) {
+            if (!was_seen(stream, i, from, from + 1, value) &&
+                !(unsent && was_tried(stream, from, from + 1, value))) {
                 return false;
             }
             memcpy(published + place, &value, STAMP_BYTES);
@@ -335,14 +343,13 @@ const char *ps_sim_stamp_expected(ps_simworld_t *world, int32_t host, const ps_m
     bool reserved = zero;
     const bool spy = in == NULL && out != NULL && out->sender == host;
     if (spy && reserved && memcmp(published, message->data, (size_t)message->length) == 0) {
-        return NULL;    /* a spy may be ahead of the sender */
+        return NULL; /* a spy may be ahead of the sender */
     }
-    const bool passed =
-        out != NULL && was_passed(out, message->start_position, message->position);
+    const bool passed = out != NULL && was_passed(out, message->start_position, message->position);
     /* What a receiver writes in the reserved value says nothing of a place in the payload. */
     const bool plain = passed && (zero || out->places[0] != RESERVED);
-    if (out != NULL && !writes_over(in, out->places[0])
-        && !take_over(out, message, spy || passed, published, &reserved) && !plain) {
+    if (out != NULL && !writes_over(in, out->places[0]) &&
+        !take_over(out, message, spy || passed, published, &reserved) && !plain) {
         return "has not the time at which it was sent";
     }
     reserved = reserved || (plain && zero);

@@ -20,13 +20,13 @@ typedef struct flow {
     int32_t initial_term_id;
     int32_t term_length;
     int32_t mtu;
-    int64_t high;       /* end of what was sent */
-    int64_t edge;       /* right edge of the widest window stated, -1: none yet */
+    int64_t high; /* end of what was sent */
+    int64_t edge; /* right edge of the widest window stated, -1: none yet */
 } flow_t;
 
 struct ps_sim_watch {
     ps_sim_wire_t wire;
-    int32_t half_terms[MAX_HALF_TERMS];     /* streams */
+    int32_t half_terms[MAX_HALF_TERMS]; /* streams */
     int32_t half_term_count;
     int32_t flow_count;
     flow_t flows[MAX_FLOWS];
@@ -66,8 +66,9 @@ void ps_simnet_wire(const ps_simnet_t *simnet, ps_sim_wire_t *out)
 
 static int64_t position_of(const flow_t *flow, int32_t term_id, int32_t term_offset)
 {
-    return (int64_t)(int32_t)((uint32_t)term_id - (uint32_t)flow->initial_term_id)
-        * flow->term_length + term_offset;
+    return (int64_t)(int32_t)((uint32_t)term_id - (uint32_t)flow->initial_term_id) *
+               flow->term_length +
+           term_offset;
 }
 
 static bool is_flow(const flow_t *flow, int32_t host, int32_t session_id, int32_t stream_id)
@@ -80,8 +81,8 @@ static flow_t *find(ps_sim_watch_t *watch, int32_t host, int32_t session_id, int
 {
     for (int32_t i = 0; i < watch->flow_count; i++) {
         flow_t *flow = &watch->flows[i];
-        if (is_flow(flow, host, session_id, stream_id) && flow->to.port == to->port
-            && ps_sim_same_ip(&flow->to, to)) {
+        if (is_flow(flow, host, session_id, stream_id) && flow->to.port == to->port &&
+            ps_sim_same_ip(&flow->to, to)) {
             return flow;
         }
     }
@@ -96,16 +97,21 @@ static void on_setup(ps_sim_watch_t *watch, int32_t from, const ps_sim_packet_t 
         return;
     }
     watch->wire.setups++;
-    if (find(watch, from, setup.session_id, setup.stream_id, &packet->to) != NULL
-        || watch->flow_count == MAX_FLOWS) {
+    if (find(watch, from, setup.session_id, setup.stream_id, &packet->to) != NULL ||
+        watch->flow_count == MAX_FLOWS) {
         return;
     }
     flow_t *flow = &watch->flows[watch->flow_count++];
-    *flow = (flow_t){.host = from, .session_id = setup.session_id, .stream_id = setup.stream_id,
-                     .to = packet->to, .initial_term_id = setup.initial_term_id,
-                     .term_length = setup.term_length, .mtu = setup.mtu, .edge = -1};
+    *flow = (flow_t){ .host = from,
+                      .session_id = setup.session_id,
+                      .stream_id = setup.stream_id,
+                      .to = packet->to,
+                      .initial_term_id = setup.initial_term_id,
+                      .term_length = setup.term_length,
+                      .mtu = setup.mtu,
+                      .edge = -1 };
     flow->high = position_of(flow, setup.active_term_id, setup.term_offset);
-    for (int32_t i = 0; i + 1 < watch->flow_count; i++) {   /* windows are stated for all of them */
+    for (int32_t i = 0; i + 1 < watch->flow_count; i++) { /* windows are stated for all of them */
         const flow_t *other = &watch->flows[i];
         if (is_flow(other, from, setup.session_id, setup.stream_id) && other->edge > flow->edge) {
             flow->edge = other->edge;
@@ -113,8 +119,7 @@ static void on_setup(ps_sim_watch_t *watch, int32_t from, const ps_sim_packet_t 
     }
 }
 
-static enum ps_sim_kind on_data(ps_sim_watch_t *watch, int32_t from,
-                                const ps_sim_packet_t *packet)
+static enum ps_sim_kind on_data(ps_sim_watch_t *watch, int32_t from, const ps_sim_packet_t *packet)
 {
     ps_data_t data;
     if (ps_wire_data(packet->data, packet->length, &data) != PS_WIRE_OK) {
@@ -131,15 +136,15 @@ static enum ps_sim_kind on_data(ps_sim_watch_t *watch, int32_t from,
         return PS_SIM_OTHER;
     }
     if (flow == NULL) {
-        watch->wire.data++;     /* a destination whose SETUP went elsewhere */
+        watch->wire.data++; /* a destination whose SETUP went elsewhere */
         return PS_SIM_OTHER;
     }
     int32_t span = 0;
     int32_t messages = 0;
-    if (packet->length > (uint32_t)flow->mtu
-        || ps_wire_chain(packet->data, packet->length, flow->term_length, &span, &messages)
-               != PS_WIRE_OK
-        || data.term_offset + span > flow->term_length) {
+    if (packet->length > (uint32_t)flow->mtu ||
+        ps_wire_chain(packet->data, packet->length, flow->term_length, &span, &messages) !=
+            PS_WIRE_OK ||
+        data.term_offset + span > flow->term_length) {
         watch->wire.broken++;
         return PS_SIM_OTHER;
     }
@@ -170,37 +175,24 @@ enum ps_sim_kind ps_sim_watch_sent(ps_sim_watch_t *watch, int32_t from,
     }
     switch (type) {
     case PS_TYPE_DATA:
-    case PS_TYPE_PAD:
-        return on_data(watch, from, packet);
-    case PS_TYPE_SETUP:
-        on_setup(watch, from, packet);
-        break;
-    case PS_TYPE_SM:
-        watch->wire.status_messages++;
-        break;
-    case PS_TYPE_NAK:
-        watch->wire.naks++;
-        break;
-    case PS_TYPE_RTTM:
-        watch->wire.rtt++;
-        break;
-    case PS_TYPE_ERR:
-        watch->wire.errors++;
-        break;
-    case PS_TYPE_EXT:
-        watch->wire.ext++;
-        break;
-    default:
-        break;
-    }    return PS_SIM_OTHER;
+    case PS_TYPE_PAD: return on_data(watch, from, packet);
+    case PS_TYPE_SETUP: on_setup(watch, from, packet); break;
+    case PS_TYPE_SM: watch->wire.status_messages++; break;
+    case PS_TYPE_NAK: watch->wire.naks++; break;
+    case PS_TYPE_RTTM: watch->wire.rtt++; break;
+    case PS_TYPE_ERR: watch->wire.errors++; break;
+    case PS_TYPE_EXT: watch->wire.ext++; break;
+    default: break;
+    }
+    return PS_SIM_OTHER;
 }
 
 void ps_sim_watch_arrived(ps_sim_watch_t *watch, int32_t host, const ps_sim_packet_t *packet)
 {
     uint16_t type = 0;
     ps_sm_t sm;
-    if (ps_wire_check(packet->data, packet->length, &type) != PS_WIRE_OK || type != PS_TYPE_SM
-        || ps_wire_sm(packet->data, packet->length, &sm) != PS_WIRE_OK) {
+    if (ps_wire_check(packet->data, packet->length, &type) != PS_WIRE_OK || type != PS_TYPE_SM ||
+        ps_wire_sm(packet->data, packet->length, &sm) != PS_WIRE_OK) {
         return;
     }
     for (int32_t i = 0; i < watch->flow_count; i++) {

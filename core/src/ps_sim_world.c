@@ -70,15 +70,15 @@ void ps_simworld_touch(ps_simworld_t *world, int32_t host)
 
 static bool has_events(const ps_sim_seat_t *seat)
 {
-    return seat->driver != NULL && (!ps_ring_is_empty(&seat->driver->agents[0].events)
-                                    || !ps_ring_is_empty(&seat->driver->agents[1].events));
+    return seat->driver != NULL && (!ps_ring_is_empty(&seat->driver->agents[0].events) ||
+                                    !ps_ring_is_empty(&seat->driver->agents[1].events));
 }
 
 int32_t ps_simworld_wants_control(const ps_simworld_t *world, int32_t host, int64_t now_ns)
 {
     const ps_sim_seat_t *seat = &world->seats[host];
-    return seat->driver != NULL && now_ns >= seat->control_from_ns
-        && (seat->control_ns <= now_ns || has_events(seat));
+    return seat->driver != NULL && now_ns >= seat->control_from_ns &&
+           (seat->control_ns <= now_ns || has_events(seat));
 }
 
 void ps_simworld_hold_control(ps_simworld_t *world, int32_t host, int64_t until_ns)
@@ -103,8 +103,8 @@ static int64_t seat_due_ns(const ps_sim_seat_t *seat, int64_t world_now_ns)
     if (seat->driver == NULL) {
         return INT64_MAX;
     }
-    const int64_t step_ns = seat->touched ? seat->ready_ns
-                                          : later(seat->deadline_ns, seat->ready_ns);
+    const int64_t step_ns =
+        seat->touched ? seat->ready_ns : later(seat->deadline_ns, seat->ready_ns);
     const int64_t control_ns = has_events(seat) ? world_now_ns : seat->control_ns;
     return earlier(step_ns, later(control_ns, seat->control_from_ns));
 }
@@ -150,8 +150,7 @@ int ps_simworld_probe(ps_simworld_t *world)
     if (world->simnet->probe == NULL) {
         world->simnet->probe = ps_probe_create(world);
     }
-    return world->simnet->probe != NULL ? PS_OK
-                                        : ps_fail(PS_E_NO_MEMORY, "simulator: no memory");
+    return world->simnet->probe != NULL ? PS_OK : ps_fail(PS_E_NO_MEMORY, "simulator: no memory");
 }
 
 /* Steps the host when it is due.  false: it asks for ever and does nothing. */
@@ -165,8 +164,8 @@ static bool step_seat(ps_simworld_t *world, int32_t host, int64_t now_ns)
         seat->touched = true;
         seat->idle_steps = 0;
     }
-    if (seat->driver == NULL || now_ns < seat->ready_ns
-        || (!seat->touched && now_ns < seat->deadline_ns)) {
+    if (seat->driver == NULL || now_ns < seat->ready_ns ||
+        (!seat->touched && now_ns < seat->deadline_ns)) {
         return true;
     }
     const bool worked = step(world, host, now_ns) > 0;
@@ -183,8 +182,8 @@ static void act(ps_simworld_t *world, int64_t now_ns)
     for (int32_t i = 0; i < world->subscriber_count; i++) {
         ps_sim_subscriber_t *subscriber = &world->subscribers[i];
         ps_sim_seat_t *seat = &world->seats[subscriber->params.host];
-        if ((seat->stepped || ps_sim_subscriber_due_ns(subscriber) <= now_ns)
-            && ps_sim_subscriber_act(world, i, now_ns)) {
+        if ((seat->stepped || ps_sim_subscriber_due_ns(subscriber) <= now_ns) &&
+            ps_sim_subscriber_act(world, i, now_ns)) {
             seat->touched = true;
             seat->idle_steps = 0;
         }
@@ -192,8 +191,8 @@ static void act(ps_simworld_t *world, int64_t now_ns)
     for (int32_t i = 0; i < world->publisher_count; i++) {
         ps_sim_publisher_t *publisher = &world->publishers[i];
         ps_sim_seat_t *seat = &world->seats[publisher->params.host];
-        if ((seat->stepped || ps_sim_publisher_due_ns(world, publisher) <= now_ns)
-            && ps_sim_publisher_act(world, publisher, now_ns)) {
+        if ((seat->stepped || ps_sim_publisher_due_ns(world, publisher) <= now_ns) &&
+            ps_sim_publisher_act(world, publisher, now_ns)) {
             seat->touched = true;
             seat->idle_steps = 0;
         }

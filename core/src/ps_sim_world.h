@@ -20,12 +20,12 @@ typedef struct ps_sim_ledger {
     int32_t session_id;
     int32_t stream_id;
     uint64_t seed;
-    int64_t *ends;          /* position after message i */
-    int64_t *times_ns;      /* when it was accepted */
+    int64_t *ends;     /* position after message i */
+    int64_t *times_ns; /* when it was accepted */
     int64_t count;
     int64_t capacity;
-    int32_t *sizes;         /* of message i */
-    int64_t edge;           /* furthest that a receiver ever had room for */
+    int32_t *sizes; /* of message i */
+    int64_t edge;   /* furthest that a receiver ever had room for */
 } ps_sim_ledger_t;
 
 /* ps_sim_gap.c: number of the first message that ends beyond the position, count when none does. */
@@ -35,8 +35,8 @@ typedef struct ps_sim_publisher {
     ps_sim_publisher_params_t params;
     ps_sim_publisher_stats_t stats;
     int64_t due_ns;
-    int64_t blocked_since_ns;   /* -1: not */
-    int64_t refused_limit;      /* what held when an offer was refused: no use to ask again */
+    int64_t blocked_since_ns; /* -1: not */
+    int64_t refused_limit;    /* what held when an offer was refused: no use to ask again */
     int32_t refused_connected;
     bool refused;
     bool attached;
@@ -52,7 +52,7 @@ typedef struct ps_sim_gap {
 typedef struct ps_sim_reader {
     int32_t ledger;
     bool may_jump;
-    ps_sim_gap_t *gaps;     /* told since the last message, in order */
+    ps_sim_gap_t *gaps; /* told since the last message, in order */
     int32_t gap_count;
     int32_t gap_capacity;
     ps_sim_reader_stats_t stats;
@@ -67,19 +67,19 @@ typedef struct ps_sim_subscriber {
     bool attached;
     bool paused;
     bool gaps_allowed;
-    bool holds;             /* delivered, not yet released */
+    bool holds; /* delivered, not yet released */
 } ps_sim_subscriber_t;
 
 typedef struct ps_sim_seat {
     ps_driver_t *driver;
     int64_t cycle_ns;
-    int64_t ready_ns;       /* the next step is not before */
-    int64_t deadline_ns;    /* the driver's own */
+    int64_t ready_ns;    /* the next step is not before */
+    int64_t deadline_ns; /* the driver's own */
     int64_t control_ns;
-    int64_t control_from_ns;        /* its conductor is busy until then */
-    int32_t idle_steps;     /* in a row, with nothing touched */
+    int64_t control_from_ns; /* its conductor is busy until then */
+    int32_t idle_steps;      /* in a row, with nothing touched */
     bool touched;
-    bool stepped;           /* at this moment */
+    bool stepped; /* at this moment */
 } ps_sim_seat_t;
 
 struct ps_simworld {

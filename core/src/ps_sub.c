@@ -12,7 +12,7 @@ struct ps_sub {
     ps_img_t **images;
     int32_t count;
     int32_t capacity;
-    int32_t next;        /* image that the next poll begins with */
+    int32_t next; /* image that the next poll begins with */
 };
 
 int ps_sub_open(ps_client_t *client, int64_t registration_id, int32_t stream_id, ps_sub_t **out)

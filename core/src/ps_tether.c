@@ -3,7 +3,7 @@
 
 enum { PS_TETHER_LOOKS = 16 };
 #define PS_TETHER_LOOK_LEAST_NS INT64_C(1000000)
-#define PS_TETHER_LOOK_MOST_NS INT64_C(100000000)
+#define PS_TETHER_LOOK_MOST_NS  INT64_C(100000000)
 
 void ps_tether_init(ps_tether_t *tether, bool tethered, bool rejoin, int64_t now_ns)
 {
@@ -39,8 +39,7 @@ bool ps_tether_step(ps_tether_t *tether, int64_t position, int64_t leader_positi
                enter(tether, tether->rejoin ? PS_TETHER_RESTING : PS_TETHER_CLOSED, now_ns);
     case PS_TETHER_RESTING:
         return waited_ns >= timeouts->resting_ns && enter(tether, PS_TETHER_ACTIVE, now_ns);
-    default:
-        return false;
+    default: return false;
     }
 }
 

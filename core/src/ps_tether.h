@@ -23,10 +23,10 @@ typedef struct ps_tether_timeouts {
 } ps_tether_timeouts_t;
 
 typedef struct ps_tether {
-    int32_t state;        /* ps_tether_state */
+    int32_t state; /* ps_tether_state */
     bool tethered;
     bool rejoin;
-    int64_t since_ns;     /* ACTIVE: last time it was not behind; else when the state began */
+    int64_t since_ns; /* ACTIVE: last time it was not behind; else when the state began */
 } ps_tether_t;
 
 void ps_tether_init(ps_tether_t *tether, bool tethered, bool rejoin, int64_t now_ns);

@@ -64,25 +64,15 @@ static void take_strategy(const uint8_t *value, ps_trailer_t *out)
 static void take(uint16_t type, const uint8_t *value, ps_trailer_t *out)
 {
     switch (type) {
-    case PS_TLV_CAPABILITIES:
-        out->capabilities = ps_get_u32(value);
-        break;
+    case PS_TLV_CAPABILITIES: out->capabilities = ps_get_u32(value); break;
     case PS_TLV_DAEMON:
         out->daemon_id = (uint64_t)ps_get_i64(value);
         out->daemon_epoch = (uint64_t)ps_get_i64(value + 8);
         break;
-    case PS_TLV_ORDINAL:
-        out->ordinal = ordinal_of(value);
-        break;
-    case PS_TLV_STRATEGY:
-        take_strategy(value, out);
-        break;
-    case PS_TLV_CREDIT_LIMIT:
-        out->credit_limit = ordinal_of(value);
-        break;
-    case PS_TLV_RELEASED_ORDINAL:
-        out->released_ordinal = ordinal_of(value);
-        break;
+    case PS_TLV_ORDINAL: out->ordinal = ordinal_of(value); break;
+    case PS_TLV_STRATEGY: take_strategy(value, out); break;
+    case PS_TLV_CREDIT_LIMIT: out->credit_limit = ordinal_of(value); break;
+    case PS_TLV_RELEASED_ORDINAL: out->released_ordinal = ordinal_of(value); break;
     case PS_TLV_FILL:
         out->fill_ppm = ps_get_u32(value);
         out->fill_ppm = out->fill_ppm > 1000000 ? 1000000 : out->fill_ppm;
@@ -103,8 +93,7 @@ static void take(uint16_t type, const uint8_t *value, ps_trailer_t *out)
         out->pacing_rate = positive(ps_get_i64(value + 8));
         out->rtt_ns = positive(ps_get_i64(value + 16));
         break;
-    default:
-        break; /* of a later version */
+    default: break; /* of a later version */
     }
 }
 

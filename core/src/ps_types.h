@@ -8,27 +8,27 @@
 
 /* An IP address and port.  family 0 = unset.  ip: network order, IPv4 in the first 4 bytes. */
 typedef struct ps_addr {
-    uint16_t family;    /* 0, 4 or 6 */
-    uint16_t port;      /* host order */
-    uint32_t scope_id;  /* IPv6 link-local interface index, else 0 */
+    uint16_t family;   /* 0, 4 or 6 */
+    uint16_t port;     /* host order */
+    uint32_t scope_id; /* IPv6 link-local interface index, else 0 */
     uint8_t ip[16];
 } ps_addr_t;
 
 typedef struct ps_socket_params {
-    ps_addr_t bind;             /* local address; port 0: chosen by the kernel or the range */
-    ps_addr_t connect;          /* family 0: unconnected */
-    ps_addr_t group;            /* multicast group to join, family 0: none */
-    ps_addr_t interface_addr;   /* IPv4 interface address for multicast, family 0: default */
-    uint32_t interface_index;   /* for joins and outgoing multicast; 0: default */
-    int32_t multicast_ttl;      /* 0: OS default */
-    int32_t sndbuf_bytes;       /* 0: OS default */
-    int32_t rcvbuf_bytes;       /* 0: OS default */
-    uint16_t port_low;          /* range for port 0; 0: kernel chooses */
+    ps_addr_t bind;           /* local address; port 0: chosen by the kernel or the range */
+    ps_addr_t connect;        /* family 0: unconnected */
+    ps_addr_t group;          /* multicast group to join, family 0: none */
+    ps_addr_t interface_addr; /* IPv4 interface address for multicast, family 0: default */
+    uint32_t interface_index; /* for joins and outgoing multicast; 0: default */
+    int32_t multicast_ttl;    /* 0: OS default */
+    int32_t sndbuf_bytes;     /* 0: OS default */
+    int32_t rcvbuf_bytes;     /* 0: OS default */
+    uint16_t port_low;        /* range for port 0; 0: kernel chooses */
     uint16_t port_high;
-    uint8_t reuse;              /* SO_REUSEADDR: many members of a group (multicast) */
-    uint8_t timestamps;         /* SO_TIMESTAMPNS */
-    uint8_t gso;                /* 1: try UDP_SEGMENT on sends */
-    uint8_t gro;                /* 1: try UDP_GRO on receives */
+    uint8_t reuse;      /* SO_REUSEADDR: many members of a group (multicast) */
+    uint8_t timestamps; /* SO_TIMESTAMPNS */
+    uint8_t gso;        /* 1: try UDP_SEGMENT on sends */
+    uint8_t gro;        /* 1: try UDP_GRO on receives */
 } ps_socket_params_t;
 
 #endif

@@ -238,8 +238,7 @@ static int chained_frame_is_valid(const uint8_t *first, const uint8_t *frame)
 {
     const uint16_t type = ps_get_u16(frame + 6);
     return ps_get_i32(frame) >= PS_HEADER_BYTES && frame[4] == 0 &&
-           (type == PS_TYPE_DATA || type == PS_TYPE_PAD) &&
-           memcmp(first + 12, frame + 12, 12) == 0;
+           (type == PS_TYPE_DATA || type == PS_TYPE_PAD) && memcmp(first + 12, frame + 12, 12) == 0;
 }
 
 int ps_wire_chain(const uint8_t *data, uint32_t length, int32_t term_length, int32_t *span,
@@ -281,10 +280,10 @@ int ps_wire_chain(const uint8_t *data, uint32_t length, int32_t term_length, int
 
 /* What all frames of a run have in common, and where it goes on. */
 typedef struct run {
-    uint64_t session;      /* bytes 8..16 of a header, but for the term offset */
-    uint64_t stream;       /* bytes 16..24: stream and term */
-    uint32_t offset;       /* of the next frame */
-    int32_t step;          /* aligned length of the latest frame: probably of the next one too */
+    uint64_t session; /* bytes 8..16 of a header, but for the term offset */
+    uint64_t stream;  /* bytes 16..24: stream and term */
+    uint32_t offset;  /* of the next frame */
+    int32_t step;     /* aligned length of the latest frame: probably of the next one too */
     uint32_t messages;
 } run_t;
 
@@ -334,7 +333,8 @@ uint32_t ps_wire_run_from(uint64_t first_word, const uint8_t *data, uint32_t len
         return 0;
     }
     const uint64_t ids = ps_get_u64(data + 8);
-    run_t run = { .session = ids ^ (uint32_t)ids, .stream = ps_get_u64(data + 16),
+    run_t run = { .session = ids ^ (uint32_t)ids,
+                  .stream = ps_get_u64(data + 16),
                   .offset = (uint32_t)start };
     uint32_t done = 0;
     while (done < length) {
@@ -354,8 +354,9 @@ uint32_t ps_wire_run(const uint8_t *data, uint32_t length, uint32_t segment, int
                      int32_t *messages)
 {
     *messages = 0;
-    return length < PS_HEADER_BYTES ? 0
-        : ps_wire_run_from(ps_get_u64(data), data, length, segment, term_length, messages);
+    return length < PS_HEADER_BYTES
+               ? 0
+               : ps_wire_run_from(ps_get_u64(data), data, length, segment, term_length, messages);
 }
 
 /* ---- builders -------------------------------------------------------------------------------- */

@@ -14,61 +14,110 @@
 
 #include "ps_log.h"
 
-enum { PS_SM_SETUP = 0x80, PS_SM_EOS = 0x40, PS_SETUP_RESPONSE = 0x80, PS_SETUP_GROUP = 0x40,
-       PS_RTTM_REPLY = 0x80, PS_ERR_HAS_TAG = 0x08 };
-enum { PS_NAK_BYTES = 28, PS_SM_BYTES = 36, PS_SM_TAG_BYTES = 44, PS_ERR_BYTES = 40,
-       PS_SETUP_BYTES = 40, PS_RTTM_BYTES = 40, PS_RSP_SETUP_BYTES = 20, PS_HEARTBEAT_BYTES = 32,
-       PS_ERR_TEXT_MAX = 1023, PS_CONTROL_MAX = 512 };
+enum {
+    PS_SM_SETUP = 0x80,
+    PS_SM_EOS = 0x40,
+    PS_SETUP_RESPONSE = 0x80,
+    PS_SETUP_GROUP = 0x40,
+    PS_RTTM_REPLY = 0x80,
+    PS_ERR_HAS_TAG = 0x08
+};
+enum {
+    PS_NAK_BYTES = 28,
+    PS_SM_BYTES = 36,
+    PS_SM_TAG_BYTES = 44,
+    PS_ERR_BYTES = 40,
+    PS_SETUP_BYTES = 40,
+    PS_RTTM_BYTES = 40,
+    PS_RSP_SETUP_BYTES = 20,
+    PS_HEARTBEAT_BYTES = 32,
+    PS_ERR_TEXT_MAX = 1023,
+    PS_CONTROL_MAX = 512
+};
 
 /* Why a datagram was dropped; each has a counter name in the metrics. */
 enum ps_wire_fault {
-    PS_WIRE_OK = 0, PS_WIRE_SHORT, PS_WIRE_NEGATIVE, PS_WIRE_BAD_VERSION, PS_WIRE_UNALIGNED,
-    PS_WIRE_TRUNCATED, PS_WIRE_UNKNOWN_TYPE, PS_WIRE_BAD_FIELD, PS_WIRE_BAD_CHAIN, PS_WIRE_FAULTS
+    PS_WIRE_OK = 0,
+    PS_WIRE_SHORT,
+    PS_WIRE_NEGATIVE,
+    PS_WIRE_BAD_VERSION,
+    PS_WIRE_UNALIGNED,
+    PS_WIRE_TRUNCATED,
+    PS_WIRE_UNKNOWN_TYPE,
+    PS_WIRE_BAD_FIELD,
+    PS_WIRE_BAD_CHAIN,
+    PS_WIRE_FAULTS
 };
 
 /* Capabilities (bits), as stated in trailers. */
-enum { PS_CAP_PENSTOCK = 1, PS_CAP_ORDINALS = 2,
-       /* SETUP: tell me of pressure (fc=nak); SM: I do when asked */
-       PS_CAP_PRESSURE = 4,
-       /* SETUP: I take EXT frames of many missing ranges (ps_nak_list.h) */
-       PS_CAP_NAK_LIST = 8 };
+enum {
+    PS_CAP_PENSTOCK = 1,
+    PS_CAP_ORDINALS = 2,
+    /* SETUP: tell me of pressure (fc=nak); SM: I do when asked */
+    PS_CAP_PRESSURE = 4,
+    /* SETUP: I take EXT frames of many missing ranges (ps_nak_list.h) */
+    PS_CAP_NAK_LIST = 8
+};
 
 /* Flow control, as stated in trailers: the values of ps_flow_control. */
 enum { PS_WIRE_FC_UNKNOWN = -1, PS_WIRE_FC_TAGGED = 3, PS_WIRE_FC_COUNT = 6 };
 
 /* TLVs of our trailers.  Unknown types are skipped. */
 typedef struct ps_trailer {
-    uint32_t capabilities;       /* 0: no (valid) trailer: a plain Aeron peer */
+    uint32_t capabilities; /* 0: no (valid) trailer: a plain Aeron peer */
     uint64_t daemon_id;
     uint64_t daemon_epoch;
-    int64_t ordinal;             /* SETUP: messages before the stated position; -1 absent */
-    int32_t flow_control;        /* SETUP: by whom the sender is held; PS_WIRE_FC_UNKNOWN absent */
-    int64_t group_tag;           /* SETUP: of the receivers that count, when that is TAGGED */
-    int64_t credit_limit;        /* SM; -1 absent */
-    int64_t released_ordinal;    /* SM; -1 absent */
-    uint32_t fill_ppm;           /* SM */
-    uint32_t reason;             /* SM: ps_cause of the receiver's own hold, 0 none */
-    int64_t reason_client;       /* SM: limiting client id */
+    int64_t ordinal;          /* SETUP: messages before the stated position; -1 absent */
+    int32_t flow_control;     /* SETUP: by whom the sender is held; PS_WIRE_FC_UNKNOWN absent */
+    int64_t group_tag;        /* SETUP: of the receivers that count, when that is TAGGED */
+    int64_t credit_limit;     /* SM; -1 absent */
+    int64_t released_ordinal; /* SM; -1 absent */
+    uint32_t fill_ppm;        /* SM */
+    uint32_t reason;          /* SM: ps_cause of the receiver's own hold, 0 none */
+    int64_t reason_client;    /* SM: limiting client id */
     int64_t reason_backlog_bytes;
-    int64_t congestion_window;   /* SM: bytes that may be under way, 0 no such bound */
-    int64_t pacing_rate;         /* SM: bytes a second to pace at, 0 no opinion */
-    int64_t rtt_ns;              /* SM: smoothed, 0 unknown */
+    int64_t congestion_window; /* SM: bytes that may be under way, 0 no such bound */
+    int64_t pacing_rate;       /* SM: bytes a second to pace at, 0 no opinion */
+    int64_t rtt_ns;            /* SM: smoothed, 0 unknown */
 } ps_trailer_t;
 
-typedef struct ps_setup { int32_t term_offset, session_id, stream_id, initial_term_id,
-    active_term_id, term_length, mtu, ttl; uint8_t flags; ps_trailer_t trailer; } ps_setup_t;
-typedef struct ps_sm { int32_t session_id, stream_id, term_id, term_offset, window;
-    int64_t receiver_id, group_tag; uint8_t flags, has_group_tag; ps_trailer_t trailer; } ps_sm_t;
-typedef struct ps_nak { int32_t session_id, stream_id, term_id, term_offset, length; } ps_nak_t;
-typedef struct ps_rttm { int32_t session_id, stream_id; int64_t echo_ns, reception_delta_ns,
-    receiver_id; uint8_t flags; } ps_rttm_t;
-typedef struct ps_err { int32_t session_id, stream_id; int64_t receiver_id, group_tag;
-    int32_t code, text_length; uint8_t has_group_tag;
-    const uint8_t *text; /* into datagram */ } ps_err_t;
-typedef struct ps_rsp_setup { int32_t session_id, stream_id, response_session_id; } ps_rsp_setup_t;
+typedef struct ps_setup {
+    int32_t term_offset, session_id, stream_id, initial_term_id, active_term_id, term_length, mtu,
+        ttl;
+    uint8_t flags;
+    ps_trailer_t trailer;
+} ps_setup_t;
+typedef struct ps_sm {
+    int32_t session_id, stream_id, term_id, term_offset, window;
+    int64_t receiver_id, group_tag;
+    uint8_t flags, has_group_tag;
+    ps_trailer_t trailer;
+} ps_sm_t;
+typedef struct ps_nak {
+    int32_t session_id, stream_id, term_id, term_offset, length;
+} ps_nak_t;
+typedef struct ps_rttm {
+    int32_t session_id, stream_id;
+    int64_t echo_ns, reception_delta_ns, receiver_id;
+    uint8_t flags;
+} ps_rttm_t;
+typedef struct ps_err {
+    int32_t session_id, stream_id;
+    int64_t receiver_id, group_tag;
+    int32_t code, text_length;
+    uint8_t has_group_tag;
+    const uint8_t *text; /* into datagram */
+} ps_err_t;
+typedef struct ps_rsp_setup {
+    int32_t session_id, stream_id, response_session_id;
+} ps_rsp_setup_t;
 /* First frame of a DATA/PAD datagram. */
-typedef struct ps_data { int32_t term_offset, session_id, stream_id, term_id; uint8_t flags;
-    uint8_t is_heartbeat; uint16_t type; } ps_data_t;
+typedef struct ps_data {
+    int32_t term_offset, session_id, stream_id, term_id;
+    uint8_t flags;
+    uint8_t is_heartbeat;
+    uint16_t type;
+} ps_data_t;
 
 /* First check of every datagram (table 1.5.1).  *type gets the frame type.  Returns ps_wire_fault.
  * EXT frames of our own magic pass; others are PS_WIRE_UNKNOWN_TYPE. */

@@ -14,19 +14,34 @@
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "logs and frames are little-endian");
 
 #define PS_TRAILER_MAGIC UINT32_C(0x4b545350) /* "PSTK" */
-#define PS_EXT_MAGIC UINT32_C(0x58545350)     /* "PSTX" */
-enum { PS_TRAILER_VERSION = 1, PS_TRAILER_HEADER_BYTES = 8, PS_TLV_HEADER_BYTES = 4,
-       PS_TRAILER_MAX = 256, PS_EXT_VERSION = 1, PS_EXT_HEADER_BYTES = 24 };
+#define PS_EXT_MAGIC     UINT32_C(0x58545350) /* "PSTX" */
+enum {
+    PS_TRAILER_VERSION = 1,
+    PS_TRAILER_HEADER_BYTES = 8,
+    PS_TLV_HEADER_BYTES = 4,
+    PS_TRAILER_MAX = 256,
+    PS_EXT_VERSION = 1,
+    PS_EXT_HEADER_BYTES = 24
+};
 
 enum ps_tlv_type {
-    PS_TLV_CAPABILITIES = 1, PS_TLV_DAEMON = 2, PS_TLV_ORDINAL = 3, PS_TLV_CREDIT_LIMIT = 4,
-    PS_TLV_RELEASED_ORDINAL = 5, PS_TLV_FILL = 6, PS_TLV_REASON = 7, PS_TLV_STRATEGY = 9,
+    PS_TLV_CAPABILITIES = 1,
+    PS_TLV_DAEMON = 2,
+    PS_TLV_ORDINAL = 3,
+    PS_TLV_CREDIT_LIMIT = 4,
+    PS_TLV_RELEASED_ORDINAL = 5,
+    PS_TLV_FILL = 6,
+    PS_TLV_REASON = 7,
+    PS_TLV_STRATEGY = 9,
     PS_TLV_CONGESTION = 17
 };
 
 /* Subtypes of EXT frames; sent only to peers that advertised them. */
 enum ps_ext_subtype {
-    PS_EXT_PRESSURE = 1, PS_EXT_CREDIT = 2, PS_EXT_HEARTBEAT_BUNDLE = 3, PS_EXT_SM_BUNDLE = 4,
+    PS_EXT_PRESSURE = 1,
+    PS_EXT_CREDIT = 2,
+    PS_EXT_HEARTBEAT_BUNDLE = 3,
+    PS_EXT_SM_BUNDLE = 4,
     PS_EXT_NAK_LIST = 5
 };
 
@@ -60,10 +75,22 @@ static inline uint64_t ps_get_u64(const uint8_t *at)
     memcpy(&value, at, sizeof value);
     return value;
 }
-static inline void ps_put_u16(uint8_t *at, uint16_t value) { memcpy(at, &value, sizeof value); }
-static inline void ps_put_u32(uint8_t *at, uint32_t value) { memcpy(at, &value, sizeof value); }
-static inline void ps_put_i32(uint8_t *at, int32_t value) { memcpy(at, &value, sizeof value); }
-static inline void ps_put_i64(uint8_t *at, int64_t value) { memcpy(at, &value, sizeof value); }
+static inline void ps_put_u16(uint8_t *at, uint16_t value)
+{
+    memcpy(at, &value, sizeof value);
+}
+static inline void ps_put_u32(uint8_t *at, uint32_t value)
+{
+    memcpy(at, &value, sizeof value);
+}
+static inline void ps_put_i32(uint8_t *at, int32_t value)
+{
+    memcpy(at, &value, sizeof value);
+}
+static inline void ps_put_i64(uint8_t *at, int64_t value)
+{
+    memcpy(at, &value, sizeof value);
+}
 
 /* "No trailer": capabilities 0, everything unknown. */
 void ps_trailer_clear(ps_trailer_t *out);

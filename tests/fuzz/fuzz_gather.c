@@ -61,13 +61,20 @@ int LLVMFuzzerTestOneInput(const uint8_t *input, size_t size)
     if ((choice & 0x80) != 0) {
         repair(data, length, start, (choice & 0x20) == 0);
     }
-    const ps_gather_frames_t frames = { .data = data, .start = start, .length = length,
-                                        .session_id = 5, .stream_id = 6, .initial_term_id = 7,
+    const ps_gather_frames_t frames = { .data = data,
+                                        .start = start,
+                                        .length = length,
+                                        .session_id = 5,
+                                        .stream_id = 6,
+                                        .initial_term_id = 7,
                                         .term_length = TERM };
     int32_t offsets[ROWS + 1];
     int64_t positions[ROWS], reserved[ROWS];
-    ps_gather_rows_t rows = { .values = values, .offsets = offsets, .positions = positions,
-                              .reserved_values = reserved, .value_limit = value_limit,
+    ps_gather_rows_t rows = { .values = values,
+                              .offsets = offsets,
+                              .positions = positions,
+                              .reserved_values = reserved,
+                              .value_limit = value_limit,
                               .row_limit = 1 + (choice >> 3 & 7) * 2 };
     const int code = ps_gather_copy(&frames, &rows);
     if (code >= 0) {

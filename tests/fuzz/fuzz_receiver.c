@@ -16,8 +16,8 @@ typedef struct world {
     ps_image_t *image;
     ps_img_t *img;
     int32_t position_counter;
-    int64_t position;          /* highest contiguous seen */
-    bool corrupt;              /* the hostile sender spoilt its own stream */
+    int64_t position; /* highest contiguous seen */
+    bool corrupt;     /* the hostile sender spoilt its own stream */
 } world_t;
 
 static void open_receiver(world_t *world)
@@ -69,15 +69,19 @@ static void make_image(world_t *world, const ps_event_t *setup)
     CHECK_EQ(ps_image_add(base->driver, &params, &world->image), PS_OK);
     world->position = ps_image_join_position(world->image);
     world->position_counter = fuzz_counter(base, world->position);
-    const ps_subscriber_params_t subscriber = {
-        .position_counter_id = world->position_counter,
-        .slot = ps_slot_allocate(base->shared, PS_SLOT_SUBSCRIBER, 1),
-        .client_slot = base->client_slot, .tether = 1};
+    const ps_subscriber_params_t subscriber = { .position_counter_id = world->position_counter,
+                                                .slot = ps_slot_allocate(base->shared,
+                                                                         PS_SLOT_SUBSCRIBER, 1),
+                                                .client_slot = base->client_slot,
+                                                .tether = 1 };
     CHECK_EQ(ps_image_add_subscriber(base->driver, world->image, &subscriber), PS_OK);
-    const ps_img_params_t img = {
-        .log_path = base->log_path, .correlation_id = 11, .subscription_id = 1,
-        .position_counter_id = world->position_counter, .subscriber_slot = subscriber.slot,
-        .image_slot = params.slot, .publication_slot = -1};
+    const ps_img_params_t img = { .log_path = base->log_path,
+                                  .correlation_id = 11,
+                                  .subscription_id = 1,
+                                  .position_counter_id = world->position_counter,
+                                  .subscriber_slot = subscriber.slot,
+                                  .image_slot = params.slot,
+                                  .publication_slot = -1 };
     CHECK_EQ(ps_img_open(base->client, &img, &world->img), PS_OK);
 }
 
@@ -134,7 +138,7 @@ static void check_positions(world_t *world)
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     static world_t world;
-    sequence_t sequence = {.data = data, .left = size};
+    sequence_t sequence = { .data = data, .left = size };
     memset(&world, 0, sizeof world);
     world.base = fuzz_world_begin();
     open_receiver(&world);

@@ -25,8 +25,8 @@ typedef struct world {
 
 static void choose(ps_publication_params_t *params, uint8_t kind)
 {
-    static const int32_t strategies[] = {PS_FC_MAX, PS_FC_UNICAST, PS_FC_MIN, PS_FC_TAGGED,
-                                         PS_FC_NAK, PS_FC_CUSTOM};
+    static const int32_t strategies[] = { PS_FC_MAX,    PS_FC_UNICAST, PS_FC_MIN,
+                                          PS_FC_TAGGED, PS_FC_NAK,     PS_FC_CUSTOM };
     params->flow_control = strategies[(kind & 7) % 6];
     params->group = params->flow_control != PS_FC_UNICAST;
     if (params->flow_control == PS_FC_MIN || params->flow_control == PS_FC_TAGGED) {
@@ -67,9 +67,10 @@ static void open_sender(world_t *world, uint8_t kind)
     params.reserved_position = INT64_MAX;
     params.signal_eos = 1;
     CHECK_EQ(ps_publication_add(base->driver, &params, &world->publication), PS_OK);
-    const ps_pub_params_t pub = {.log_path = base->log_path, .registration_id = 11,
-                                 .publication_slot = params.slot,
-                                 .limit_counter_id = params.publisher_limit_counter_id};
+    const ps_pub_params_t pub = { .log_path = base->log_path,
+                                  .registration_id = 11,
+                                  .publication_slot = params.slot,
+                                  .limit_counter_id = params.publisher_limit_counter_id };
     CHECK_EQ(ps_pub_open(base->client, &pub, &world->pub), PS_OK);
 }
 
@@ -99,7 +100,7 @@ static void check_positions(world_t *world)
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     static world_t world;
-    sequence_t sequence = {.data = data, .left = size};
+    sequence_t sequence = { .data = data, .left = size };
     memset(&world, 0, sizeof world);
     const uint8_t kind = sequence_byte(&sequence);
     world.base = fuzz_world_begin();

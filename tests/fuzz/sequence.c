@@ -18,7 +18,7 @@ static unsigned long long the_steps; /* of all stories */
 
 sequence_step_t sequence_next(sequence_t *sequence)
 {
-    sequence_step_t step = {.kind = SEQUENCE_END};
+    sequence_step_t step = { .kind = SEQUENCE_END };
     if (sequence->left < 2 || sequence->steps++ >= SEQUENCE_STEPS) {
         return step;
     }
@@ -68,9 +68,11 @@ static void open_world(fuzz_world_t *world)
         CHECK(world->counters[i] >= 0);
     }
     world->client_slot = ps_slot_allocate(world->shared, PS_SLOT_CLIENT, 5);
-    const ps_client_params_t client = {.directory = world->directory, .client_id = 5,
-                                       .client_slot = world->client_slot, .sender_wake_fd = -1,
-                                       .receiver_wake_fd = -1};
+    const ps_client_params_t client = { .directory = world->directory,
+                                        .client_id = 5,
+                                        .client_slot = world->client_slot,
+                                        .sender_wake_fd = -1,
+                                        .receiver_wake_fd = -1 };
     CHECK_EQ(ps_client_open(&client, &world->client), PS_OK);
     snprintf(world->log_path, sizeof world->log_path, "%s/golden.logbuffer", world->directory);
     world->is_open = true;
@@ -103,7 +105,7 @@ fuzz_world_t *fuzz_world_begin(void)
 
 void fuzz_world_end(fuzz_world_t *world)
 {
-    static const int32_t kinds[] = {PS_SLOT_PUBLICATION, PS_SLOT_IMAGE, PS_SLOT_SUBSCRIBER};
+    static const int32_t kinds[] = { PS_SLOT_PUBLICATION, PS_SLOT_IMAGE, PS_SLOT_SUBSCRIBER };
     ps_driver_destroy(world->driver);
     memnet_destroy(world->memnet);
     (void)unlink(world->log_path);

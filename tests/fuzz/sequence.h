@@ -13,8 +13,15 @@
 #include "memnet.h"
 #include "ps_admin.h"
 
-enum { SEQUENCE_TIME = 0x8000, SEQUENCE_TURN = 0x4000, SEQUENCE_LENGTH = 0x0FFF,
-       SEQUENCE_STEPS = 256, FUZZ_COUNTERS = 16, FUZZ_PORT = 40124, FUZZ_PEER_PORT = 50000 };
+enum {
+    SEQUENCE_TIME = 0x8000,
+    SEQUENCE_TURN = 0x4000,
+    SEQUENCE_LENGTH = 0x0FFF,
+    SEQUENCE_STEPS = 256,
+    FUZZ_COUNTERS = 16,
+    FUZZ_PORT = 40124,
+    FUZZ_PEER_PORT = 50000
+};
 
 typedef struct sequence {
     const uint8_t *data;

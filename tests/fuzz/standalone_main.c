@@ -72,9 +72,11 @@ static void run_input(void)
 /* Values that sit on the edge of a rule. */
 static uint32_t edge_value(ps_random_t *random)
 {
-    static const uint32_t edges[] = {0, 1, 8, 20, 28, 31, 32, 33, 36, 40, 44, 64, 1408, 65504,
-                                     65536, 1U << 29, 1U << 30, 0x7FFFFFFF, 0x80000000, 0xFFFFFFE0,
-                                     0xFFFFFFFF};
+    static const uint32_t edges[] = { 0,         1,        8,          20,         28,
+                                      31,        32,       33,         36,         40,
+                                      44,        64,       1408,       65504,      65536,
+                                      1U << 29,  1U << 30, 0x7FFFFFFF, 0x80000000, 0xFFFFFFE0,
+                                      0xFFFFFFFF };
     return edges[ps_random_below(random, sizeof edges / sizeof edges[0])];
 }
 
@@ -98,9 +100,7 @@ static void mutate(ps_random_t *random)
             memcpy(input + 4 * ps_random_below(random, length / 4), &value, 4);
         }
         break;
-    case 3: /* shorter */
-        length = ps_random_below(random, length + 1);
-        break;
+    case 3: /* shorter */ length = ps_random_below(random, length + 1); break;
     case 4: /* longer */
         while (length < MOST_BYTES && ps_random_below(random, 16) != 0) {
             input[length++] = (uint8_t)ps_random_next(random);

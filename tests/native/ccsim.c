@@ -13,7 +13,7 @@
 #include "stream.h"
 
 enum { STREAM = 1001, PORT = 40000, FIRST_TERM = 7, SETTLE_STEPS = 64, SMALL_DATAGRAM = 128 };
-#define SECOND_NS INT64_C(1000000000)
+#define SECOND_NS     INT64_C(1000000000)
 #define STEP_LEAST_NS INT64_C(10000)
 
 typedef struct flow {
@@ -23,11 +23,11 @@ typedef struct flow {
     ps_log_t out;
     ps_publication_slot_t *slot;
     int32_t slot_index;
-    int32_t limit;              /* counter of the publisher limit */
+    int32_t limit; /* counter of the publisher limit */
     ps_recv_endpoint_t *recv_endpoint;
     ps_image_t *image;
     ps_image_slot_t *image_slot;
-    int32_t position, reader;   /* counters of the image and its subscriber */
+    int32_t position, reader; /* counters of the image and its subscriber */
     char out_path[128], in_path[128];
 } flow_t;
 
@@ -44,7 +44,7 @@ struct ccsim {
     ps_simnet_t *net;
     side_t sides[2];
     flow_t flows[CCSIM_FLOWS_MAX];
-    ps_net_t *path;             /* under the wrapper that drops */
+    ps_net_t *path; /* under the wrapper that drops */
     int64_t data_sent, lossy_sent;
 };
 
@@ -58,7 +58,10 @@ static int drop_open(void *net, const ps_socket_params_t *params, ps_socket_t **
     return sim->path->ops->open(sim->path->state, params, out);
 }
 
-static void drop_close(ps_socket_t *socket) { dropping->path->ops->close(socket); }
+static void drop_close(ps_socket_t *socket)
+{
+    dropping->path->ops->close(socket);
+}
 
 static int32_t session_of(const ps_dgram_t *dgram)
 {
@@ -92,7 +95,10 @@ static int drop_recv(ps_socket_t *socket, int32_t limit, ps_on_datagram_fn fn, v
     return dropping->path->ops->recv(socket, limit, fn, context, now_ns);
 }
 
-static int drop_fd(const ps_socket_t *socket) { return dropping->path->ops->fd(socket); }
+static int drop_fd(const ps_socket_t *socket)
+{
+    return dropping->path->ops->fd(socket);
+}
 
 static void drop_local(const ps_socket_t *socket, ps_addr_t *out)
 {
@@ -104,8 +110,8 @@ static int drop_reconnect(ps_socket_t *socket, const ps_addr_t *remote)
     return dropping->path->ops->reconnect(socket, remote);
 }
 
-static const ps_net_ops_t drop_ops = { drop_open, drop_close, drop_send, drop_recv, drop_fd,
-                                       drop_local, drop_reconnect, NULL };
+static const ps_net_ops_t drop_ops = { drop_open, drop_close, drop_send,      drop_recv,
+                                       drop_fd,   drop_local, drop_reconnect, NULL };
 
 static ps_net_t *dropping_net(ccsim_t *sim)
 {
@@ -138,16 +144,24 @@ static void open_side(ccsim_t *sim, int32_t which)
     ps_driver_params_t params;
     snprintf(side->directory, sizeof side->directory, "/dev/shm/ps-ccsim-XXXXXX");
     CHECK(mkdtemp(side->directory) != NULL);
-    const ps_cnc_params_t cnc = { .directory = side->directory, .pid = getpid(),
+    const ps_cnc_params_t cnc = { .directory = side->directory,
+                                  .pid = getpid(),
                                   .client_liveness_timeout_ns = 10 * SECOND_NS,
                                   .counter_values_bytes = 128 * 1024,
-                                  .error_log_bytes = 64 * 1024, .file_mode = 0600 };
+                                  .error_log_bytes = 64 * 1024,
+                                  .file_mode = 0600 };
     CHECK_EQ(ps_cnc_create(&cnc, &side->cnc), PS_OK);
-    const ps_shared_params_t shared = {
-        .directory = side->directory, .clients = 8, .publications = 64, .images = 8,
-        .subscribers = 8, .groups = 1, .file_mode = 0600, .daemon_id = (uint64_t)which + 1,
-        .daemon_epoch = 1, .receiver_id_base = 1, .pid = getpid()
-    };
+    const ps_shared_params_t shared = { .directory = side->directory,
+                                        .clients = 8,
+                                        .publications = 64,
+                                        .images = 8,
+                                        .subscribers = 8,
+                                        .groups = 1,
+                                        .file_mode = 0600,
+                                        .daemon_id = (uint64_t)which + 1,
+                                        .daemon_epoch = 1,
+                                        .receiver_id_base = 1,
+                                        .pid = getpid() };
     CHECK_EQ(ps_shared_create(&shared, &side->shared), PS_OK);
     ps_driver_params_default(&params);
     params.net = which == 0 ? dropping_net(sim) : ps_simnet_host_net(sim->net, which);
@@ -170,12 +184,19 @@ static void open_side(ccsim_t *sim, int32_t which)
 
 static ps_log_params_t log_of(const ccsim_t *sim, int32_t flow, const char *path)
 {
-    return (ps_log_params_t){
-        .path = path, .correlation_id = flow + 1, .session_id = flow + 1, .stream_id = STREAM,
-        .initial_term_id = FIRST_TERM, .term_id = FIRST_TERM,
-        .term_length = sim->options.term_length, .mtu = sim->options.mtu, .page_size = 4096,
-        .sparse = 1, .signal_eos = 1, .file_mode = 0600, .reserve_terms = 0
-    };
+    return (ps_log_params_t){ .path = path,
+                              .correlation_id = flow + 1,
+                              .session_id = flow + 1,
+                              .stream_id = STREAM,
+                              .initial_term_id = FIRST_TERM,
+                              .term_id = FIRST_TERM,
+                              .term_length = sim->options.term_length,
+                              .mtu = sim->options.mtu,
+                              .page_size = 4096,
+                              .sparse = 1,
+                              .signal_eos = 1,
+                              .file_mode = 0600,
+                              .reserve_terms = 0 };
 }
 
 static void open_sender(ccsim_t *sim, int32_t index)
@@ -183,9 +204,12 @@ static void open_sender(ccsim_t *sim, int32_t index)
     flow_t *flow = &sim->flows[index];
     side_t *side = &sim->sides[0];
     const ps_send_endpoint_params_t endpoint = {
-        .id = index + 1, .status_counter_id = counter(side), .destinations_counter_id = -1,
+        .id = index + 1,
+        .status_counter_id = counter(side),
+        .destinations_counter_id = -1,
         .data = { .bind = address(0, (uint16_t)(PORT + 100 + index)),
-                  .connect = address(1, (uint16_t)(PORT + index)), .rcvbuf_bytes = 1 << 24 }
+                  .connect = address(1, (uint16_t)(PORT + index)),
+                  .rcvbuf_bytes = 1 << 24 }
     };
     CHECK_EQ(ps_send_endpoint_open(side->driver, &endpoint, &flow->send_endpoint), PS_OK);
     snprintf(flow->out_path, sizeof flow->out_path, "%.63s/%d.log", side->directory, index);
@@ -196,18 +220,25 @@ static void open_sender(ccsim_t *sim, int32_t index)
     flow->slot_index = ps_slot_allocate(side->shared, PS_SLOT_PUBLICATION, index + 1);
     flow->slot = &side->shared->publications[flow->slot_index];
     flow->limit = counter(side);
-    const ps_publication_params_t params = {
-        .id = index + 1, .log_path = flow->out_path, .endpoint = flow->send_endpoint,
-        .slot = flow->slot_index, .publisher_limit_counter_id = flow->limit,
-        .publisher_position_counter_id = counter(side),
-        .sender_position_counter_id = counter(side), .sender_limit_counter_id = counter(side),
-        .back_pressure_counter_id = counter(side), .naks_counter_id = counter(side),
-        .receivers_counter_id = counter(side), .flow_control = PS_FC_UNICAST,
-        .window_bytes = sim->options.term_length / 2, .reserved_position = INT64_MAX,
-        .untethered_window_limit_timeout_ns = 5 * SECOND_NS,
-        .untethered_linger_timeout_ns = 5 * SECOND_NS,
-        .untethered_resting_timeout_ns = 10 * SECOND_NS, .exclusive = 1, .signal_eos = 1
-    };
+    const ps_publication_params_t params = { .id = index + 1,
+                                             .log_path = flow->out_path,
+                                             .endpoint = flow->send_endpoint,
+                                             .slot = flow->slot_index,
+                                             .publisher_limit_counter_id = flow->limit,
+                                             .publisher_position_counter_id = counter(side),
+                                             .sender_position_counter_id = counter(side),
+                                             .sender_limit_counter_id = counter(side),
+                                             .back_pressure_counter_id = counter(side),
+                                             .naks_counter_id = counter(side),
+                                             .receivers_counter_id = counter(side),
+                                             .flow_control = PS_FC_UNICAST,
+                                             .window_bytes = sim->options.term_length / 2,
+                                             .reserved_position = INT64_MAX,
+                                             .untethered_window_limit_timeout_ns = 5 * SECOND_NS,
+                                             .untethered_linger_timeout_ns = 5 * SECOND_NS,
+                                             .untethered_resting_timeout_ns = 10 * SECOND_NS,
+                                             .exclusive = 1,
+                                             .signal_eos = 1 };
     CHECK_EQ(ps_publication_add(side->driver, &params, &flow->pub), PS_OK);
 }
 
@@ -215,18 +246,17 @@ static void open_receiver(ccsim_t *sim, int32_t index)
 {
     flow_t *flow = &sim->flows[index];
     side_t *side = &sim->sides[1];
-    const ps_recv_endpoint_params_t endpoint = {
-        .id = 100 + index, .status_counter_id = counter(side), .receiver_id = 1000 + index
-    };
+    const ps_recv_endpoint_params_t endpoint = { .id = 100 + index,
+                                                 .status_counter_id = counter(side),
+                                                 .receiver_id = 1000 + index };
     const ps_recv_destination_params_t destination = {
-        .id = 1, .socket = { .bind = address(1, (uint16_t)(PORT + index)),
-                             .rcvbuf_bytes = 1 << 24 }
+        .id = 1, .socket = { .bind = address(1, (uint16_t)(PORT + index)), .rcvbuf_bytes = 1 << 24 }
     };
     ps_addr_t local;
     CHECK_EQ(ps_recv_endpoint_open(side->driver, &endpoint, &flow->recv_endpoint), PS_OK);
-    CHECK_EQ(ps_recv_endpoint_add_destination(side->driver, flow->recv_endpoint, &destination,
-                                              &local),
-             PS_OK);
+    CHECK_EQ(
+        ps_recv_endpoint_add_destination(side->driver, flow->recv_endpoint, &destination, &local),
+        PS_OK);
     CHECK_EQ(ps_recv_endpoint_add_interest(side->driver, flow->recv_endpoint, STREAM, 0, 1), PS_OK);
 }
 
@@ -243,26 +273,39 @@ static void make_image(ccsim_t *sim, const ps_event_t *setup)
     flow->image_slot = &side->shared->images[slot];
     flow->position = counter(side);
     flow->reader = counter(side);
-    const ps_image_params_t params = {
-        .id = index + 1, .log_path = flow->in_path, .endpoint = flow->recv_endpoint, .slot = slot,
-        .high_water_counter_id = counter(side), .position_counter_id = flow->position,
-        .naks_counter_id = counter(side), .session_id = index + 1, .stream_id = STREAM,
-        .initial_term_id = FIRST_TERM, .active_term_id = setup->active_term_id,
-        .term_offset = setup->term_offset, .window_bytes = sim->options.window_bytes,
-        .congestion_control = sim->options.congestion_control,
-        .congestion_rtt_counter_id = counter(side),
-        .congestion_window_counter_id = counter(side), .destination = setup->destination,
-        .source = setup->from, .nak_delay_ns = -1, .reserved_position = INT64_MAX,
-        .join_ordinal = -1, .peer_capabilities = setup->peer_capabilities,
-        .untethered_window_limit_timeout_ns = 5 * SECOND_NS,
-        .untethered_linger_timeout_ns = 5 * SECOND_NS,
-        .untethered_resting_timeout_ns = 10 * SECOND_NS, .reliable = 1, .rejoin = 1
-    };
-    const ps_subscriber_params_t reader = {
-        .position_counter_id = flow->reader,
-        .slot = ps_slot_allocate(side->shared, PS_SLOT_SUBSCRIBER, index + 1), .client_slot = 0,
-        .tether = 1, .rejoin = 1
-    };
+    const ps_image_params_t params = { .id = index + 1,
+                                       .log_path = flow->in_path,
+                                       .endpoint = flow->recv_endpoint,
+                                       .slot = slot,
+                                       .high_water_counter_id = counter(side),
+                                       .position_counter_id = flow->position,
+                                       .naks_counter_id = counter(side),
+                                       .session_id = index + 1,
+                                       .stream_id = STREAM,
+                                       .initial_term_id = FIRST_TERM,
+                                       .active_term_id = setup->active_term_id,
+                                       .term_offset = setup->term_offset,
+                                       .window_bytes = sim->options.window_bytes,
+                                       .congestion_control = sim->options.congestion_control,
+                                       .congestion_rtt_counter_id = counter(side),
+                                       .congestion_window_counter_id = counter(side),
+                                       .destination = setup->destination,
+                                       .source = setup->from,
+                                       .nak_delay_ns = -1,
+                                       .reserved_position = INT64_MAX,
+                                       .join_ordinal = -1,
+                                       .peer_capabilities = setup->peer_capabilities,
+                                       .untethered_window_limit_timeout_ns = 5 * SECOND_NS,
+                                       .untethered_linger_timeout_ns = 5 * SECOND_NS,
+                                       .untethered_resting_timeout_ns = 10 * SECOND_NS,
+                                       .reliable = 1,
+                                       .rejoin = 1 };
+    const ps_subscriber_params_t reader = { .position_counter_id = flow->reader,
+                                            .slot = ps_slot_allocate(side->shared,
+                                                                     PS_SLOT_SUBSCRIBER, index + 1),
+                                            .client_slot = 0,
+                                            .tether = 1,
+                                            .rejoin = 1 };
     CHECK_EQ(ps_image_add(side->driver, &params, &flow->image), PS_OK);
     CHECK_EQ(ps_image_add_subscriber(side->driver, flow->image, &reader), PS_OK);
 }
@@ -276,13 +319,13 @@ ccsim_t *ccsim_open(const ccsim_options_t *options)
     sim->now_ns = sim->started_ns;
     sim->step_ns = options->rtt_ns / 1000 > STEP_LEAST_NS ? options->rtt_ns / 1000 : STEP_LEAST_NS;
     CHECK_EQ(ps_simnet_create(options->seed, &sim->net), PS_OK);
-    const ps_simnet_link_t there = {
-        .delay_ns = options->rtt_ns / 2, .loss_ppm = options->loss_ppm,
-        .reorder_ppm = options->reorder_ppm, .reorder_ns = options->reorder_ns,
-        .duplicate_ppm = options->duplicate_ppm,
-        .bandwidth_bytes_per_s = options->bandwidth_bytes_per_s,
-        .queue_bytes = options->queue_bytes
-    };
+    const ps_simnet_link_t there = { .delay_ns = options->rtt_ns / 2,
+                                     .loss_ppm = options->loss_ppm,
+                                     .reorder_ppm = options->reorder_ppm,
+                                     .reorder_ns = options->reorder_ns,
+                                     .duplicate_ppm = options->duplicate_ppm,
+                                     .bandwidth_bytes_per_s = options->bandwidth_bytes_per_s,
+                                     .queue_bytes = options->queue_bytes };
     const ps_simnet_link_t back = { .delay_ns = options->rtt_ns - options->rtt_ns / 2,
                                     .loss_ppm = options->loss_ppm };
     for (int32_t host = 0; host < 2; host++) {
@@ -358,8 +401,8 @@ static void produce(ccsim_t *sim, flow_t *flow)
         frame->stream_id = log->stream_id;
         frame->term_id = ps_term_id_at(at, log->shift, log->initial_term_id);
         frame->reserved_value = 0;
-        atomic_store(ps_frame_word(frame), ps_frame_word_of(sim->options.mtu,
-                                                            PS_FLAG_UNFRAGMENTED, PS_TYPE_DATA));
+        atomic_store(ps_frame_word(frame),
+                     ps_frame_word_of(sim->options.mtu, PS_FLAG_UNFRAGMENTED, PS_TYPE_DATA));
         atomic_fetch_add(tail, sim->options.mtu);
     }
     if (any && atomic_exchange(&flow->slot->dirty, 1) == 0) {
@@ -403,7 +446,10 @@ void ccsim_run(ccsim_t *sim, int64_t ns)
     }
 }
 
-int64_t ccsim_now(const ccsim_t *sim) { return sim->now_ns - sim->started_ns; }
+int64_t ccsim_now(const ccsim_t *sim)
+{
+    return sim->now_ns - sim->started_ns;
+}
 
 void ccsim_flow(const ccsim_t *sim, int32_t index, ccsim_flow_state_t *out)
 {
@@ -426,4 +472,7 @@ int64_t ccsim_system(const ccsim_t *sim, int32_t side, int32_t id)
     return ps_counter_get(sim->sides[side].cnc, id);
 }
 
-void ccsim_path(const ccsim_t *sim, ps_simnet_stats_t *out) { ps_simnet_statistics(sim->net, out); }
+void ccsim_path(const ccsim_t *sim, ps_simnet_stats_t *out)
+{
+    ps_simnet_statistics(sim->net, out);
+}

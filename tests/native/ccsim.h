@@ -18,33 +18,33 @@ typedef struct ccsim_options {
     int64_t rtt_ns;                /* of the empty path */
     int64_t bandwidth_bytes_per_s; /* there; 0 unlimited.  Back: unlimited */
     int64_t queue_bytes;
-    uint32_t loss_ppm;             /* both ways, random */
-    uint32_t reorder_ppm;          /* there: datagrams that take so much longer */
+    uint32_t loss_ppm;    /* both ways, random */
+    uint32_t reorder_ppm; /* there: datagrams that take so much longer */
     int64_t reorder_ns;
-    uint32_t duplicate_ppm;        /* there */
-    int32_t max_gaps;              /* 0: the default */
-    int64_t drop_each;             /* data datagrams between two scripted losses, 0 none */
-    int32_t lossy_flow;            /* flow of which every third data datagram is lost; 0 none */
-    int32_t flows;                 /* 1..CCSIM_FLOWS_MAX */
-    int64_t start_apart_ns;        /* flow i begins i times that later */
+    uint32_t duplicate_ppm; /* there */
+    int32_t max_gaps;       /* 0: the default */
+    int64_t drop_each;      /* data datagrams between two scripted losses, 0 none */
+    int32_t lossy_flow;     /* flow of which every third data datagram is lost; 0 none */
+    int32_t flows;          /* 1..CCSIM_FLOWS_MAX */
+    int64_t start_apart_ns; /* flow i begins i times that later */
     int32_t mtu;
     int32_t term_length;
-    int32_t window_bytes;          /* receiver window */
-    int32_t congestion_control;    /* ps_congestion_control */
-    int32_t loss_recovery;         /* ps_loss_recovery, both sides */
+    int32_t window_bytes;       /* receiver window */
+    int32_t congestion_control; /* ps_congestion_control */
+    int32_t loss_recovery;      /* ps_loss_recovery, both sides */
     uint8_t not_friendly;
-    uint8_t plain;                 /* no trailers: both take each other for Aeron */
+    uint8_t plain; /* no trailers: both take each other for Aeron */
     uint64_t seed;
-    int64_t offered_bytes_per_s;   /* each flow, 0: as much as goes */
+    int64_t offered_bytes_per_s; /* each flow, 0: as much as goes */
 } ccsim_options_t;
 
 typedef struct ccsim_flow_state {
-    int64_t delivered;             /* stream bytes read */
-    int64_t congestion_window;     /* now, bytes; 0 under static */
+    int64_t delivered;         /* stream bytes read */
+    int64_t congestion_window; /* now, bytes; 0 under static */
     int64_t rtt_ns;
     int64_t missing_gaps;
-    int64_t lost_bytes;            /* as counted by the receiver */
-    int64_t cause;                 /* ps_cause the publication is bound by now */
+    int64_t lost_bytes; /* as counted by the receiver */
+    int64_t cause;      /* ps_cause the publication is bound by now */
     int64_t blocked_congestion_ns;
 } ccsim_flow_state_t;
 

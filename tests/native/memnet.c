@@ -160,8 +160,8 @@ static uint32_t let_land(const ps_lander_t *lander, void *context, const uint8_t
     const uint32_t whole = there == length ? length : there - there % segment;
     memcpy(&first_word, data, sizeof first_word);
     memcpy(landing.at + 8, data + 8, there - 8);
-    return whole == 0 ? 0 : lander->landed(context, &landing, first_word, whole, segment, from,
-                                           now_ns);
+    return whole == 0 ? 0
+                      : lander->landed(context, &landing, first_word, whole, segment, from, now_ns);
 }
 
 /* As GRO does: neighbours of one length from one sender, and one shorter last. */

@@ -12,13 +12,13 @@ typedef struct memnet memnet_t;
 
 typedef struct memnet_dgram {
     ps_addr_t to;
-    ps_addr_t from;      /* bound address of the sending socket */
+    ps_addr_t from; /* bound address of the sending socket */
     uint32_t length;
     uint8_t data[65536];
 } memnet_dgram_t;
 
 memnet_t *memnet_create(void);
-void memnet_destroy(memnet_t *memnet);     /* after the driver */
+void memnet_destroy(memnet_t *memnet); /* after the driver */
 /* A table for a driver, which takes it over. */
 ps_net_t *memnet_net(memnet_t *memnet);
 /* Of a driver that is stepped, on this transport; seed, ids and the rest are the caller's. */
@@ -38,6 +38,6 @@ void memnet_join(memnet_t *memnet, int32_t joins);
 int32_t memnet_landed(const memnet_t *memnet);
 /* Calls of send so far. */
 int32_t memnet_sends(const memnet_t *memnet);
-ps_addr_t memnet_addr(uint8_t last, uint16_t port);   /* 10.0.0.last */
+ps_addr_t memnet_addr(uint8_t last, uint16_t port); /* 10.0.0.last */
 
 #endif

@@ -11,7 +11,7 @@
 #include "stream.h"
 
 enum { WORLD_PORT = 40124, WORLD_TERM_LENGTH = 65536, WORLD_WINDOW = 32768 };
-#define MS INT64_C(1000000)
+#define MS     INT64_C(1000000)
 #define SECOND INT64_C(1000000000)
 
 typedef struct world {
@@ -24,7 +24,7 @@ typedef struct world {
     ps_addr_t local;
     ps_addr_t sender;
     ps_image_t *image;
-    ps_log_t log;              /* as a client maps it */
+    ps_log_t log; /* as a client maps it */
     char path[300];
     int64_t now_ns;
     int32_t sub_pos, hwm_counter, pos_counter, naks_counter;
@@ -35,13 +35,13 @@ typedef struct world {
 typedef struct world_options {
     uint8_t advertise, unreliable, group, no_subscriber, untethered;
     uint32_t peer_capabilities;
-    int64_t reserved_position;     /* 0: all */
+    int64_t reserved_position; /* 0: all */
     int64_t join_ordinal;
-    int64_t window_limit_ns;       /* of an untethered reader; 0: default */
-    int32_t max_gaps;              /* 0: default */
-    int32_t event_capacity;        /* 0: default */
+    int64_t window_limit_ns; /* of an untethered reader; 0: default */
+    int32_t max_gaps;        /* 0: default */
+    int32_t event_capacity;  /* 0: default */
     int32_t term_offset;
-    int32_t initial_term_id;       /* 0: golden */
+    int32_t initial_term_id; /* 0: golden */
 } world_options_t;
 
 UNUSED_OK static int32_t world_step(world_t *world)
@@ -128,12 +128,12 @@ static int32_t world_counter(world_t *world, const char *label, int64_t value)
 /* Opens the socket of the world's driver. */
 UNUSED_OK static void world_listen(world_t *world)
 {
-    const ps_recv_endpoint_params_t endpoint = {
-        .id = 500, .status_counter_id = -1, .receiver_id = GOLDEN_RECEIVER
-    };
+    const ps_recv_endpoint_params_t endpoint = { .id = 500,
+                                                 .status_counter_id = -1,
+                                                 .receiver_id = GOLDEN_RECEIVER };
     CHECK_EQ(ps_recv_endpoint_open(world->driver, &endpoint, &world->endpoint), PS_OK);
     const ps_recv_destination_params_t destination = {
-        .id = 1, .socket = {.bind = memnet_addr(2, WORLD_PORT)}
+        .id = 1, .socket = { .bind = memnet_addr(2, WORLD_PORT) }
     };
     CHECK_EQ(ps_recv_endpoint_add_destination(world->driver, world->endpoint, &destination,
                                               &world->local),
@@ -170,10 +170,11 @@ UNUSED_OK static void world_open(world_t *world, const world_options_t *options)
 
 UNUSED_OK static void world_subscribe(world_t *world, const world_options_t *options)
 {
-    const ps_subscriber_params_t subscriber = {
-        .position_counter_id = world->sub_pos, .slot = world->subscriber_slot,
-        .client_slot = world->client_slot, .tether = !options->untethered, .rejoin = 1
-    };
+    const ps_subscriber_params_t subscriber = { .position_counter_id = world->sub_pos,
+                                                .slot = world->subscriber_slot,
+                                                .client_slot = world->client_slot,
+                                                .tether = !options->untethered,
+                                                .rejoin = 1 };
     CHECK_EQ(ps_image_add_subscriber(world->driver, world->image, &subscriber), PS_OK);
 }
 
@@ -197,18 +198,32 @@ UNUSED_OK static void world_make_image(world_t *world, const world_options_t *op
     world->image_slot = ps_slot_allocate(world->shared, PS_SLOT_IMAGE, 77);
     world->subscriber_slot = ps_slot_allocate(world->shared, PS_SLOT_SUBSCRIBER, 12);
     const ps_image_params_t params = {
-        .id = 77, .log_path = world->path, .endpoint = world->endpoint, .slot = world->image_slot,
-        .high_water_counter_id = world->hwm_counter, .position_counter_id = world->pos_counter,
-        .naks_counter_id = world->naks_counter, .session_id = GOLDEN_SESSION,
-        .stream_id = GOLDEN_STREAM, .initial_term_id = initial, .active_term_id = initial,
-        .term_offset = options->term_offset, .window_bytes = WORLD_WINDOW, .destination = 0,
-        .source = world->sender, .nak_delay_ns = -1,
+        .id = 77,
+        .log_path = world->path,
+        .endpoint = world->endpoint,
+        .slot = world->image_slot,
+        .high_water_counter_id = world->hwm_counter,
+        .position_counter_id = world->pos_counter,
+        .naks_counter_id = world->naks_counter,
+        .session_id = GOLDEN_SESSION,
+        .stream_id = GOLDEN_STREAM,
+        .initial_term_id = initial,
+        .active_term_id = initial,
+        .term_offset = options->term_offset,
+        .window_bytes = WORLD_WINDOW,
+        .destination = 0,
+        .source = world->sender,
+        .nak_delay_ns = -1,
         .reserved_position = options->reserved_position ? options->reserved_position : INT64_MAX,
-        .join_ordinal = options->join_ordinal, .peer_capabilities = options->peer_capabilities,
+        .join_ordinal = options->join_ordinal,
+        .peer_capabilities = options->peer_capabilities,
         .untethered_window_limit_timeout_ns =
             options->window_limit_ns ? options->window_limit_ns : 5 * SECOND,
-        .untethered_linger_timeout_ns = 5 * SECOND, .untethered_resting_timeout_ns = 10 * SECOND,
-        .group = options->group, .reliable = !options->unreliable, .rejoin = 1
+        .untethered_linger_timeout_ns = 5 * SECOND,
+        .untethered_resting_timeout_ns = 10 * SECOND,
+        .group = options->group,
+        .reliable = !options->unreliable,
+        .rejoin = 1
     };
     CHECK_EQ(ps_image_add(world->driver, &params, &world->image), PS_OK);
     if (!options->no_subscriber) {
@@ -236,10 +251,13 @@ UNUSED_OK static uint32_t world_frame(const world_t *world, uint8_t *out, int64_
 {
     const int32_t aligned = ps_align32(length);
     const int32_t on_wire = type == PS_TYPE_PAD ? PS_HEADER_BYTES : aligned;
-    const int32_t values[6] = {
-        length, 0, (int32_t)(position & world->log.term_mask), GOLDEN_SESSION, GOLDEN_STREAM,
-        ps_term_id_at(position, world->log.shift, world->log.initial_term_id)
-    };
+    const int32_t values[6] = { length,
+                                0,
+                                (int32_t)(position & world->log.term_mask),
+                                GOLDEN_SESSION,
+                                GOLDEN_STREAM,
+                                ps_term_id_at(position, world->log.shift,
+                                              world->log.initial_term_id) };
     memset(out, 0, (size_t)on_wire);
     memcpy(out, values, sizeof values);
     out[5] = PS_FLAG_UNFRAGMENTED;
@@ -305,8 +323,7 @@ UNUSED_OK static void world_check_reader(const world_t *world, int64_t from)
         const ps_frame_t *frame = ps_frame_at(&world->log, at);
         CHECK(frame->frame_length >= PS_HEADER_BYTES && at < position);
         CHECK_EQ(frame->term_offset, at & world->log.term_mask);
-        CHECK_EQ(frame->term_id,
-                 ps_term_id_at(at, world->log.shift, world->log.initial_term_id));
+        CHECK_EQ(frame->term_id, ps_term_id_at(at, world->log.shift, world->log.initial_term_id));
         at += ps_align32(frame->frame_length);
     }
     CHECK_EQ(at, position);

@@ -5,8 +5,7 @@
 
 int32_t rig_make_counter(rig_t *rig, int64_t value)
 {
-    const int32_t id =
-        ps_counter_allocate(rig->cnc, 999, "", 0, "test", 4, 1, 1, 1, value, 0);
+    const int32_t id = ps_counter_allocate(rig->cnc, 999, "", 0, "test", 4, 1, 1, 1, value, 0);
     CHECK(id >= 0);
     return id;
 }
@@ -21,14 +20,22 @@ static void make_files(rig_t *rig)
     strcpy(rig->directory, "/dev/shm/ps-rig-XXXXXX");
     CHECK(mkdtemp(rig->directory) != NULL);
     const ps_cnc_params_t cnc = { .directory = rig->directory,
-                                  .client_liveness_timeout_ns = 10 * S, .pid = getpid(),
+                                  .client_liveness_timeout_ns = 10 * S,
+                                  .pid = getpid(),
                                   .counter_values_bytes = 128 * 1024,
-                                  .error_log_bytes = 64 * 1024, .file_mode = 0600 };
+                                  .error_log_bytes = 64 * 1024,
+                                  .file_mode = 0600 };
     CHECK_EQ(ps_cnc_create(&cnc, &rig->cnc), PS_OK);
-    const ps_shared_params_t shared = { .directory = rig->directory, .clients = 8,
-                                        .publications = 64, .images = 8, .subscribers = 8,
-                                        .groups = 1, .file_mode = 0600, .daemon_id = 1,
-                                        .daemon_epoch = 1, .receiver_id_base = 1,
+    const ps_shared_params_t shared = { .directory = rig->directory,
+                                        .clients = 8,
+                                        .publications = 64,
+                                        .images = 8,
+                                        .subscribers = 8,
+                                        .groups = 1,
+                                        .file_mode = 0600,
+                                        .daemon_id = 1,
+                                        .daemon_epoch = 1,
+                                        .receiver_id_base = 1,
                                         .pid = getpid() };
     CHECK_EQ(ps_shared_create(&shared, &rig->shared), PS_OK);
 }
@@ -49,7 +56,8 @@ static void make_driver(rig_t *rig, const rig_options_t *options)
 
 static void open_endpoint(rig_t *rig, int32_t kind)
 {
-    ps_send_endpoint_params_t params = { .id = 1, .status_counter_id = rig->status,
+    ps_send_endpoint_params_t params = { .id = 1,
+                                         .status_counter_id = rig->status,
                                          .destinations_counter_id = rig->destinations };
     params.data.bind = memnet_addr(1, RIG_CONTROL);
     rig->local = params.data.bind;
@@ -69,12 +77,21 @@ static void open_endpoint(rig_t *rig, int32_t kind)
 static void add_publication(rig_t *rig, const rig_options_t *options)
 {
     snprintf(rig->log_path, sizeof(rig->log_path), "%s/1.log", rig->directory);
-    const ps_log_params_t log = {
-        .path = rig->log_path, .correlation_id = 1, .session_id = GOLDEN_SESSION,
-        .stream_id = GOLDEN_STREAM, .initial_term_id = GOLDEN_TERM, .term_id = GOLDEN_TERM,
-        .term_offset = options->first_offset, .term_length = RIG_TERM, .mtu = RIG_MTU,
-        .page_size = 4096, .sparse = 1, .signal_eos = 1, .file_mode = 0600,
-        .type = options->exclusive ? PS_LOG_EXCLUSIVE : PS_LOG_CONCURRENT, .reserve_terms = 3 };
+    const ps_log_params_t log = { .path = rig->log_path,
+                                  .correlation_id = 1,
+                                  .session_id = GOLDEN_SESSION,
+                                  .stream_id = GOLDEN_STREAM,
+                                  .initial_term_id = GOLDEN_TERM,
+                                  .term_id = GOLDEN_TERM,
+                                  .term_offset = options->first_offset,
+                                  .term_length = RIG_TERM,
+                                  .mtu = RIG_MTU,
+                                  .page_size = 4096,
+                                  .sparse = 1,
+                                  .signal_eos = 1,
+                                  .file_mode = 0600,
+                                  .type = options->exclusive ? PS_LOG_EXCLUSIVE : PS_LOG_CONCURRENT,
+                                  .reserve_terms = 3 };
     CHECK_EQ(ps_log_create(&log), PS_OK);
     CHECK_EQ(ps_log_map(rig->log_path, 0, &rig->log), PS_OK);
     const int32_t slot = ps_slot_allocate(rig->shared, PS_SLOT_PUBLICATION, 1);
@@ -83,28 +100,39 @@ static void add_publication(rig_t *rig, const rig_options_t *options)
     const bool ipc = options->kind == RIG_IPC;
     const bool group = !ipc && options->kind != RIG_UNICAST;
     const ps_publication_params_t params = {
-        .id = 1, .log_path = rig->log_path, .endpoint = rig->endpoint, .slot = slot,
-        .publisher_limit_counter_id = rig->limit, .publisher_position_counter_id = rig->position,
+        .id = 1,
+        .log_path = rig->log_path,
+        .endpoint = rig->endpoint,
+        .slot = slot,
+        .publisher_limit_counter_id = rig->limit,
+        .publisher_position_counter_id = rig->position,
         .sender_position_counter_id = ipc ? -1 : rig->sender_position,
         .sender_limit_counter_id = ipc ? -1 : rig->sender_limit,
         .back_pressure_counter_id = ipc ? -1 : rig->back_pressure,
-        .naks_counter_id = ipc ? -1 : rig->naks, .receivers_counter_id = rig->receivers,
+        .naks_counter_id = ipc ? -1 : rig->naks,
+        .receivers_counter_id = rig->receivers,
         .flow_control = options->flow_control != 0 ? options->flow_control
-                                                   : group ? PS_FC_MAX : PS_FC_UNICAST,
-        .fc_group_min_size = options->group_min_size, .fc_group_tag = options->group_tag,
+                        : group                    ? PS_FC_MAX
+                                                   : PS_FC_UNICAST,
+        .fc_group_min_size = options->group_min_size,
+        .fc_group_tag = options->group_tag,
         .fc_receiver_timeout_ns = options->fc_timeout_ns,
         .rate_bytes_per_s = options->rate_bytes_per_s,
         .rate_messages_per_s = options->rate_messages_per_s,
         .window_bytes = options->window_bytes != 0 ? options->window_bytes : RIG_TERM / 2,
         .max_resend = 16,
-        .reserved_position = options->reserved_position != 0 ? options->reserved_position
-                                                             : INT64_MAX,
-        .untethered_window_limit_timeout_ns = 5 * S, .untethered_linger_timeout_ns = 5 * S,
+        .reserved_position =
+            options->reserved_position != 0 ? options->reserved_position : INT64_MAX,
+        .untethered_window_limit_timeout_ns = 5 * S,
+        .untethered_linger_timeout_ns = 5 * S,
         .untethered_resting_timeout_ns = 10 * S,
-        .exclusive = (uint8_t)options->exclusive, .group = group,
-        .spies_simulate_connection = (uint8_t)options->ssc, .signal_eos = 1,
+        .exclusive = (uint8_t)options->exclusive,
+        .group = group,
+        .spies_simulate_connection = (uint8_t)options->ssc,
+        .signal_eos = 1,
         .channel_timestamp = options->timestamp_offset != 0,
-        .channel_timestamp_offset = options->timestamp_offset };
+        .channel_timestamp_offset = options->timestamp_offset
+    };
     CHECK_EQ(ps_publication_add(rig->driver, &params, &rig->pub), PS_OK);
 }
 
@@ -116,9 +144,9 @@ rig_t *rig_open(const rig_options_t *options)
     rig->peer = memnet_addr(9, RIG_PORT);
     make_files(rig);
     make_driver(rig, options);
-    int32_t *const ids[] = { &rig->limit, &rig->position, &rig->sender_position, &rig->sender_limit,
-                             &rig->back_pressure, &rig->naks, &rig->receivers, &rig->destinations,
-                             &rig->status };
+    int32_t *const ids[] = { &rig->limit,        &rig->position,      &rig->sender_position,
+                             &rig->sender_limit, &rig->back_pressure, &rig->naks,
+                             &rig->receivers,    &rig->destinations,  &rig->status };
     for (size_t i = 0; i < sizeof(ids) / sizeof(ids[0]); i++) {
         *ids[i] = rig_make_counter(rig, 0);
     }
@@ -244,10 +272,13 @@ void rig_sm(rig_t *rig, int64_t receiver_id, const ps_addr_t *from, int64_t posi
             int32_t window, uint8_t flags)
 {
     uint8_t out[PS_CONTROL_MAX];
-    const ps_sm_t sm = { .session_id = GOLDEN_SESSION, .stream_id = GOLDEN_STREAM,
+    const ps_sm_t sm = { .session_id = GOLDEN_SESSION,
+                         .stream_id = GOLDEN_STREAM,
                          .term_id = ps_term_id_at(position, rig->log.shift, GOLDEN_TERM),
                          .term_offset = (int32_t)(position & rig->log.term_mask),
-                         .window = window, .receiver_id = receiver_id, .flags = flags };
+                         .window = window,
+                         .receiver_id = receiver_id,
+                         .flags = flags };
     rig_inject(rig, from, out, ps_wire_build_sm(out, &sm, NULL));
 }
 

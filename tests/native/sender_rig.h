@@ -17,25 +17,25 @@
 #include "ps_log.h"
 #include "ps_wire.h"
 
-#define CHECK(condition)                                                                    \
-    do {                                                                                    \
-        if (!(condition)) {                                                                 \
-            fprintf(stderr, "%s:%d: %s: %s\n", __FILE__, __LINE__, __func__, #condition);   \
-            exit(1);                                                                        \
-        }                                                                                   \
+#define CHECK(condition)                                                                           \
+    do {                                                                                           \
+        if (!(condition)) {                                                                        \
+            fprintf(stderr, "%s:%d: %s: %s\n", __FILE__, __LINE__, __func__, #condition);          \
+            exit(1);                                                                               \
+        }                                                                                          \
     } while (0)
-#define CHECK_EQ(actual, expected)                                                          \
-    do {                                                                                    \
-        const long long actual_ = (long long)(actual), expected_ = (long long)(expected);   \
-        if (actual_ != expected_) {                                                         \
-            fprintf(stderr, "%s:%d: %s: %s is %lld, expected %lld\n", __FILE__, __LINE__,   \
-                    __func__, #actual, actual_, expected_);                                 \
-            exit(1);                                                                        \
-        }                                                                                   \
+#define CHECK_EQ(actual, expected)                                                                 \
+    do {                                                                                           \
+        const long long actual_ = (long long)(actual), expected_ = (long long)(expected);          \
+        if (actual_ != expected_) {                                                                \
+            fprintf(stderr, "%s:%d: %s: %s is %lld, expected %lld\n", __FILE__, __LINE__,          \
+                    __func__, #actual, actual_, expected_);                                        \
+            exit(1);                                                                               \
+        }                                                                                          \
     } while (0)
 
 #define MS INT64_C(1000000)
-#define S INT64_C(1000000000)
+#define S  INT64_C(1000000000)
 enum { RIG_TERM = 65536, RIG_MTU = 1408, RIG_PORT = 40124, RIG_CONTROL = 40500 };
 
 enum rig_kind { RIG_UNICAST, RIG_DYNAMIC, RIG_MANUAL, RIG_MULTICAST, RIG_IPC };
@@ -52,26 +52,26 @@ typedef struct rig {
     ps_publication_t *pub;
     ps_publication_slot_t *slot;
     int32_t limit, position, sender_position, sender_limit, back_pressure, naks, receivers,
-        destinations, status;   /* counter ids */
+        destinations, status; /* counter ids */
     ps_log_t log;
-    ps_addr_t local;            /* of the control socket of the sender */
+    ps_addr_t local; /* of the control socket of the sender */
     ps_addr_t peer;
-    memnet_dgram_t got;         /* last datagram of rig_take */
+    memnet_dgram_t got; /* last datagram of rig_take */
 } rig_t;
 
 typedef struct rig_options {
     int32_t kind;
     int32_t exclusive;
     int32_t ssc;
-    int32_t window_bytes;       /* 0: T/2 */
-    int64_t reserved_position;  /* 0: everything */
-    int32_t first_offset;       /* start position */
-    int32_t timestamp_offset;   /* 0: none, else as the parameter */
+    int32_t window_bytes;      /* 0: T/2 */
+    int64_t reserved_position; /* 0: everything */
+    int32_t first_offset;      /* start position */
+    int32_t timestamp_offset;  /* 0: none, else as the parameter */
     int32_t advertise;
     int64_t retransmit_delay_ns;
-    int32_t flow_control;       /* 0: by kind */
+    int32_t flow_control; /* 0: by kind */
     int32_t group_min_size;
-    int64_t fc_timeout_ns;      /* 0: as long as a receiver may be silent */
+    int64_t fc_timeout_ns; /* 0: as long as a receiver may be silent */
     int64_t group_tag;
     int64_t rate_bytes_per_s, rate_messages_per_s;
 } rig_options_t;

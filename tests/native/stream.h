@@ -24,11 +24,11 @@ typedef struct stream {
     ps_cnc_t *cnc;
     ps_shared_t *shared;
     ps_client_t *client;
-    ps_log_t log;              /* the daemon's view */
+    ps_log_t log; /* the daemon's view */
     int32_t client_slot;
     int32_t publication_slot;
     int32_t subscriber_slot;
-    int32_t limit;             /* counter ids */
+    int32_t limit; /* counter ids */
     int32_t position;
 } stream_t;
 
@@ -139,8 +139,8 @@ UNUSED_OK static void stream_litter(const stream_t *stream, int64_t from, int64_
         frame->stream_id = log->stream_id;
         frame->term_id = ps_term_id_at(at + ahead, log->shift, log->initial_term_id);
         frame->reserved_value = 666;
-        atomic_store(ps_frame_word(frame), ps_frame_word_of(PS_FRAME_ALIGNMENT,
-                                                            PS_FLAG_UNFRAGMENTED, PS_TYPE_DATA));
+        atomic_store(ps_frame_word(frame),
+                     ps_frame_word_of(PS_FRAME_ALIGNMENT, PS_FLAG_UNFRAGMENTED, PS_TYPE_DATA));
     }
 }
 
@@ -185,8 +185,8 @@ UNUSED_OK static void stream_close(stream_t *stream)
 
 UNUSED_OK static ps_pub_t *stream_pub(stream_t *stream)
 {
-    const ps_pub_params_t params = { stream->path, 11, stream->publication_slot, stream->limit, 0,
-                                     stream->params.type != PS_LOG_CONCURRENT };
+    const ps_pub_params_t params = { stream->path,  11, stream->publication_slot,
+                                     stream->limit, 0,  stream->params.type != PS_LOG_CONCURRENT };
     ps_pub_t *pub = NULL;
     CHECK_EQ(ps_pub_open(stream->client, &params, &pub), PS_OK);
     return pub;
@@ -194,8 +194,13 @@ UNUSED_OK static ps_pub_t *stream_pub(stream_t *stream)
 
 UNUSED_OK static ps_img_t *stream_img(stream_t *stream)
 {
-    const ps_img_params_t params = { stream->path, 11, 12, stream->position,
-                                     stream->subscriber_slot, -1, stream->publication_slot };
+    const ps_img_params_t params = { stream->path,
+                                     11,
+                                     12,
+                                     stream->position,
+                                     stream->subscriber_slot,
+                                     -1,
+                                     stream->publication_slot };
     ps_img_t *image = NULL;
     CHECK_EQ(ps_img_open(stream->client, &params, &image), PS_OK);
     return image;

@@ -32,23 +32,34 @@ static void succeed(world_t *world)
 
 static ps_image_params_t adopted_image(const world_t *world)
 {
-    return (ps_image_params_t){
-        .id = 77, .log_path = world->path, .endpoint = world->endpoint, .slot = world->image_slot,
-        .high_water_counter_id = world->hwm_counter, .position_counter_id = world->pos_counter,
-        .naks_counter_id = world->naks_counter, .session_id = GOLDEN_SESSION,
-        .stream_id = GOLDEN_STREAM, .initial_term_id = GOLDEN_TERM, .active_term_id = GOLDEN_TERM,
-        .window_bytes = WORLD_WINDOW, .source = world->sender, .nak_delay_ns = -1,
-        .reserved_position = INT64_MAX, .join_ordinal = 0,
-        .untethered_window_limit_timeout_ns = 5 * SECOND,
-        .untethered_linger_timeout_ns = 5 * SECOND, .untethered_resting_timeout_ns = 10 * SECOND,
-        .reliable = 1, .rejoin = 1, .adopted = 1,
-        .consumption = ps_counter_get(world->cnc, world->sub_pos)
-    };
+    return (ps_image_params_t){ .id = 77,
+                                .log_path = world->path,
+                                .endpoint = world->endpoint,
+                                .slot = world->image_slot,
+                                .high_water_counter_id = world->hwm_counter,
+                                .position_counter_id = world->pos_counter,
+                                .naks_counter_id = world->naks_counter,
+                                .session_id = GOLDEN_SESSION,
+                                .stream_id = GOLDEN_STREAM,
+                                .initial_term_id = GOLDEN_TERM,
+                                .active_term_id = GOLDEN_TERM,
+                                .window_bytes = WORLD_WINDOW,
+                                .source = world->sender,
+                                .nak_delay_ns = -1,
+                                .reserved_position = INT64_MAX,
+                                .join_ordinal = 0,
+                                .untethered_window_limit_timeout_ns = 5 * SECOND,
+                                .untethered_linger_timeout_ns = 5 * SECOND,
+                                .untethered_resting_timeout_ns = 10 * SECOND,
+                                .reliable = 1,
+                                .rejoin = 1,
+                                .adopted = 1,
+                                .consumption = ps_counter_get(world->cnc, world->sub_pos) };
 }
 
 static void adopt_image(world_t *world)
 {
-    const world_options_t options = {0};
+    const world_options_t options = { 0 };
     const ps_image_params_t params = adopted_image(world);
     CHECK_EQ(ps_image_add(world->driver, &params, &world->image), PS_OK);
     world_subscribe(world, &options);
@@ -73,7 +84,7 @@ static int64_t readable(const world_t *world, int64_t from)
 
 static void open_image(world_t *world)
 {
-    const world_options_t options = {0};
+    const world_options_t options = { 0 };
     world_open(world, &options);
     world_make_image(world, &options);
     world->log.meta->correlation_id = 77;
@@ -125,7 +136,8 @@ static void walk_image(uint32_t seed)
         const int64_t complete_now = readable(&world, consumed);
         CHECK(world_holds(&world, consumed, complete_now, FRAME));
         consumed += (complete_now - consumed) / FRAME > 0
-            ? FRAME * (1 + walk_random((uint32_t)((complete_now - consumed) / FRAME))) : 0;
+                        ? FRAME * (1 + walk_random((uint32_t)((complete_now - consumed) / FRAME)))
+                        : 0;
         world_consume(&world, consumed);
         world_pass(&world, MS);
     }
@@ -211,10 +223,10 @@ static void test_what_is_no_frame_ends_the_walk(void)
 /* Clients can write the index: what cannot be is not followed. */
 static void test_an_index_that_lies_is_not_believed(void)
 {
-    static const struct { int64_t position, ordinal; } lies[] = {
-        { 8 * FRAME - 8, 8 }, { -32, 8 }, { INT64_MIN, 8 }, { INT64_MAX, 8 },
-        { 8 * FRAME, INT64_MAX }, { 8 * FRAME, -2 }
-    };
+    static const struct {
+        int64_t position, ordinal;
+    } lies[] = { { 8 * FRAME - 8, 8 },     { -32, 8 },       { INT64_MIN, 8 }, { INT64_MAX, 8 },
+                 { 8 * FRAME, INT64_MAX }, { 8 * FRAME, -2 } };
     for (size_t i = 0; i < sizeof lies / sizeof lies[0]; i++) {
         world_t world;
         open_image(&world);

@@ -5,8 +5,7 @@
  */
 #include "sender_rig.h"
 
-enum { FAR = 7 * RIG_TERM, WINDOW = 16 * 1024, STEP = 1024,
-       EDGE = 4 * RIG_TERM - STEP };
+enum { FAR = 7 * RIG_TERM, WINDOW = 16 * 1024, STEP = 1024, EDGE = 4 * RIG_TERM - STEP };
 
 static uint32_t walk_state;
 
@@ -18,25 +17,33 @@ static uint32_t walk_random(uint32_t below)
 
 static ps_publication_params_t adopted_publication(const rig_t *rig)
 {
-    return (ps_publication_params_t){
-        .id = 1, .log_path = rig->log_path, .endpoint = rig->endpoint,
-        .slot = (int32_t)(rig->slot - rig->shared->publications),
-        .publisher_limit_counter_id = rig->limit, .publisher_position_counter_id = rig->position,
-        .sender_position_counter_id = rig->sender_position,
-        .sender_limit_counter_id = rig->sender_limit,
-        .back_pressure_counter_id = rig->back_pressure, .naks_counter_id = rig->naks,
-        .receivers_counter_id = rig->receivers, .flow_control = PS_FC_UNICAST,
-        .window_bytes = RIG_TERM / 2, .max_resend = 16, .reserved_position = INT64_MAX,
-        .untethered_window_limit_timeout_ns = 5 * S, .untethered_linger_timeout_ns = 5 * S,
-        .untethered_resting_timeout_ns = 10 * S, .signal_eos = 1, .adopted = 1
-    };
+    return (ps_publication_params_t){ .id = 1,
+                                      .log_path = rig->log_path,
+                                      .endpoint = rig->endpoint,
+                                      .slot = (int32_t)(rig->slot - rig->shared->publications),
+                                      .publisher_limit_counter_id = rig->limit,
+                                      .publisher_position_counter_id = rig->position,
+                                      .sender_position_counter_id = rig->sender_position,
+                                      .sender_limit_counter_id = rig->sender_limit,
+                                      .back_pressure_counter_id = rig->back_pressure,
+                                      .naks_counter_id = rig->naks,
+                                      .receivers_counter_id = rig->receivers,
+                                      .flow_control = PS_FC_UNICAST,
+                                      .window_bytes = RIG_TERM / 2,
+                                      .max_resend = 16,
+                                      .reserved_position = INT64_MAX,
+                                      .untethered_window_limit_timeout_ns = 5 * S,
+                                      .untethered_linger_timeout_ns = 5 * S,
+                                      .untethered_resting_timeout_ns = 10 * S,
+                                      .signal_eos = 1,
+                                      .adopted = 1 };
 }
 
 static void succeed(rig_t *rig)
 {
-    ps_send_endpoint_params_t endpoint = {
-        .id = 1, .status_counter_id = rig->status, .destinations_counter_id = rig->destinations
-    };
+    ps_send_endpoint_params_t endpoint = { .id = 1,
+                                           .status_counter_id = rig->status,
+                                           .destinations_counter_id = rig->destinations };
     ps_driver_destroy(rig->driver);
     ps_driver_params_t params = memnet_driver_params(rig->net, rig->cnc, rig->shared);
     params.seed = 2;
@@ -178,7 +185,7 @@ static void walk(uint32_t seed)
         if (walk_random(4) == 0) {
             const int64_t sent = rig_counter(rig, rig->sender_position);
             const int64_t limit = rig_counter(rig, rig->limit);
-            offer_some(rig);        /* nobody is there */
+            offer_some(rig); /* nobody is there */
             succeed(rig);
             const ps_publication_params_t params = adopted_publication(rig);
             CHECK_EQ(ps_publication_add(rig->driver, &params, &rig->pub), PS_OK);
@@ -286,8 +293,8 @@ static int64_t counted_over_a_death(int64_t index_ordinal, int64_t index_shift,
 static void messages_are_counted_on(void)
 {
     CHECK_EQ(counted_over_a_death(0, 0, 0), 10);
-    CHECK_EQ(counted_over_a_death(0, 0, 1), 10);         /* the index knows better than the slot */
-    CHECK_EQ(counted_over_a_death(-5, 0, 3), 5);         /* it does not know: the slot's word */
+    CHECK_EQ(counted_over_a_death(0, 0, 1), 10); /* the index knows better than the slot */
+    CHECK_EQ(counted_over_a_death(-5, 0, 3), 5); /* it does not know: the slot's word */
     CHECK_EQ(counted_over_a_death(INT64_MAX, 0, 3), 5);
     CHECK_EQ(counted_over_a_death(0, 8, 3), 5);          /* in the middle of a frame's header */
     CHECK_EQ(counted_over_a_death(0, 32, 3), 5);         /* in the middle of a frame */

@@ -14,8 +14,12 @@ static void *write_on(void *argument)
 {
     ps_board_entry_t *board = argument;
     for (int64_t i = 1; !atomic_load(&enough); i++) {
-        const ps_receiver_view_t view = { .receiver_id = i, .heard_ns = i, .position = i,
-                                          .group_tag = i, .reason_client = i, .backlog_bytes = i };
+        const ps_receiver_view_t view = { .receiver_id = i,
+                                          .heard_ns = i,
+                                          .position = i,
+                                          .group_tag = i,
+                                          .reason_client = i,
+                                          .backlog_bytes = i };
         ps_board_write(board, 0, &view);
     }
     return NULL;

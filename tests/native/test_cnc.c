@@ -60,8 +60,11 @@ static void memory_is_taken_as_counters_are(void)
     char directory[256];
     char path[300];
     directory_make(directory, sizeof directory);
-    const ps_cnc_params_t params = { .directory = directory, .client_liveness_timeout_ns = 10,
-        .counter_values_bytes = 8 << 20, .error_log_bytes = 1 << 20, .file_mode = 0600 };
+    const ps_cnc_params_t params = { .directory = directory,
+                                     .client_liveness_timeout_ns = 10,
+                                     .counter_values_bytes = 8 << 20,
+                                     .error_log_bytes = 1 << 20,
+                                     .file_mode = 0600 };
     ps_cnc_t *cnc = NULL;
     CHECK_EQ(ps_cnc_create(&params, &cnc), PS_OK);
     snprintf(path, sizeof path, "%s/cnc.dat", directory);

@@ -13,16 +13,21 @@
 #include "check.h"
 
 #define MS INT64_C(1000000)
-#define S INT64_C(1000000000)
+#define S  INT64_C(1000000000)
 enum { KIB = 1024, MIB = 1024 * 1024 };
 
 /* ---- RFC 9438's response function ------------------------------------------------------------ */
 
 static ccsim_options_t response_path(int64_t rtt_ns)
 {
-    return (ccsim_options_t){ .rtt_ns = rtt_ns, .drop_each = 10000, .flows = 1, .mtu = 320,
-                              .term_length = 4 * MIB, .window_bytes = 2 * MIB,
-                              .congestion_control = PS_CC_CUBIC, .seed = 7 };
+    return (ccsim_options_t){ .rtt_ns = rtt_ns,
+                              .drop_each = 10000,
+                              .flows = 1,
+                              .mtu = 320,
+                              .term_length = 4 * MIB,
+                              .window_bytes = 2 * MIB,
+                              .congestion_control = PS_CC_CUBIC,
+                              .seed = 7 };
 }
 
 /* Fourth power by fixed point would hide what is meant: here the doubles are only the yardstick. */
@@ -34,9 +39,9 @@ static double expected_window(double rtt_s, double loss)
 }
 
 typedef struct measured {
-    double packets_a_round;    /* delivered */
-    double mean_window;        /* packets */
-    double utilisation;        /* of the bandwidth, by stream bytes */
+    double packets_a_round; /* delivered */
+    double mean_window;     /* packets */
+    double utilisation;     /* of the bandwidth, by stream bytes */
 } measured_t;
 
 static measured_t measure(ccsim_t *sim, const ccsim_options_t *options, int32_t flow,
@@ -53,13 +58,12 @@ static measured_t measure(ccsim_t *sim, const ccsim_options_t *options, int32_t 
         windows += (double)now.congestion_window / options->mtu;
     }
     const double bytes = (double)(now.delivered - before.delivered);
-    return (measured_t){
-        .packets_a_round = bytes / options->mtu / (double)samples,
-        .mean_window = windows / (double)samples,
-        .utilisation = options->bandwidth_bytes_per_s == 0 ? 0
-            : bytes / ((double)(samples * options->rtt_ns) / 1e9)
-                  / (double)options->bandwidth_bytes_per_s
-    };
+    return (measured_t){ .packets_a_round = bytes / options->mtu / (double)samples,
+                         .mean_window = windows / (double)samples,
+                         .utilisation = options->bandwidth_bytes_per_s == 0
+                                            ? 0
+                                            : bytes / ((double)(samples * options->rtt_ns) / 1e9) /
+                                                  (double)options->bandwidth_bytes_per_s };
 }
 
 static void response_at(int64_t rtt_ns)
@@ -99,10 +103,15 @@ static void the_cubic_alone_on_a_short_path(void)
 static ccsim_options_t fat_path(void)
 {
     /* 250 ms, 10 000 packets of 320 bytes under way, a queue of half of that */
-    return (ccsim_options_t){ .rtt_ns = 250 * MS, .bandwidth_bytes_per_s = 40000 * 320,
-                              .queue_bytes = 5000 * 320, .flows = 1, .mtu = 320,
-                              .term_length = 16 * MIB, .window_bytes = 8 * MIB,
-                              .congestion_control = PS_CC_CUBIC, .seed = 7 };
+    return (ccsim_options_t){ .rtt_ns = 250 * MS,
+                              .bandwidth_bytes_per_s = 40000 * 320,
+                              .queue_bytes = 5000 * 320,
+                              .flows = 1,
+                              .mtu = 320,
+                              .term_length = 16 * MIB,
+                              .window_bytes = 8 * MIB,
+                              .congestion_control = PS_CC_CUBIC,
+                              .seed = 7 };
 }
 
 static void a_long_fat_path_is_filled(void)
@@ -118,10 +127,16 @@ static void a_long_fat_path_is_filled(void)
 
 static ccsim_options_t shared_path(void)
 {
-    return (ccsim_options_t){ .rtt_ns = 50 * MS, .bandwidth_bytes_per_s = 8000 * 320,
-                              .queue_bytes = 200 * 320, .flows = 4, .start_apart_ns = 2 * S,
-                              .mtu = 320, .term_length = 2 * MIB, .window_bytes = MIB,
-                              .congestion_control = PS_CC_CUBIC, .seed = 7 };
+    return (ccsim_options_t){ .rtt_ns = 50 * MS,
+                              .bandwidth_bytes_per_s = 8000 * 320,
+                              .queue_bytes = 200 * 320,
+                              .flows = 4,
+                              .start_apart_ns = 2 * S,
+                              .mtu = 320,
+                              .term_length = 2 * MIB,
+                              .window_bytes = MIB,
+                              .congestion_control = PS_CC_CUBIC,
+                              .seed = 7 };
 }
 
 static void four_flows_share_alike(void)
@@ -152,9 +167,14 @@ static void four_flows_share_alike(void)
 
 static ccsim_options_t lossy_path(uint32_t loss_ppm, int32_t recovery)
 {
-    return (ccsim_options_t){ .rtt_ns = 250 * MS, .loss_ppm = loss_ppm, .flows = 1, .mtu = 1408,
-                              .term_length = 4 * MIB, .window_bytes = MIB,
-                              .loss_recovery = recovery, .seed = 11 };
+    return (ccsim_options_t){ .rtt_ns = 250 * MS,
+                              .loss_ppm = loss_ppm,
+                              .flows = 1,
+                              .mtu = 1408,
+                              .term_length = 4 * MIB,
+                              .window_bytes = MIB,
+                              .loss_recovery = recovery,
+                              .seed = 11 };
 }
 
 static double goodput(const ccsim_options_t *options, int64_t run_ns, int64_t naks[2])
@@ -182,8 +202,8 @@ static void loss_at(uint32_t loss_ppm)
     const double with_one = goodput(&single, 60 * S, other);
     printf("%2u %% at 250 ms: all gaps %.0f KiB/s (NAK frames %lld, lost %lld), "
            "single gap %.0f KiB/s (%lld): %.1f times\n",
-           loss_ppm / 10000, with_all / KIB, (long long)naks[0], (long long)naks[1],
-           with_one / KIB, (long long)other[0], with_all / with_one);
+           loss_ppm / 10000, with_all / KIB, (long long)naks[0], (long long)naks[1], with_one / KIB,
+           (long long)other[0], with_all / with_one);
     CHECK(with_all >= 3 * with_one);
     CHECK(naks[0] <= 3 * naks[1]); /* no storm */
 }
@@ -233,9 +253,14 @@ static void an_application_limited_stream_does_not_inflate(void)
  * notice: each offers a quarter of it. */
 static void a_stream_in_trouble_leaves_the_other_alone(void)
 {
-    ccsim_options_t options = { .rtt_ns = 50 * MS, .bandwidth_bytes_per_s = 4000 * 320,
-                                .queue_bytes = 400 * 320, .flows = 2, .mtu = 320,
-                                .term_length = 2 * MIB, .window_bytes = MIB, .seed = 7,
+    ccsim_options_t options = { .rtt_ns = 50 * MS,
+                                .bandwidth_bytes_per_s = 4000 * 320,
+                                .queue_bytes = 400 * 320,
+                                .flows = 2,
+                                .mtu = 320,
+                                .term_length = 2 * MIB,
+                                .window_bytes = MIB,
+                                .seed = 7,
                                 .offered_bytes_per_s = 1000 * 320 };
     int64_t delivered[2][2];
     for (int32_t lossy = 0; lossy < 2; lossy++) {
@@ -289,8 +314,8 @@ static int print_response(void)
             ccsim_t *sim = ccsim_open(&options);
             const measured_t got = measure(sim, &options, 0, 300 * rtts[r], 1000 * rtts[r]);
             printf("%d,%g,%.2f,%.2f\n", (int)(rtts[r] / MS), 1.0 / (double)each[e],
-                   got.packets_a_round, expected_window((double)rtts[r] / 1e9,
-                                                        1.0 / (double)each[e]));
+                   got.packets_a_round,
+                   expected_window((double)rtts[r] / 1e9, 1.0 / (double)each[e]));
             ccsim_close(sim);
         }
     }

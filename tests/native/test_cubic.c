@@ -8,10 +8,13 @@
 #include "ps_driver_internal.h"
 
 #define MS INT64_C(1000000)
-#define S INT64_C(1000000000)
+#define S  INT64_C(1000000000)
 enum { SEGMENT = 1408 };
 
-static int64_t segments(const ps_cubic_t *cubic) { return ps_cubic_window(cubic) / SEGMENT; }
+static int64_t segments(const ps_cubic_t *cubic)
+{
+    return ps_cubic_window(cubic) / SEGMENT;
+}
 
 /* Every perfect cube of 64 bits would be 2.6 million: all of them, and both neighbours. */
 static void cube_roots(void)
@@ -203,8 +206,9 @@ static void a_hole_does_not_hold_the_window(void)
     ps_congestion_t congestion;
     bool force = false;
     CHECK_EQ(ps_congestion_init(&congestion, PS_CC_CUBIC, 1 << 20, 1408, true), PS_OK);
-    ps_congestion_input_t input = { .now_ns = 1000000, .consumption = 60000, .received = 60000,
-                                    .granted = 60000 };
+    ps_congestion_input_t input = {
+        .now_ns = 1000000, .consumption = 60000, .received = 60000, .granted = 60000
+    };
     const int32_t before = congestion.ops->on_rebuild(&congestion, &input, &force);
     CHECK_EQ(before, ps_congestion_window(&congestion));
     input.granted = 60000 + before;

@@ -60,8 +60,12 @@ static void it_refuses_values_out_of_range_by_name(void)
     open_files(&rig);
     for (int i = 0; i < 6; i++) {
         ps_driver_params_t params = params_of(&rig, PS_INVOKER);
-        const char *const names[] = {"threading", "idle", "max_gaps", "event_capacity",
-                                     "heartbeat_interval_ns", "idle_heartbeat_interval_ns"};
+        const char *const names[] = { "threading",
+                                      "idle",
+                                      "max_gaps",
+                                      "event_capacity",
+                                      "heartbeat_interval_ns",
+                                      "idle_heartbeat_interval_ns" };
         params.threading = i == 0 ? 7 : params.threading;
         params.idle = i == 1 ? -1 : params.idle;
         params.max_gaps = i == 2 ? 16385 : params.max_gaps;
@@ -127,13 +131,13 @@ static void commands_wait_for_the_next_step_and_are_bounded(void)
 }
 
 /* Polls until condition, at most a few seconds. */
-#define EVENTUALLY(condition)                                                    \
-    do {                                                                         \
-        const int64_t give_up_ns = ps_monotonic_ns() + INT64_C(5000000000);      \
-        while (!(condition)) {                                                   \
-            CHECK(ps_monotonic_ns() < give_up_ns);                               \
-            (void)sched_yield();                                                 \
-        }                                                                        \
+#define EVENTUALLY(condition)                                                                      \
+    do {                                                                                           \
+        const int64_t give_up_ns = ps_monotonic_ns() + INT64_C(5000000000);                        \
+        while (!(condition)) {                                                                     \
+            CHECK(ps_monotonic_ns() < give_up_ns);                                                 \
+            (void)sched_yield();                                                                   \
+        }                                                                                          \
     } while (0)
 
 static bool is_parked(const rig_t *rig, int32_t agent)
@@ -170,7 +174,7 @@ static void threads_sleep_and_are_woken(int32_t threading)
         params.id = round + 1;
         CHECK_EQ(ps_recv_endpoint_open(rig.driver, &params, &endpoint), PS_OK);
         CHECK_EQ(ps_recv_endpoint_remove(rig.driver, endpoint), PS_OK);
-        struct pollfd ready = {.fd = ps_driver_event_fd(rig.driver), .events = POLLIN};
+        struct pollfd ready = { .fd = ps_driver_event_fd(rig.driver), .events = POLLIN };
         CHECK_EQ(poll(&ready, 1, 5000), 1);
         eventfd_t count;
         CHECK_EQ(eventfd_read(ready.fd, &count), 0);
@@ -184,8 +188,14 @@ static void threads_sleep_and_are_woken(int32_t threading)
     close_rig(&rig);
 }
 
-static void one_thread_sleeps_and_is_woken(void) { threads_sleep_and_are_woken(PS_SHARED); }
-static void two_threads_sleep_and_are_woken(void) { threads_sleep_and_are_woken(PS_DEDICATED); }
+static void one_thread_sleeps_and_is_woken(void)
+{
+    threads_sleep_and_are_woken(PS_SHARED);
+}
+static void two_threads_sleep_and_are_woken(void)
+{
+    threads_sleep_and_are_woken(PS_DEDICATED);
+}
 
 static void a_driver_can_be_started_again(void)
 {
@@ -204,7 +214,7 @@ static void an_unused_driver_sleeps(void)
     open_rig(&rig, PS_SHARED);
     EVENTUALLY(is_parked(&rig, PS_AGENT_SENDER));
     const uint64_t before = ps_driver_duty_cycles(rig.driver, PS_AGENT_SENDER);
-    struct pollfd nothing = {.fd = ps_driver_event_fd(rig.driver), .events = POLLIN};
+    struct pollfd nothing = { .fd = ps_driver_event_fd(rig.driver), .events = POLLIN };
     CHECK_EQ(poll(&nothing, 1, 300), 0);
     CHECK(ps_driver_duty_cycles(rig.driver, PS_AGENT_SENDER) - before < 20);
     close_rig(&rig);

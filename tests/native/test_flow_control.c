@@ -5,12 +5,17 @@
 #include "ps_flow_control.h"
 #include "sender_rig.h"
 
-#define RUN(test) do { test(); printf("ok %s\n", #test); } while (0)
+#define RUN(test)                                                                                  \
+    do {                                                                                           \
+        test();                                                                                    \
+        printf("ok %s\n", #test);                                                                  \
+    } while (0)
 enum { T = 65536, W = 8192 };
 
 static ps_fc_t make(int32_t kind, int32_t min_size, int64_t tag)
 {
-    const ps_publication_params_t params = { .flow_control = kind, .fc_group_tag = tag,
+    const ps_publication_params_t params = { .flow_control = kind,
+                                             .fc_group_tag = tag,
                                              .fc_group_min_size = min_size };
     ps_fc_t fc;
     CHECK_EQ(ps_fc_init(&fc, &params, T), PS_OK);
@@ -21,8 +26,9 @@ static ps_fc_t make(int32_t kind, int32_t min_size, int64_t tag)
 static int64_t sm(ps_fc_t *fc, int64_t id, int64_t position, int64_t limit, int64_t now_ns,
                   int64_t tag, uint8_t flags)
 {
-    const ps_sm_t frame = { .receiver_id = id, .window = W, .group_tag = tag,
-                            .has_group_tag = tag != 0, .flags = flags };
+    const ps_sm_t frame = {
+        .receiver_id = id, .window = W, .group_tag = tag, .has_group_tag = tag != 0, .flags = flags
+    };
     return fc->ops->on_sm(fc, &frame, position, limit, now_ns);
 }
 
@@ -43,7 +49,7 @@ static void min_follows_the_slowest(void)
     limit = sm(&fc, 2, 0, limit, 0, 0, 0);
     CHECK_EQ(fc.tracked, 2);
     limit = sm(&fc, 1, 4096, limit, 1, 0, 0);
-    CHECK_EQ(limit, W);                       /* 2 still stands at 0 */
+    CHECK_EQ(limit, W); /* 2 still stands at 0 */
     CHECK(fc.group_binds && fc.limiting_receiver == 2);
     limit = sm(&fc, 2, 2048, limit, 2, 0, 0);
     CHECK_EQ(limit, 2048 + W);
@@ -54,13 +60,13 @@ static void min_does_not_admit_who_is_too_far_behind(void)
 {
     ps_fc_t fc = make(PS_FC_MIN, 0, 0);
     int64_t limit = sm(&fc, 1, 100000, 0, 0, 0, 0);
-    limit = sm(&fc, 2, 100000 - W - 32, limit, 0, 0, 0);     /* more than a window behind */
+    limit = sm(&fc, 2, 100000 - W - 32, limit, 0, 0, 0); /* more than a window behind */
     CHECK_EQ(fc.tracked, 1);
     CHECK_EQ(limit, 100000 + W);
-    limit = sm(&fc, 3, 100000 - W, limit, 0, 0, 0);          /* exactly a window */
+    limit = sm(&fc, 3, 100000 - W, limit, 0, 0, 0); /* exactly a window */
     CHECK_EQ(fc.tracked, 2);
-    CHECK_EQ(limit, 100000 + W);              /* an SM never lowers ... */
-    CHECK_EQ(fc.ops->on_idle(&fc, limit, 0, 1), 100000);     /* ... an idle cycle does */
+    CHECK_EQ(limit, 100000 + W);                         /* an SM never lowers ... */
+    CHECK_EQ(fc.ops->on_idle(&fc, limit, 0, 1), 100000); /* ... an idle cycle does */
     ps_fc_free(&fc);
 }
 
@@ -76,10 +82,10 @@ static void min_evicts_the_silent_the_ended_and_the_erring(void)
     limit = sm(&fc, 2, 0, limit, 4 * S, 0, PS_SM_EOS);
     CHECK_EQ(limit, W);
     CHECK_EQ(fc.due_ns, 4 * S);
-    limit = fc.ops->on_idle(&fc, limit, 0, 4 * S);           /* 2 left */
+    limit = fc.ops->on_idle(&fc, limit, 0, 4 * S); /* 2 left */
     CHECK_EQ(fc.tracked, 3);
     CHECK_EQ(limit, W);
-    CHECK_EQ(fc.due_ns, 5 * S);                              /* 3 was heard at 0 */
+    CHECK_EQ(fc.due_ns, 5 * S); /* 3 was heard at 0 */
     limit = fc.ops->on_idle(&fc, limit, 0, 5 * S - 1);
     CHECK_EQ(fc.tracked, 3);
     limit = fc.ops->on_idle(&fc, limit, 0, 5 * S);
@@ -87,7 +93,7 @@ static void min_evicts_the_silent_the_ended_and_the_erring(void)
     CHECK_EQ(limit, 4096 + W);
     fc.ops->on_error(&fc, 4, 5 * S);
     CHECK_EQ(fc.ops->on_idle(&fc, limit, 0, 5 * S), 8192 + W);
-    fc.ops->on_error(&fc, 77, 5 * S);                        /* nobody's */
+    fc.ops->on_error(&fc, 77, 5 * S); /* nobody's */
     CHECK_EQ(fc.tracked, 1);
     ps_fc_free(&fc);
 }
@@ -135,12 +141,12 @@ static void a_joiner_is_waited_for(void)
     const ps_sm_t ask = { .receiver_id = 2, .window = W, .flags = PS_SM_SETUP };
     fc.ops->on_setup_asked(&fc, &ask, 0);
     fc.ops->on_setup_sent(&fc, limit, 1);
-    CHECK_EQ(sm(&fc, 1, 4096, limit, 2, 0, 0), limit);       /* held */
+    CHECK_EQ(sm(&fc, 1, 4096, limit, 2, 0, 0), limit); /* held */
     CHECK_EQ(fc.ops->on_idle(&fc, limit, 0, 3), W);
     CHECK_EQ(fc.limiting_receiver, 0);
-    CHECK_EQ(sm(&fc, 2, 2048, limit, 4, 0, 0), limit);       /* it joined: the hold is over, */
+    CHECK_EQ(sm(&fc, 2, 2048, limit, 4, 0, 0), limit); /* it joined: the hold is over, */
     CHECK_EQ(fc.due_ns, 4);
-    limit = fc.ops->on_idle(&fc, limit, 0, 4);               /* as of the next cycle */
+    limit = fc.ops->on_idle(&fc, limit, 0, 4); /* as of the next cycle */
     CHECK_EQ(limit, 2048 + W);
     /* one that asks and never comes holds for one receiver timeout */
     fc.ops->on_setup_asked(&fc, &ask, 5);
@@ -165,17 +171,17 @@ static void a_setup_nobody_asked_for_holds_nothing(void)
 static void tagged_follows_the_slowest_of_the_tagged(void)
 {
     ps_fc_t fc = make(PS_FC_TAGGED, 0, 7);
-    int64_t limit = sm(&fc, 1, 1000, 0, 0, 0, 0);            /* untagged drives while alone */
+    int64_t limit = sm(&fc, 1, 1000, 0, 0, 0, 0); /* untagged drives while alone */
     CHECK_EQ(limit, 1000 + W);
     limit = sm(&fc, 2, 96, limit, 0, 7, 0);
     CHECK_EQ(fc.tracked, 1);
     CHECK_EQ(fc.ops->on_idle(&fc, limit, 0, 1), 96 + W);
     limit = 96 + W;
-    CHECK_EQ(sm(&fc, 1, 5000, limit, 2, 0, 0), limit);       /* not any more */
-    CHECK_EQ(sm(&fc, 3, 5000, limit, 2, 8, 0), limit);       /* another group's */
+    CHECK_EQ(sm(&fc, 1, 5000, limit, 2, 0, 0), limit); /* not any more */
+    CHECK_EQ(sm(&fc, 3, 5000, limit, 2, 8, 0), limit); /* another group's */
     CHECK_EQ(fc.tracked, 1);
     const ps_sm_t ask = { .receiver_id = 4, .window = W, .flags = PS_SM_SETUP };
-    fc.ops->on_setup_asked(&fc, &ask, 3);                    /* untagged: no hold */
+    fc.ops->on_setup_asked(&fc, &ask, 3); /* untagged: no hold */
     fc.ops->on_setup_sent(&fc, limit, 3);
     CHECK_EQ(sm(&fc, 2, 4096, limit, 4, 7, 0), 4096 + W);
     ps_fc_free(&fc);
@@ -187,7 +193,7 @@ static void nak_opens_half_a_term_among_those_that_speak(void)
     ps_sm_t frame = { .receiver_id = 1, .window = W };
     frame.trailer.capabilities = PS_CAP_PENSTOCK | PS_CAP_PRESSURE;
     CHECK_EQ(fc.ops->on_sm(&fc, &frame, 4096, 0, 0), 4096 + T / 2);
-    frame.trailer.capabilities = 0;                          /* a plain Aeron peer comes */
+    frame.trailer.capabilities = 0; /* a plain Aeron peer comes */
     frame.receiver_id = 2;
     CHECK_EQ(fc.ops->on_sm(&fc, &frame, 32768, 0, 1), 32768 + W);
     frame.trailer.capabilities = PS_CAP_PENSTOCK | PS_CAP_PRESSURE;
@@ -200,14 +206,14 @@ static void a_custom_limit_counts_until_its_time(void)
 {
     ps_fc_t fc = make(PS_FC_CUSTOM, 0, 0);
     int64_t limit = sm(&fc, 1, 0, 0, 0, 0, 0);
-    CHECK_EQ(limit, W);                                      /* the built-in */
+    CHECK_EQ(limit, W); /* the built-in */
     CHECK_EQ(ps_fc_set_custom(&fc, 4096, 100, 10), 4096);
     CHECK_EQ(sm(&fc, 1, 8192, 4096, 20, 0, 0), 4096);
     CHECK_EQ(ps_fc_set_custom(&fc, INT64_MAX, 100, 30), 8192 + W); /* never beyond the edge */
     CHECK_EQ(ps_fc_set_custom(&fc, 5000, 100, 40), 5000);
     CHECK_EQ(fc.due_ns, 100);
     CHECK_EQ(fc.ops->on_idle(&fc, 5000, 0, 99), 5000);
-    CHECK_EQ(fc.ops->on_idle(&fc, 5000, 0, 100), 8192 + W);  /* late: the built-in */
+    CHECK_EQ(fc.ops->on_idle(&fc, 5000, 0, 100), 8192 + W); /* late: the built-in */
     ps_fc_free(&fc);
 }
 
@@ -234,8 +240,8 @@ static void rig_beat(rig_t *rig, int64_t id, int64_t position)
 
 static void min_needs_its_group_to_be_connected(void)
 {
-    rig_t *rig = rig_open(&(rig_options_t){ .kind = RIG_MULTICAST, .flow_control = PS_FC_MIN,
-                                            .group_min_size = 2 });
+    rig_t *rig = rig_open(
+        &(rig_options_t){ .kind = RIG_MULTICAST, .flow_control = PS_FC_MIN, .group_min_size = 2 });
     rig_step(rig, 0);
     rig_beat(rig, 1, 0);
     CHECK_EQ(rig_counter(rig, rig->receivers), 1);
@@ -245,7 +251,7 @@ static void min_needs_its_group_to_be_connected(void)
     CHECK_EQ(atomic_load(&rig->log.meta->is_connected), 1);
     rig_sm(rig, 2, &rig->peer, 0, W, PS_SM_EOS);
     rig_step(rig, 2 * MS);
-    rig_step(rig, MS);                        /* the next tick */
+    rig_step(rig, MS); /* the next tick */
     CHECK_EQ(rig_counter(rig, rig->receivers), 1);
     CHECK_EQ(atomic_load(&rig->log.meta->is_connected), 0);
     rig_close(rig);

@@ -11,12 +11,12 @@
 #include "ps_nak.h"
 #include "ps_receiver_map.h"
 
-#define CHECK(condition)                                                                \
-    do {                                                                                \
-        if (!(condition)) {                                                             \
-            fprintf(stderr, "%s:%d: %s: %s\n", __FILE__, __LINE__, __func__, #condition); \
-            exit(1);                                                                    \
-        }                                                                               \
+#define CHECK(condition)                                                                           \
+    do {                                                                                           \
+        if (!(condition)) {                                                                        \
+            fprintf(stderr, "%s:%d: %s: %s\n", __FILE__, __LINE__, __func__, #condition);          \
+            exit(1);                                                                               \
+        }                                                                                          \
     } while (0)
 
 enum { CELLS = 7, DEPTH = 4, CAPACITY_MAX = 4 };
@@ -156,7 +156,7 @@ static void test_backoff_distribution(void)
 
 static void test_retry_waits_for_a_round_trip(void)
 {
-    const ps_nak_policy_t unicast = {.delay_ns = 1000, .retry_ns = 100000};
+    const ps_nak_policy_t unicast = { .delay_ns = 1000, .retry_ns = 100000 };
     ps_random_t random;
     ps_random_seed(&random, 42);
     CHECK(ps_nak_first_ns(&unicast, &random) == 1000);
@@ -171,7 +171,7 @@ static void test_retry_waits_for_a_round_trip(void)
     CHECK(ps_nak_retry_ns(&unicast, 250000000, INT32_MAX, &random) == 1000000000);
     CHECK(ps_nak_retry_ns(&unicast, 3000000000, INT32_MAX, &random) == 3000000000);
     CHECK(ps_nak_retry_ns(&unicast, 10, 0, &random) == 100000); /* the configured least */
-    const ps_nak_policy_t group = {.max_backoff_ns = 1000000, .group_size = 10, .group = 1};
+    const ps_nak_policy_t group = { .max_backoff_ns = 1000000, .group_size = 10, .group = 1 };
     int64_t sum = 0;
     for (int i = 0; i < 10000; i++) {
         sum += ps_nak_first_ns(&group, &random);
@@ -185,7 +185,7 @@ static void test_static_congestion(void)
 {
     ps_congestion_t congestion;
     bool force = true;
-    const ps_congestion_input_t input = {.new_loss = true};
+    const ps_congestion_input_t input = { .new_loss = true };
     CHECK(ps_congestion_init(&congestion, PS_CC_STATIC, 32768, 1408, true) == PS_OK);
     CHECK(congestion.ops->initial_window(&congestion) == 32768);
     CHECK(congestion.ops->on_rebuild(&congestion, &input, &force) == 32768 && !force);
@@ -196,7 +196,7 @@ static void test_static_congestion(void)
 static void test_map(void)
 {
     enum { KEYS = 300, LIMIT = 200 };
-    int32_t model[KEYS] = {0};
+    int32_t model[KEYS] = { 0 };
     int32_t count = 0;
     ps_map_t map;
     ps_random_t random;

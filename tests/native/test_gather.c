@@ -7,7 +7,7 @@
 enum { ROWS = 64, VALUES = 4096 };
 
 typedef struct columns {
-    uint8_t *values;           /* from malloc: the sanitizer sees each byte too many */
+    uint8_t *values; /* from malloc: the sanitizer sees each byte too many */
     int32_t offsets[ROWS + 1];
     int64_t positions[ROWS], reserved[ROWS];
     ps_gather_rows_t rows;
@@ -18,10 +18,12 @@ static void columns_open(columns_t *columns, int64_t value_limit, int32_t row_li
     memset(columns, 0, sizeof *columns);
     columns->values = malloc((size_t)value_limit);
     CHECK(columns->values != NULL);
-    columns->rows = (ps_gather_rows_t){ .values = columns->values, .offsets = columns->offsets,
+    columns->rows = (ps_gather_rows_t){ .values = columns->values,
+                                        .offsets = columns->offsets,
                                         .positions = columns->positions,
                                         .reserved_values = columns->reserved,
-                                        .value_limit = value_limit, .row_limit = row_limit };
+                                        .value_limit = value_limit,
+                                        .row_limit = row_limit };
 }
 
 static void columns_close(columns_t *columns)
@@ -106,8 +108,7 @@ static void a_message_that_lost_its_middle_is_left_out(void)
     stream_t stream;
     stream_open(&stream, NULL);
     int64_t end = put(&stream, 0, "begun ", PS_FLAG_BEGIN, PS_TYPE_DATA, 0);
-    end = put(&stream, end, "lost", PS_FLAG_UNFRAGMENTED, PS_TYPE_PAD,
-              ps_gap_mark(PS_GAP_UNKNOWN));
+    end = put(&stream, end, "lost", PS_FLAG_UNFRAGMENTED, PS_TYPE_PAD, ps_gap_mark(PS_GAP_UNKNOWN));
     end = put(&stream, end, "ended", PS_FLAG_END, PS_TYPE_DATA, 0);
     const int64_t between = end;
     end = put(&stream, end, "lost", PS_FLAG_UNFRAGMENTED, PS_TYPE_PAD, ps_gap_mark(-4));

@@ -49,9 +49,9 @@ static void expect(const ps_event_t event, int64_t from, int64_t to)
 
 static void test_half_a_term_ahead_stays(void)
 {
-    static const int32_t cases[][3] = {         /* quarters of a term: end, kept from, to */
-        { 1, 0, 4 }, { 2, 0, 4 }, { 3, 0, 8 }, { 5, 4, 8 }, { 6, 4, 8 }, { 7, 4, 12 },
-        { 8, 8, 12 }, { 13, 12, 16 }
+    static const int32_t cases[][3] = { /* quarters of a term: end, kept from, to */
+                                        { 1, 0, 4 }, { 2, 0, 4 },  { 3, 0, 8 },  { 5, 4, 8 },
+                                        { 6, 4, 8 }, { 7, 4, 12 }, { 8, 8, 12 }, { 13, 12, 16 }
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         world_t world;
@@ -82,7 +82,7 @@ static void test_a_stream_that_goes_on_asks_for_its_terms(void)
     receive(&world, 6 * QUARTER, 2 * TERM);
     CHECK_EQ(world_event(&world, PS_EV_TERM_NEEDED, &event), 1);
     CHECK_EQ(event.a, 2 * TERM);
-    world_data(&world, 2 * TERM, 2 * TERM + STEP, STEP);    /* no storage: not taken */
+    world_data(&world, 2 * TERM, 2 * TERM + STEP, STEP); /* no storage: not taken */
     world_pass(&world, MS);
     CHECK_EQ(world_status(&world).position, 2 * TERM);
     CHECK_EQ(memory_of(world.path), resting);
@@ -125,7 +125,7 @@ static void test_who_joins_keeps_all(void)
 
 static void test_a_term_that_was_never_there_is_none_to_keep(void)
 {
-    const world_options_t one_term = {.reserved_position = TERM};
+    const world_options_t one_term = { .reserved_position = TERM };
     world_t world;
     ps_event_t event;
     world_open(&world, &one_term);
@@ -140,7 +140,7 @@ static void test_a_term_that_was_never_there_is_none_to_keep(void)
 
 static void test_a_full_ring_delays_the_answer_and_what_comes_behind(void)
 {
-    const world_options_t small = {.event_capacity = 2, .reserved_position = TERM};
+    const world_options_t small = { .event_capacity = 2, .reserved_position = TERM };
     world_t world;
     ps_event_t event;
     world_open(&world, &small);
@@ -160,7 +160,7 @@ static void test_a_full_ring_delays_the_answer_and_what_comes_behind(void)
         }
         world_pass(&world, 2 * MS);
     }
-    CHECK_EQ(answers, 3);       /* two that found room, and the last word */
+    CHECK_EQ(answers, 3); /* two that found room, and the last word */
     CHECK_EQ(wishes, 1);
     world_close(&world);
 }

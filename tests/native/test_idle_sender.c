@@ -67,9 +67,10 @@ static rig_t *open_at(int64_t end)
 
 static void test_what_may_be_sent_again_and_what_limits_reach_stays(void)
 {
-    static const int32_t cases[][3] = {         /* quarters of a term: end, kept from, to */
-        { 1, 0, 4 }, { 2, 0, 4 }, { 3, 0, 8 }, { 5, 0, 8 }, { 7, 4, 12 }, { 11, 8, 16 },
-        { 12, 8, 16 }, { 13, 8, 16 }, { 14, 8, 16 }
+    static const int32_t cases[][3] = { /* quarters of a term: end, kept from, to */
+                                        { 1, 0, 4 },   { 2, 0, 4 },   { 3, 0, 8 },
+                                        { 5, 0, 8 },   { 7, 4, 12 },  { 11, 8, 16 },
+                                        { 12, 8, 16 }, { 13, 8, 16 }, { 14, 8, 16 }
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         rig_t *rig = open_at((int64_t)cases[i][0] * QUARTER);
@@ -115,12 +116,12 @@ static void test_a_stream_that_goes_on_asks_for_its_terms(void)
     }
     CHECK(!rig_event(rig, PS_EV_TERM_NEEDED, &event));
     CHECK_EQ(memory_of(rig), resting);
-    advance_to(rig, 2 * RIG_TERM);          /* half a term is left beyond the limit */
+    advance_to(rig, 2 * RIG_TERM); /* half a term is left beyond the limit */
     CHECK(!rig_event(rig, PS_EV_TERM_NEEDED, &event));
     advance_to(rig, 2 * RIG_TERM + STEP);
     CHECK(rig_event(rig, PS_EV_TERM_NEEDED, &event));
     CHECK_EQ(event.a, 3 * RIG_TERM);
-    advance_to(rig, 10 * QUARTER);          /* no further without storage: limits end there */
+    advance_to(rig, 10 * QUARTER); /* no further without storage: limits end there */
     CHECK_EQ(rig_counter(rig, rig->limit), 3 * RIG_TERM);
     advance_to(rig, 3 * RIG_TERM);
     CHECK_EQ(rig_counter(rig, rig->limit), 3 * RIG_TERM);
@@ -157,8 +158,8 @@ static void test_what_was_lost_before_is_sent_again(void)
 
 static void test_what_was_asked_for_before_is_asked_for_again(void)
 {
-    rig_t *rig = rig_open(&(rig_options_t){ .kind = RIG_UNICAST,
-                                            .reserved_position = 2 * RIG_TERM });
+    rig_t *rig =
+        rig_open(&(rig_options_t){ .kind = RIG_UNICAST, .reserved_position = 2 * RIG_TERM });
     ps_event_t event;
     rig_connect(rig);
     advance_to(rig, RIG_TERM + QUARTER);
@@ -173,8 +174,9 @@ static void test_what_was_asked_for_before_is_asked_for_again(void)
 static int32_t add_reader(rig_t *rig, int64_t position)
 {
     const int32_t counter = rig_make_counter(rig, position);
-    const ps_subscriber_params_t params = { .position_counter_id = counter, .slot = 0,
-                                            .client_slot = -1, .tether = 1, .rejoin = 1 };
+    const ps_subscriber_params_t params = {
+        .position_counter_id = counter, .slot = 0, .client_slot = -1, .tether = 1, .rejoin = 1
+    };
     CHECK_EQ(ps_publication_add_subscriber(rig->driver, rig->pub, &params), PS_OK);
     rig_step(rig, 0);
     return counter;
@@ -212,12 +214,12 @@ static void test_ipc_keeps_what_is_unread_and_what_limits_reach(void)
     rig_step(rig, 0);
     CHECK_EQ(ps_publication_reserved(rig->driver, rig->pub, INT64_MAX), PS_OK);
     CHECK_EQ(ps_publication_remove_subscriber(rig->driver, rig->pub, slow), PS_OK);
-    offer_ipc(rig, reader, 9 * QUARTER);    /* in a term's first half nothing reaches out of it */
+    offer_ipc(rig, reader, 9 * QUARTER); /* in a term's first half nothing reaches out of it */
     expect(give_up(rig, 1), 2 * RIG_TERM, 3 * RIG_TERM);
     CHECK_EQ(ps_log_punch(rig->log_path, RIG_TERM, 2 * RIG_TERM, 3 * RIG_TERM), PS_OK);
     const int64_t resting = memory_of(rig);
     CHECK_EQ(rig_counter(rig, rig->limit), 11 * QUARTER);
-    add_reader(rig, 7 * QUARTER);   /* its place went meanwhile: it begins where others are */
+    add_reader(rig, 7 * QUARTER); /* its place went meanwhile: it begins where others are */
     rig_step(rig, S);
     CHECK(!rig_event(rig, PS_EV_TERM_NEEDED, &event));
     CHECK_EQ(memory_of(rig), resting);
@@ -234,12 +236,12 @@ static void test_a_stopped_claimer_keeps_all(void)
     const int32_t client = ps_slot_allocate(rig->shared, PS_SLOT_CLIENT, 700);
     const int64_t claim = rig_claim(rig, 100, client);
     rig_step(rig, 0);
-    rig_step(rig, 40 * S);                  /* it is padded over, and may still write */
+    rig_step(rig, 40 * S); /* it is padded over, and may still write */
     CHECK(rig_event(rig, PS_EV_PUB_UNBLOCKED, &event));
     rig_sm(rig, GOLDEN_RECEIVER, &rig->peer, rig_tail(rig), RIG_TERM / 2, 0);
     rig_step(rig, 0);
     CHECK_EQ(give_up(rig, 1).a, -1);
-    CHECK_EQ(rig_commit(rig, claim, 100, client), 0);   /* it has answered */
+    CHECK_EQ(rig_commit(rig, claim, 100, client), 0); /* it has answered */
     rig_step(rig, 0);
     expect(give_up(rig, 1), 0, 2 * RIG_TERM);
     rig_close(rig);

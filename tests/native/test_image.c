@@ -3,7 +3,7 @@
  */
 #include "recv_world.h"
 
-static const world_options_t PLAIN = {0};
+static const world_options_t PLAIN = { 0 };
 
 static void open_image(world_t *world, const world_options_t *options)
 {
@@ -112,7 +112,7 @@ static void test_patience_is_learned_and_fades(void)
 /* The middle of a gap came, and found no room in the list: that it comes again proves nothing. */
 static void test_what_finds_no_room_is_not_late(void)
 {
-    const world_options_t one = {.max_gaps = 1};
+    const world_options_t one = { .max_gaps = 1 };
     world_t world;
     open_image(&world, &one);
     world_data(&world, 256, 320, 64);
@@ -185,7 +185,7 @@ static void test_a_false_heartbeat_does_not_wedge_the_stream(void)
  * claims to cover is asked for. */
 static void test_a_frame_across_the_mark_is_asked_for(void)
 {
-    const world_options_t penstock = {.peer_capabilities = PS_CAP_PENSTOCK};
+    const world_options_t penstock = { .peer_capabilities = PS_CAP_PENSTOCK };
     static memnet_dgram_t dgram;
     uint8_t forged[256];
     ps_nak_t nak;
@@ -243,7 +243,7 @@ static void test_a_run_is_taken_as_far_as_it_may(void)
 
 static void test_padding_ends_a_term(void)
 {
-    const world_options_t near_end = {.term_offset = 65408};
+    const world_options_t near_end = { .term_offset = 65408 };
     uint8_t frame[256];
     world_t world;
     open_image(&world, &near_end);
@@ -263,8 +263,9 @@ static void test_padding_ends_a_term(void)
  * frame before it consumes it.  Term ids wrap on the way. */
 static void stream_of_many_terms(uint64_t seed, int32_t frame, uint32_t capabilities)
 {
-    const world_options_t options = {.initial_term_id = INT32_MAX - 2,
-                                     .peer_capabilities = capabilities, .max_gaps = 8};
+    const world_options_t options = { .initial_term_id = INT32_MAX - 2,
+                                      .peer_capabilities = capabilities,
+                                      .max_gaps = 8 };
     enum { RUN_BYTES = 1024, TOTAL = 20 * WORLD_TERM_LENGTH };
     static memnet_dgram_t dgram;
     world_t world;
@@ -336,7 +337,7 @@ static void test_streams_of_many_terms(void)
  * reader meets nothing of an earlier lap. */
 static void lossy_stream_of_many_terms(uint64_t seed)
 {
-    const world_options_t options = {.initial_term_id = 7, .max_gaps = 8, .unreliable = 1};
+    const world_options_t options = { .initial_term_id = 7, .max_gaps = 8, .unreliable = 1 };
     enum { TOTAL = 20 * WORLD_TERM_LENGTH, UNIT = 512 };
     world_t world;
     ps_random_t random;
@@ -380,7 +381,7 @@ static void test_lossy_streams_of_many_terms(void)
 
 static void test_full_gap_list_drops_what_would_need_one_more(void)
 {
-    const world_options_t two = {.max_gaps = 2};
+    const world_options_t two = { .max_gaps = 2 };
     world_t world;
     open_image(&world, &two);
     for (int64_t at = 0; at < 10 * 128; at += 128) {
@@ -400,7 +401,7 @@ static void test_full_gap_list_drops_what_would_need_one_more(void)
 
 static void test_gaps_are_padded_over_when_unreliable(void)
 {
-    const world_options_t unreliable = {.unreliable = 1};
+    const world_options_t unreliable = { .unreliable = 1 };
     world_t world;
     open_image(&world, &unreliable);
     world_data(&world, 0, 64, 64);
@@ -420,7 +421,7 @@ static void test_gaps_are_padded_over_when_unreliable(void)
 
 static void test_nothing_is_written_without_storage(void)
 {
-    const world_options_t two_terms = {.reserved_position = 32768};
+    const world_options_t two_terms = { .reserved_position = 32768 };
     world_t world;
     ps_event_t event;
     open_image(&world, &two_terms);
@@ -450,7 +451,7 @@ static void test_nothing_is_written_without_storage(void)
 
 static void test_penstock_senders_are_asked_for_every_gap(void)
 {
-    world_options_t options = {.peer_capabilities = PS_CAP_PENSTOCK};
+    world_options_t options = { .peer_capabilities = PS_CAP_PENSTOCK };
     for (int32_t penstock = 1; penstock >= 0; penstock--) {
         world_t world;
         options.peer_capabilities = penstock ? PS_CAP_PENSTOCK : 0;
@@ -496,7 +497,7 @@ static void test_receive_times_go_where_the_channel_says(void)
 
 static void test_group_images_back_off(void)
 {
-    const world_options_t group = {.group = 1};
+    const world_options_t group = { .group = 1 };
     world_t world;
     open_image(&world, &group);
     world_data(&world, 64, 128, 64);
@@ -511,8 +512,9 @@ static void test_group_images_back_off(void)
 /* In a group the timers of gaps run out in any order: each counts as a loss when its own has. */
 static void test_every_gap_counts_as_a_loss(void)
 {
-    const world_options_t group = {.group = 1, .max_gaps = 64,
-                                   .peer_capabilities = PS_CAP_PENSTOCK};
+    const world_options_t group = { .group = 1,
+                                    .max_gaps = 64,
+                                    .peer_capabilities = PS_CAP_PENSTOCK };
     world_t world;
     open_image(&world, &group);
     for (int64_t at = 0; at <= 40 * 128; at += 128) {

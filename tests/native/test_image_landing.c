@@ -19,7 +19,8 @@ static void landing_stream(uint64_t seed, int32_t *landed, int32_t *spoilt)
         CHECK(turn < 100000);
         const int64_t limit = consumed + WORLD_WINDOW / 2 / RUN_BYTES * RUN_BYTES;
         const int64_t bad = ps_random_below(&random, 6) == 0
-                                ? consumed + RUN_BYTES * (int64_t)ps_random_below(&random, 8) : -1;
+                                ? consumed + RUN_BYTES * (int64_t)ps_random_below(&random, 8)
+                                : -1;
         for (int64_t at = consumed; at < limit; at += RUN_BYTES) {
             uint8_t data[RUN_BYTES];
             for (int32_t in = 0; in < RUN_BYTES; in += 64) {

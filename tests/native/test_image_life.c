@@ -3,7 +3,7 @@
  */
 #include "recv_world.h"
 
-static const world_options_t PLAIN = {0};
+static const world_options_t PLAIN = { 0 };
 
 static void open_image(world_t *world, const world_options_t *options)
 {
@@ -55,7 +55,7 @@ static void test_status_message_after_a_quarter_window(void)
 
 static void test_status_message_at_a_new_term_and_by_time(void)
 {
-    const world_options_t near_end = {.term_offset = 65408};
+    const world_options_t near_end = { .term_offset = 65408 };
     world_t world;
     open_image(&world, &near_end);
     world_data(&world, 65408, 65536, 64);
@@ -115,7 +115,7 @@ static void test_a_sender_behind_its_padding_is_alive(void)
 
 static void test_trailer_tells_who_is_slow(void)
 {
-    const world_options_t speaking = {.advertise = 1, .join_ordinal = 100};
+    const world_options_t speaking = { .advertise = 1, .join_ordinal = 100 };
     world_t world;
     open_image(&world, &speaking);
     deliver(&world, 0, 24576);
@@ -138,7 +138,7 @@ static void test_trailer_tells_who_is_slow(void)
 
 static void test_a_peers_ordinal_that_cannot_be_is_unknown(void)
 {
-    const world_options_t lying = {.advertise = 1, .join_ordinal = INT64_MAX - 3};
+    const world_options_t lying = { .advertise = 1, .join_ordinal = INT64_MAX - 3 };
     world_t world;
     open_image(&world, &lying);
     deliver(&world, 0, 1024);
@@ -254,7 +254,7 @@ static void fill_event_ring(world_t *world)
 
 static void test_events_wait_for_room_in_the_ring(void)
 {
-    const world_options_t tiny = {.event_capacity = 2};
+    const world_options_t tiny = { .event_capacity = 2 };
     world_t world;
     ps_event_t event;
     int32_t inactive = 0;
@@ -274,7 +274,7 @@ static void test_events_wait_for_room_in_the_ring(void)
 
 static void test_storage_is_asked_for_once_there_is_room_in_the_ring(void)
 {
-    const world_options_t tiny = {.event_capacity = 2, .reserved_position = 32768};
+    const world_options_t tiny = { .event_capacity = 2, .reserved_position = 32768 };
     world_t world;
     ps_event_t event;
     open_image(&world, &tiny);
@@ -282,7 +282,7 @@ static void test_storage_is_asked_for_once_there_is_room_in_the_ring(void)
     world_data(&world, 0, 64, 64);
     world_step(&world);
     world_consume(&world, 64);
-    world_pass(&world, 5 * MS);     /* it has nothing to do any more, so no cycle looks at it */
+    world_pass(&world, 5 * MS); /* it has nothing to do any more, so no cycle looks at it */
     CHECK_EQ(world_event(&world, PS_EV_TERM_NEEDED, &event), 0);
     world_pass(&world, 5 * MS);
     CHECK_EQ(world_event(&world, PS_EV_TERM_NEEDED, &event), 1);
@@ -292,7 +292,7 @@ static void test_storage_is_asked_for_once_there_is_room_in_the_ring(void)
 
 static void test_a_gap_without_memory_is_no_work(void)
 {
-    const world_options_t two_terms = {.reserved_position = 32768};
+    const world_options_t two_terms = { .reserved_position = 32768 };
     world_t world;
     ps_event_t event;
     int32_t work = 0;
@@ -393,7 +393,7 @@ static int32_t add_second_reader(world_t *world)
 
 static void test_untethered_subscriber_stops_gating(void)
 {
-    const world_options_t loose = {.untethered = 1};
+    const world_options_t loose = { .untethered = 1 };
     world_t world;
     ps_event_t event;
     open_image(&world, &loose);
@@ -425,7 +425,7 @@ static void test_untethered_subscriber_stops_gating(void)
  * then does not say that it always was. */
 static void test_a_reader_that_was_not_behind_has_its_time(void)
 {
-    const world_options_t loose = {.untethered = 1, .window_limit_ns = 150 * MS};
+    const world_options_t loose = { .untethered = 1, .window_limit_ns = 150 * MS };
     world_t world;
     ps_event_t event;
     open_image(&world, &loose);
@@ -456,7 +456,7 @@ static void test_a_joiner_finds_its_position_unchanged(void)
         world_step(&world);
     }
     CHECK(world_holds(&world, join, join + 1024, 64)); /* held although others ran away */
-    world_pass(&world, 9 * SECOND);                     /* but not for ever */
+    world_pass(&world, 9 * SECOND);                    /* but not for ever */
     for (int32_t i = 0; i < 20; i++) {
         deliver(&world, world_status(&world).position, world_status(&world).position + 1024);
         world_consume(&world, world_status(&world).position);

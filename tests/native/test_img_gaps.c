@@ -41,8 +41,9 @@ static void lose(const reader_t *reader, int64_t position, int32_t messages)
     ps_frame_t *frame = ps_frame_at(&reader->stream.log, position);
     const int32_t length = atomic_load(&frame->frame_length);
     atomic_store(ps_frame_word(frame), 0);
-    CHECK_EQ(ps_log_pad_marked(&reader->stream.log, position, ps_align32(length),
-                               ps_gap_mark(messages)), 1);
+    CHECK_EQ(
+        ps_log_pad_marked(&reader->stream.log, position, ps_align32(length), ps_gap_mark(messages)),
+        1);
 }
 
 static void expect_gap(ps_img_t *image, int64_t from, int64_t to, int64_t messages)
@@ -85,7 +86,7 @@ static void neighbours_are_one_gap(void)
     lose(&reader, 3 * FRAME, 4);
     lose(&reader, 4 * FRAME, UNKNOWN); /* one that nobody counted: no number for all */
     lose(&reader, 5 * FRAME, 1);
-    lose(&reader, 8 * FRAME, -5);      /* a peer's word that makes no sense */
+    lose(&reader, 8 * FRAME, -5); /* a peer's word that makes no sense */
     CHECK_EQ(ps_img_poll(reader.image, &message, 1, 0), PS_E_GAP);
     expect_gap(reader.image, 0, 2 * FRAME, 5);
     CHECK_EQ(ps_img_poll(reader.image, &message, 1, 0), 1);

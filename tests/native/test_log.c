@@ -40,8 +40,10 @@ static void a_new_log_has_the_tails_and_header_of_the_reference(void)
     CHECK_EQ(tail_of(&stream, 1), raw_tail(initial - 2, 0));
     CHECK_EQ(tail_of(&stream, 2), raw_tail(initial - 1, 0));
     const uint8_t *header = stream.log.meta->default_header;
-    const uint8_t expected[24] = { 0, 0, 0, 0, 0, 0xC0, 1, 0, 0, 0, 0, 0, 0x44, 0x33, 0x22, 0x11,
-                                   0xE9, 3, 0, 0, 0xFE, 0xFF, 0xFF, 0x7F };
+    const uint8_t expected[24] = {
+        0,    0,    0,    0,    0,    0xC0, 1, 0, 0,    0,    0,    0,
+        0x44, 0x33, 0x22, 0x11, 0xE9, 3,    0, 0, 0xFE, 0xFF, 0xFF, 0x7F
+    };
     CHECK_EQ(memcmp(header, expected, sizeof expected), 0);
     CHECK_EQ(stream.log.meta->header_length, 32);
     CHECK_EQ(atomic_load(&stream.log.meta->end_of_stream), INT64_MAX);

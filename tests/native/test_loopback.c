@@ -9,8 +9,18 @@
 
 #include "stream.h"
 
-enum { TERM = 256 * 1024, MTU = 1408, WINDOW = 64 * 1024, STREAM = 1001, SESSION = 0x5E55,
-       INITIAL_TERM = 17, MESSAGES = 4000, LONGEST = 9000, POLL = 64, PATIENCE_MS = 60000 };
+enum {
+    TERM = 256 * 1024,
+    MTU = 1408,
+    WINDOW = 64 * 1024,
+    STREAM = 1001,
+    SESSION = 0x5E55,
+    INITIAL_TERM = 17,
+    MESSAGES = 4000,
+    LONGEST = 9000,
+    POLL = 64,
+    PATIENCE_MS = 60000
+};
 
 typedef struct node {
     char directory[256];
@@ -40,10 +50,10 @@ typedef struct receiving {
     ps_image_t *image;
     ps_sub_t *sub;
     ps_img_t *img;
-    int32_t position;            /* counter id */
+    int32_t position; /* counter id */
     uint64_t hash;
     int32_t received;
-    int32_t end;                 /* ps_image_end, 0: lives */
+    int32_t end; /* ps_image_end, 0: lives */
     int32_t released;
 } receiving_t;
 
@@ -64,8 +74,10 @@ static void open_node(node_t *node, int32_t threading, int32_t idle, uint32_t lo
     directory_make(node->directory, sizeof node->directory);
     node->cnc = cnc_make(node->directory);
     node->shared = shared_make(node->directory);
-    const ps_impair_params_t impair = {.recv_loss_ppm = loss_ppm, .reorder_ppm = loss_ppm / 2,
-                                       .duplicate_ppm = loss_ppm / 5, .seed = seed};
+    const ps_impair_params_t impair = { .recv_loss_ppm = loss_ppm,
+                                        .reorder_ppm = loss_ppm / 2,
+                                        .duplicate_ppm = loss_ppm / 5,
+                                        .seed = seed };
     ps_driver_params_t params;
     ps_driver_params_default(&params);
     params.net = loss_ppm > 0 ? ps_net_impair(ps_net_udp(), &impair) : ps_net_udp();
@@ -82,10 +94,13 @@ static void open_node(node_t *node, int32_t threading, int32_t idle, uint32_t lo
     CHECK_EQ(ps_driver_start(node->driver), PS_OK);
     node->client_slot = ps_slot_allocate(node->shared, PS_SLOT_CLIENT, 5);
     CHECK(node->client_slot >= 0);
-    const ps_client_params_t client = {
-        .directory = node->directory, .client_id = 5, .client_slot = node->client_slot,
-        .sender_wake_fd = ps_driver_wake_fd(node->driver, PS_AGENT_SENDER),
-        .receiver_wake_fd = ps_driver_wake_fd(node->driver, PS_AGENT_RECEIVER)};
+    const ps_client_params_t client = { .directory = node->directory,
+                                        .client_id = 5,
+                                        .client_slot = node->client_slot,
+                                        .sender_wake_fd =
+                                            ps_driver_wake_fd(node->driver, PS_AGENT_SENDER),
+                                        .receiver_wake_fd =
+                                            ps_driver_wake_fd(node->driver, PS_AGENT_RECEIVER) };
     CHECK(client.sender_wake_fd >= 0 && client.receiver_wake_fd >= 0);
     CHECK_EQ(ps_client_open(&client, &node->client), PS_OK);
     node->next_id = 100;
@@ -102,8 +117,8 @@ static void close_node(node_t *node)
 
 static int32_t counter(node_t *node, int64_t value)
 {
-    const int32_t id = ps_counter_allocate(node->cnc, 1, NULL, 0, "test", 4, node->next_id, 5, 0,
-                                           value, 1);
+    const int32_t id =
+        ps_counter_allocate(node->cnc, 1, NULL, 0, "test", 4, node->next_id, 5, 0, value, 1);
     CHECK(id >= 0);
     return id;
 }
@@ -166,9 +181,11 @@ static void publish(node_t *node, sending_t *sending, const ps_addr_t *to, uint8
     CHECK_EQ(ps_publication_add(node->driver, &params, &sending->publication), PS_OK);
     CHECK_EQ(ps_publication_add_client(node->driver, sending->publication, node->client_slot),
              PS_OK);
-    const ps_pub_params_t pub = {.log_path = sending->path, .registration_id = id,
-                                 .publication_slot = slot, .exclusive = exclusive,
-                                 .limit_counter_id = params.publisher_limit_counter_id};
+    const ps_pub_params_t pub = { .log_path = sending->path,
+                                  .registration_id = id,
+                                  .publication_slot = slot,
+                                  .exclusive = exclusive,
+                                  .limit_counter_id = params.publisher_limit_counter_id };
     CHECK_EQ(ps_pub_open(node->client, &pub, &sending->pub), PS_OK);
 }
 
@@ -196,11 +213,12 @@ static void subscribe(node_t *node, receiving_t *receiving, ps_addr_t *local)
     ps_recv_destination_params_t destination;
     memset(&destination, 0, sizeof destination);
     destination.id = node->next_id++;
-    destination.socket.bind = (ps_addr_t){.family = 4, .ip = {127, 0, 0, 1}};
+    destination.socket.bind = (ps_addr_t){ .family = 4, .ip = { 127, 0, 0, 1 } };
     destination.socket.gro = 1;
     destination.socket.rcvbuf_bytes = 256 * 1024;
-    CHECK_EQ(ps_recv_endpoint_add_destination(node->driver, receiving->endpoint, &destination,
-                                              local), PS_OK);
+    CHECK_EQ(
+        ps_recv_endpoint_add_destination(node->driver, receiving->endpoint, &destination, local),
+        PS_OK);
     CHECK_EQ(ps_recv_endpoint_add_interest(node->driver, receiving->endpoint, STREAM, 0, 1), PS_OK);
     CHECK_EQ(ps_sub_open(node->client, 1, STREAM, &receiving->sub), PS_OK);
 }
@@ -241,15 +259,19 @@ static void make_image(node_t *node, receiving_t *receiving, const ps_event_t *s
     CHECK(params.slot >= 0);
     CHECK_EQ(ps_image_add(node->driver, &params, &receiving->image), PS_OK);
     receiving->position = counter(node, 0);
-    const ps_subscriber_params_t subscriber = {
-        .position_counter_id = receiving->position,
-        .slot = ps_slot_allocate(node->shared, PS_SLOT_SUBSCRIBER, 1),
-        .client_slot = node->client_slot, .tether = 1};
+    const ps_subscriber_params_t subscriber = { .position_counter_id = receiving->position,
+                                                .slot = ps_slot_allocate(node->shared,
+                                                                         PS_SLOT_SUBSCRIBER, 1),
+                                                .client_slot = node->client_slot,
+                                                .tether = 1 };
     CHECK_EQ(ps_image_add_subscriber(node->driver, receiving->image, &subscriber), PS_OK);
-    const ps_img_params_t img = {.log_path = receiving->path, .correlation_id = id,
-                                 .subscription_id = 1, .position_counter_id = receiving->position,
-                                 .subscriber_slot = subscriber.slot, .image_slot = params.slot,
-                                 .publication_slot = -1};
+    const ps_img_params_t img = { .log_path = receiving->path,
+                                  .correlation_id = id,
+                                  .subscription_id = 1,
+                                  .position_counter_id = receiving->position,
+                                  .subscriber_slot = subscriber.slot,
+                                  .image_slot = params.slot,
+                                  .publication_slot = -1 };
     CHECK_EQ(ps_img_open(node->client, &img, &receiving->img), PS_OK);
     CHECK_EQ(ps_sub_add_image(receiving->sub, receiving->img), PS_OK);
 }
@@ -276,8 +298,8 @@ static size_t message_of(int32_t number, uint8_t *out)
 {
     ps_random_t random;
     ps_random_seed(&random, (uint64_t)number + 1);
-    const size_t length = number % 50 == 0 ? ps_random_below(&random, LONGEST)
-                                           : ps_random_below(&random, 600);
+    const size_t length =
+        number % 50 == 0 ? ps_random_below(&random, LONGEST) : ps_random_below(&random, 600);
     for (size_t i = 0; i < length; i++) {
         out[i] = (uint8_t)(i * 31 + (size_t)number);
     }
@@ -331,8 +353,8 @@ static int poll_some(receiving_t *receiving)
 /* Until either driver has an event, or a moment has passed: no busy loop on two CPUs. */
 static void wait_a_moment(const node_t *a, const node_t *b)
 {
-    struct pollfd ready[2] = {{.fd = ps_driver_event_fd(a->driver), .events = POLLIN},
-                              {.fd = ps_driver_event_fd(b->driver), .events = POLLIN}};
+    struct pollfd ready[2] = { { .fd = ps_driver_event_fd(a->driver), .events = POLLIN },
+                               { .fd = ps_driver_event_fd(b->driver), .events = POLLIN } };
     (void)poll(ready, 2, 1);
     for (int i = 0; i < 2; i++) {
         uint64_t value;
@@ -340,7 +362,10 @@ static void wait_a_moment(const node_t *a, const node_t *b)
     }
 }
 
-static int64_t deadline_ns(void) { return ps_monotonic_ns() + PATIENCE_MS * INT64_C(1000000); }
+static int64_t deadline_ns(void)
+{
+    return ps_monotonic_ns() + PATIENCE_MS * INT64_C(1000000);
+}
 
 static void transfer(node_t *from, sending_t *sending, node_t *to, receiving_t *receiving)
 {
@@ -415,25 +440,25 @@ static void run_plan(const plan_t *plan)
 
 static void two_threads_each_clean(void)
 {
-    const plan_t plan = {PS_DEDICATED, PS_DEDICATED, PS_IDLE_PARK, 0, 0};
+    const plan_t plan = { PS_DEDICATED, PS_DEDICATED, PS_IDLE_PARK, 0, 0 };
     run_plan(&plan);
 }
 
 static void two_threads_each_lossy(void)
 {
-    const plan_t plan = {PS_DEDICATED, PS_DEDICATED, PS_IDLE_PARK, 50000, 0};
+    const plan_t plan = { PS_DEDICATED, PS_DEDICATED, PS_IDLE_PARK, 50000, 0 };
     run_plan(&plan);
 }
 
 static void one_thread_each_lossy(void)
 {
-    const plan_t plan = {PS_SHARED, PS_SHARED, PS_IDLE_PARK, 50000, 1};
+    const plan_t plan = { PS_SHARED, PS_SHARED, PS_IDLE_PARK, 50000, 1 };
     run_plan(&plan);
 }
 
 static void backing_off_lossy(void)
 {
-    const plan_t plan = {PS_SHARED, PS_DEDICATED, PS_IDLE_BACKOFF, 50000, 0};
+    const plan_t plan = { PS_SHARED, PS_DEDICATED, PS_IDLE_BACKOFF, 50000, 0 };
     run_plan(&plan);
 }
 
@@ -443,7 +468,7 @@ static void an_idle_driver_sleeps(void)
     node_t node;
     open_node(&node, PS_SHARED, PS_IDLE_PARK, 0, 5);
     const int64_t until_ns = ps_monotonic_ns() + 300000000;
-    struct pollfd nothing = {.fd = ps_driver_event_fd(node.driver), .events = POLLIN};
+    struct pollfd nothing = { .fd = ps_driver_event_fd(node.driver), .events = POLLIN };
     const uint64_t before = ps_driver_duty_cycles(node.driver, PS_AGENT_SENDER);
     while (ps_monotonic_ns() < until_ns) {
         (void)poll(&nothing, 1, 50);

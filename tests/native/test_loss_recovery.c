@@ -85,12 +85,19 @@ static void hear_penstock(rig_t *rig, int64_t position, int32_t window, uint32_t
                           int64_t pacing_rate)
 {
     uint8_t out[PS_CONTROL_MAX];
-    const ps_sm_t sm = { .session_id = GOLDEN_SESSION, .stream_id = GOLDEN_STREAM,
-                         .term_id = GOLDEN_TERM, .term_offset = (int32_t)position,
-                         .window = window, .receiver_id = GOLDEN_RECEIVER };
-    const ps_trailer_t trailer = { .capabilities = PS_CAP_PENSTOCK, .daemon_id = 9,
-                                   .ordinal = -1, .credit_limit = -1, .released_ordinal = -1,
-                                   .reason = reason, .congestion_window = pacing_rate > 0,
+    const ps_sm_t sm = { .session_id = GOLDEN_SESSION,
+                         .stream_id = GOLDEN_STREAM,
+                         .term_id = GOLDEN_TERM,
+                         .term_offset = (int32_t)position,
+                         .window = window,
+                         .receiver_id = GOLDEN_RECEIVER };
+    const ps_trailer_t trailer = { .capabilities = PS_CAP_PENSTOCK,
+                                   .daemon_id = 9,
+                                   .ordinal = -1,
+                                   .credit_limit = -1,
+                                   .released_ordinal = -1,
+                                   .reason = reason,
+                                   .congestion_window = pacing_rate > 0,
                                    .pacing_rate = pacing_rate };
     rig_inject(rig, &rig->peer, out, ps_wire_build_sm(out, &sm, &trailer));
 }
@@ -114,8 +121,8 @@ static int64_t pending_bytes(rig_t *rig)
 /* Twenty frames of 1408 bytes out, to a penstock receiver. */
 static rig_t *with_twenty(int64_t retransmit_delay_ns)
 {
-    rig_t *rig = rig_open(&(rig_options_t){ .kind = RIG_UNICAST, .advertise = 1,
-                                            .retransmit_delay_ns = retransmit_delay_ns });
+    rig_t *rig = rig_open(&(rig_options_t){
+        .kind = RIG_UNICAST, .advertise = 1, .retransmit_delay_ns = retransmit_delay_ns });
     rig_connect(rig);
     hear_penstock(rig, 0, RIG_TERM / 2, 0, 0);
     for (int32_t i = 0; i < 20; i++) {
@@ -222,7 +229,7 @@ static void the_congestion_rate_paces(void)
     }
     rig_step(rig, 0);
     bytes = pending_bytes(rig);
-    CHECK(bytes >= 10 * 1408 && bytes <= 11 * 1408); /* ten datagrams at once */
+    CHECK(bytes >= 10 * 1408 && bytes <= 11 * 1408);         /* ten datagrams at once */
     CHECK_EQ(atomic_load(&rig->slot->cause), PS_CAUSE_NONE); /* the producer has room still */
     for (int32_t i = 0; i < 100; i++) {
         rig_step(rig, MS);
@@ -234,8 +241,8 @@ static void the_congestion_rate_paces(void)
 
 static void the_receivers_reason_is_named(void)
 {
-    rig_t *rig = rig_open(&(rig_options_t){ .kind = RIG_UNICAST, .advertise = 1,
-                                            .window_bytes = 4096 });
+    rig_t *rig =
+        rig_open(&(rig_options_t){ .kind = RIG_UNICAST, .advertise = 1, .window_bytes = 4096 });
     rig_step(rig, 0);
     hear_penstock(rig, 0, 2816, PS_CAUSE_CONGESTION_WINDOW, 0);
     rig_step(rig, 0);
@@ -279,7 +286,8 @@ static void who_left_holds_nothing(void)
 static double naks_per_loss(int32_t receivers, int64_t group_size, int64_t rtt_ns)
 {
     enum { LOSSES = 400 };
-    const ps_nak_policy_t policy = { .max_backoff_ns = 10 * MS, .group_size = group_size,
+    const ps_nak_policy_t policy = { .max_backoff_ns = 10 * MS,
+                                     .group_size = group_size,
                                      .group = 1 };
     static int64_t drawn[1000];
     int64_t naks = 0;

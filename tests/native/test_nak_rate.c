@@ -12,7 +12,7 @@
 #include "ps_pacer.h"
 
 #define MS INT64_C(1000000)
-#define S INT64_C(1000000000)
+#define S  INT64_C(1000000000)
 #define MB INT64_C(1000000)
 
 /* ---- receiver's half ------------------------------------------------------------------------- */
@@ -22,8 +22,9 @@ static int32_t look(ps_nak_signal_t *signal, int64_t now_ns, int64_t fill_percen
 {
     uint32_t fill;
     int64_t due_ns;
-    const ps_nak_input_t in = { .now_ns = now_ns, .unread = fill_percent * 10000,
-                                .capacity = MB, .consumption = consumption };
+    const ps_nak_input_t in = {
+        .now_ns = now_ns, .unread = fill_percent * 10000, .capacity = MB, .consumption = consumption
+    };
     return ps_nak_signal_step(signal, &in, &fill, &due_ns);
 }
 
@@ -87,8 +88,11 @@ static void a_group_spreads_first_signals(void)
         int64_t due_ns, said_ns = -1;
         ps_nak_signal_init(&signal);
         for (int64_t i = 0; i < 100 && said_ns < 0; i++) {
-            const ps_nak_input_t in = { .now_ns = i * MS, .unread = 60, .capacity = 100,
-                                        .consumption = i, .group = true,
+            const ps_nak_input_t in = { .now_ns = i * MS,
+                                        .unread = 60,
+                                        .capacity = 100,
+                                        .consumption = i,
+                                        .group = true,
                                         .random = r * UINT32_C(0x10000000) };
             if (ps_nak_signal_step(&signal, &in, &fill, &due_ns) != 0) {
                 said_ns = i * MS;
@@ -327,7 +331,7 @@ enum { MEMBERS = 8, HISTORY = 64 };
 
 typedef struct member {
     ps_nak_signal_t signal;
-    int64_t drain;            /* bytes per second it takes */
+    int64_t drain; /* bytes per second it takes */
     int64_t queue, taken;
     bool dead, stopped;
 } member_t;
@@ -338,11 +342,16 @@ typedef struct loop {
     member_t members[MEMBERS];
     int32_t n;
     int64_t capacity;
-    int64_t demand;           /* bytes per second */
-    int64_t delay_ms;         /* one way */
+    int64_t demand;   /* bytes per second */
+    int64_t delay_ms; /* one way */
     int64_t now_ms;
     int64_t history[HISTORY]; /* sent per millisecond, on their way */
-    struct { int64_t at_ms; int64_t id; int32_t level; uint32_t fill; } said[512];
+    struct {
+        int64_t at_ms;
+        int64_t id;
+        int32_t level;
+        uint32_t fill;
+    } said[512];
     int32_t n_said;
     int64_t sent, lost, signals;
 } loop_t;
@@ -370,8 +379,8 @@ static void hear(loop_t *loop)
             continue;
         }
         loop->signals++;
-        ps_nak_rate_signal(&loop->rate, loop->said[i].id, loop->said[i].level,
-                           loop->said[i].fill, 2 * loop->delay_ms * MS, loop->now_ms * MS);
+        ps_nak_rate_signal(&loop->rate, loop->said[i].id, loop->said[i].level, loop->said[i].fill,
+                           2 * loop->delay_ms * MS, loop->now_ms * MS);
         loop->said[i] = loop->said[--loop->n_said];
     }
 }
@@ -395,9 +404,12 @@ static void receive(loop_t *loop, int32_t i, int64_t arriving)
         member->queue -= taken;
         member->taken += taken;
     }
-    const ps_nak_input_t in = { .now_ns = loop->now_ms * MS, .unread = member->queue,
-                                .capacity = loop->capacity, .consumption = member->taken,
-                                .rtt_ns = 2 * loop->delay_ms * MS, .group = loop->n > 1,
+    const ps_nak_input_t in = { .now_ns = loop->now_ms * MS,
+                                .unread = member->queue,
+                                .capacity = loop->capacity,
+                                .consumption = member->taken,
+                                .rtt_ns = 2 * loop->delay_ms * MS,
+                                .group = loop->n > 1,
                                 .random = (uint32_t)i * UINT32_C(0x1fffffff) };
     const int32_t level = ps_nak_signal_step(&member->signal, &in, &fill, &due_ns);
     if (level > 0) {
@@ -471,13 +483,14 @@ static void step_response(void)
             total += bin;
         }
         printf("rtt %lld ms: settled in %lld ms; mean %.1f %% of the drain, bins %.1f..%.1f %%, "
-               "%lld signals\n", (long long)(2 * delays[d]), (long long)settled_ms,
+               "%lld signals\n",
+               (long long)(2 * delays[d]), (long long)settled_ms,
                (double)total / (double)(20 * 50 * MB) * 100, (double)least / (5.0 * MB) * 100,
                (double)most / (5.0 * MB) * 100, (long long)loop.signals);
         CHECK(total >= 20 * 50 * MB / 100 * 97 && total <= 20 * 50 * MB / 100 * 102);
-        CHECK(least >= 5 * MB / 4 * 3);      /* never below three quarters ... */
-        CHECK(most <= 5 * MB / 4 * 6);       /* ... nor above one and a half of what it takes */
-        CHECK_EQ(loop.lost, lost);           /* and never again overrun */
+        CHECK(least >= 5 * MB / 4 * 3); /* never below three quarters ... */
+        CHECK(most <= 5 * MB / 4 * 6);  /* ... nor above one and a half of what it takes */
+        CHECK_EQ(loop.lost, lost);      /* and never again overrun */
         /* and it copes again: no permanent degrade */
         loop.members[0].drain = 200 * MB;
         int64_t back_ms = -1;
@@ -495,7 +508,7 @@ static void burst(void)
     loop_t loop;
     loop_open(&loop, 1, 50 * MB, 60 * MB, 1);
     loop_run(&loop, 1000);
-    loop.demand = 100 * MB;                  /* 40 MB/s too much for 20 ms: 10 % of the queue */
+    loop.demand = 100 * MB; /* 40 MB/s too much for 20 ms: 10 % of the queue */
     loop_run(&loop, 20);
     loop.demand = 50 * MB;
     loop_run(&loop, 1000);
@@ -531,7 +544,7 @@ static void a_dying_receiver_changes_nothing(void)
     loop_t loop;
     loop_open(&loop, MEMBERS, 100 * MB, 110 * MB, 5);
     for (int i = 0; i < 100; i++) {
-        loop.members[i / 20].dead = true;    /* one after the other */
+        loop.members[i / 20].dead = true; /* one after the other */
         CHECK_EQ(loop_run(&loop, 50), 5 * MB);
     }
     CHECK_EQ(loop.signals, 0);

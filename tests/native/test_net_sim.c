@@ -10,17 +10,17 @@
 #include "ps_sim.h"
 #include "penstock.h"
 
-#define CHECK(condition)                                                                \
-    do {                                                                                \
-        if (!(condition)) {                                                             \
-            fprintf(stderr, "%s:%d: %s: %s\n", __FILE__, __LINE__, __func__, #condition); \
-            exit(1);                                                                    \
-        }                                                                               \
+#define CHECK(condition)                                                                           \
+    do {                                                                                           \
+        if (!(condition)) {                                                                        \
+            fprintf(stderr, "%s:%d: %s: %s\n", __FILE__, __LINE__, __func__, #condition);          \
+            exit(1);                                                                               \
+        }                                                                                          \
     } while (0)
 
 typedef struct inbox {
     int32_t count;
-    uint8_t first[4096];    /* first byte of each datagram, in order of arrival */
+    uint8_t first[4096]; /* first byte of each datagram, in order of arrival */
     ps_addr_t from;
     int64_t rx_ns;
 } inbox_t;
@@ -32,7 +32,7 @@ typedef struct world {
 
 static ps_addr_t address(uint8_t a, uint8_t b, uint8_t c, uint8_t d, uint16_t port)
 {
-    return (ps_addr_t){.family = 4, .port = port, .ip = {a, b, c, d}};
+    return (ps_addr_t){ .family = 4, .port = port, .ip = { a, b, c, d } };
 }
 
 static ps_addr_t host_address(int host, uint16_t port)
@@ -78,7 +78,7 @@ static void send_bytes(world_t *world, ps_socket_t *socket, const ps_addr_t *to,
     for (int i = 0; i < count; i++) {
         uint8_t data[100];
         memset(data, i, sizeof data);
-        ps_dgram_t dgram = {data, sizeof data};
+        ps_dgram_t dgram = { data, sizeof data };
         CHECK(world->nets[0]->ops->send(socket, to, &dgram, 1, now_ns) == 1);
     }
 }
@@ -106,11 +106,12 @@ static void close_socket(world_t *world, ps_socket_t *socket)
 
 static void test_unicast_arrives_after_the_delay(void)
 {
-    world_t world = make_world(1, &(ps_simnet_link_t){.delay_ns = 20});
-    ps_socket_t *rx = open_socket(&world, 1, (ps_socket_params_t){.bind = host_address(1, 4000)});
-    ps_socket_t *tx = open_socket(&world, 0, (ps_socket_params_t){
-        .bind = address(0, 0, 0, 0, 0), .connect = host_address(1, 4000)});
-    inbox_t inbox = {0};
+    world_t world = make_world(1, &(ps_simnet_link_t){ .delay_ns = 20 });
+    ps_socket_t *rx = open_socket(&world, 1, (ps_socket_params_t){ .bind = host_address(1, 4000) });
+    ps_socket_t *tx = open_socket(
+        &world, 0,
+        (ps_socket_params_t){ .bind = address(0, 0, 0, 0, 0), .connect = host_address(1, 4000) });
+    inbox_t inbox = { 0 };
     send_bytes(&world, tx, NULL, 3, 100);
     CHECK(ps_simnet_next_event_ns(world.simnet) == 120);
     CHECK(ps_simnet_advance(world.simnet, 119) == 0);
@@ -132,25 +133,25 @@ static void test_unicast_arrives_after_the_delay(void)
 
 static void test_multicast_reaches_members_only(void)
 {
-    world_t world = make_world(1, &(ps_simnet_link_t){.delay_ns = 5});
+    world_t world = make_world(1, &(ps_simnet_link_t){ .delay_ns = 5 });
     ps_addr_t group = address(239, 1, 1, 1, 4000);
-    ps_socket_params_t member = {.bind = group, .group = group, .reuse = 1};
+    ps_socket_params_t member = { .bind = group, .group = group, .reuse = 1 };
     ps_socket_t *one = open_socket(&world, 1, member);
     ps_socket_t *two = open_socket(&world, 2, member);
     ps_socket_t *own = open_socket(&world, 0, member);
     ps_socket_t *own_too = open_socket(&world, 0, member);
-    ps_socket_t *other = open_socket(&world, 1,
-                                     (ps_socket_params_t){.bind = host_address(1, 4000)});
-    ps_socket_t *tx = open_socket(&world, 0,
-                                  (ps_socket_params_t){.bind = address(0, 0, 0, 0, 0)});
+    ps_socket_t *other =
+        open_socket(&world, 1, (ps_socket_params_t){ .bind = host_address(1, 4000) });
+    ps_socket_t *tx =
+        open_socket(&world, 0, (ps_socket_params_t){ .bind = address(0, 0, 0, 0, 0) });
     send_bytes(&world, tx, &group, 2, 0);
     ps_simnet_advance(world.simnet, 0);
-    inbox_t boxes[5] = {0};
-    ps_socket_t *sockets[5] = {own, own_too, one, two, other};
-    static const int32_t EXPECTED[5] = {2, 2, 2, 2, 0};
+    inbox_t boxes[5] = { 0 };
+    ps_socket_t *sockets[5] = { own, own_too, one, two, other };
+    static const int32_t EXPECTED[5] = { 2, 2, 2, 2, 0 };
     for (int i = 0; i < 5; i++) {
         receive(&world, sockets[i], &boxes[i], 0);
-        CHECK(boxes[i].count == (i < 2 ? 2 : 0));   /* own host: no link to cross */
+        CHECK(boxes[i].count == (i < 2 ? 2 : 0)); /* own host: no link to cross */
     }
     ps_simnet_advance(world.simnet, 5);
     for (int i = 0; i < 5; i++) {
@@ -164,12 +165,12 @@ static void test_multicast_reaches_members_only(void)
 
 static int32_t lossy_run(uint64_t seed, uint64_t *hash)
 {
-    ps_simnet_link_t link = {.delay_ns = 1000, .jitter_ns = 500, .loss_ppm = 50000};
+    ps_simnet_link_t link = { .delay_ns = 1000, .jitter_ns = 500, .loss_ppm = 50000 };
     world_t world = make_world(seed, &link);
-    ps_socket_t *rx = open_socket(&world, 1, (ps_socket_params_t){.bind = host_address(1, 4000)});
-    ps_socket_t *tx = open_socket(&world, 0, (ps_socket_params_t){.bind = host_address(0, 4001)});
+    ps_socket_t *rx = open_socket(&world, 1, (ps_socket_params_t){ .bind = host_address(1, 4000) });
+    ps_socket_t *tx = open_socket(&world, 0, (ps_socket_params_t){ .bind = host_address(0, 4001) });
     ps_addr_t to = host_address(1, 4000);
-    inbox_t inbox = {0};
+    inbox_t inbox = { 0 };
     for (int64_t now = 0; now < 20; now++) {
         send_bytes(&world, tx, &to, 100, now * 10000);
         ps_simnet_advance(world.simnet, now * 10000 + 5000);
@@ -196,7 +197,7 @@ static void test_the_seed_decides_the_trace(void)
 {
     uint64_t first, again, other;
     int32_t count = lossy_run(7, &first);
-    CHECK(count > 1800 && count < 1970);   /* 5 % of 2000, five standard deviations */
+    CHECK(count > 1800 && count < 1970); /* 5 % of 2000, five standard deviations */
     CHECK(lossy_run(7, &again) == count);
     lossy_run(8, &other);
     CHECK(first == again);
@@ -206,12 +207,12 @@ static void test_the_seed_decides_the_trace(void)
 static void test_bandwidth_and_queue(void)
 {
     /* 100 bytes at 1 MB/s: 100 us each; the queue holds three. */
-    ps_simnet_link_t link = {.bandwidth_bytes_per_s = 1000000, .queue_bytes = 300};
+    ps_simnet_link_t link = { .bandwidth_bytes_per_s = 1000000, .queue_bytes = 300 };
     world_t world = make_world(1, &link);
-    ps_socket_t *rx = open_socket(&world, 1, (ps_socket_params_t){.bind = host_address(1, 4000)});
-    ps_socket_t *tx = open_socket(&world, 0, (ps_socket_params_t){.bind = host_address(0, 4001)});
+    ps_socket_t *rx = open_socket(&world, 1, (ps_socket_params_t){ .bind = host_address(1, 4000) });
+    ps_socket_t *tx = open_socket(&world, 0, (ps_socket_params_t){ .bind = host_address(0, 4001) });
     ps_addr_t to = host_address(1, 4000);
-    inbox_t inbox = {0};
+    inbox_t inbox = { 0 };
     send_bytes(&world, tx, &to, 5, 0);
     CHECK(ps_simnet_advance(world.simnet, 299999) == 2);
     CHECK(ps_simnet_advance(world.simnet, 300000) == 1);
@@ -228,10 +229,10 @@ static void test_bandwidth_and_queue(void)
 static void test_a_burst_ends_by_time_on_a_quiet_link(void)
 {
     /* For ever, by number of datagrams. */
-    ps_simnet_link_t link = {.burst_enter_ppm = 1000000, .burst_loss_ppm = 1000000};
+    ps_simnet_link_t link = { .burst_enter_ppm = 1000000, .burst_loss_ppm = 1000000 };
     const int64_t second = 1000000000;
     world_t world = make_world(1, &link);
-    ps_socket_t *tx = open_socket(&world, 0, (ps_socket_params_t){.bind = host_address(0, 4001)});
+    ps_socket_t *tx = open_socket(&world, 0, (ps_socket_params_t){ .bind = host_address(0, 4001) });
     ps_addr_t to = host_address(1, 4000);
     ps_simnet_stats_t stats;
     send_bytes(&world, tx, &to, 1, second);
@@ -247,15 +248,15 @@ static void test_a_burst_ends_by_time_on_a_quiet_link(void)
 
 static void test_sockets_refuse_as_the_kernel_does(void)
 {
-    world_t world = make_world(1, &(ps_simnet_link_t){0});
+    world_t world = make_world(1, &(ps_simnet_link_t){ 0 });
     ps_net_t *net = world.nets[0];
-    ps_socket_t *tx = open_socket(&world, 0, (ps_socket_params_t){.bind = host_address(0, 4000)});
+    ps_socket_t *tx = open_socket(&world, 0, (ps_socket_params_t){ .bind = host_address(0, 4000) });
     ps_socket_t *none = NULL;
-    ps_socket_params_t taken = {.bind = address(0, 0, 0, 0, 4000)};
+    ps_socket_params_t taken = { .bind = address(0, 0, 0, 0, 4000) };
     CHECK(net->ops->open(net->state, &taken, &none) == PS_E_ADDRESS_IN_USE);
-    ps_socket_params_t foreign = {.bind = host_address(1, 4000)};
+    ps_socket_params_t foreign = { .bind = host_address(1, 4000) };
     CHECK(net->ops->open(net->state, &foreign, &none) == PS_E_NO_INTERFACE);
-    ps_socket_params_t range = {.bind = host_address(0, 0), .port_low = 4000, .port_high = 4001};
+    ps_socket_params_t range = { .bind = host_address(0, 0), .port_low = 4000, .port_high = 4001 };
     ps_socket_t *last = open_socket(&world, 0, range);
     ps_addr_t local;
     net->ops->local(last, &local);
@@ -269,15 +270,17 @@ static void test_sockets_refuse_as_the_kernel_does(void)
 
 static void test_a_connected_socket_hears_its_peer_only(void)
 {
-    world_t world = make_world(1, &(ps_simnet_link_t){0});
-    ps_socket_t *one = open_socket(&world, 0, (ps_socket_params_t){
-        .bind = host_address(0, 4000), .connect = host_address(1, 4000)});
-    ps_socket_t *peer = open_socket(&world, 1, (ps_socket_params_t){.bind = host_address(1, 4000)});
-    ps_socket_t *alien = open_socket(&world, 2,
-                                     (ps_socket_params_t){.bind = host_address(2, 4000)});
+    world_t world = make_world(1, &(ps_simnet_link_t){ 0 });
+    ps_socket_t *one = open_socket(
+        &world, 0,
+        (ps_socket_params_t){ .bind = host_address(0, 4000), .connect = host_address(1, 4000) });
+    ps_socket_t *peer =
+        open_socket(&world, 1, (ps_socket_params_t){ .bind = host_address(1, 4000) });
+    ps_socket_t *alien =
+        open_socket(&world, 2, (ps_socket_params_t){ .bind = host_address(2, 4000) });
     ps_addr_t to = host_address(0, 4000);
     ps_addr_t nowhere = address(10, 9, 9, 9, 1);
-    inbox_t inbox = {0};
+    inbox_t inbox = { 0 };
     send_bytes(&world, alien, &to, 1, 0);
     send_bytes(&world, alien, &nowhere, 1, 0);
     send_bytes(&world, peer, &to, 2, 0);
@@ -301,12 +304,12 @@ static void test_a_connected_socket_hears_its_peer_only(void)
 
 static void test_a_full_receive_buffer_drops(void)
 {
-    world_t world = make_world(1, &(ps_simnet_link_t){0});
-    ps_socket_t *rx = open_socket(&world, 1, (ps_socket_params_t){
-        .bind = host_address(1, 4000), .rcvbuf_bytes = 450});
-    ps_socket_t *tx = open_socket(&world, 0, (ps_socket_params_t){.bind = host_address(0, 4000)});
+    world_t world = make_world(1, &(ps_simnet_link_t){ 0 });
+    ps_socket_t *rx = open_socket(
+        &world, 1, (ps_socket_params_t){ .bind = host_address(1, 4000), .rcvbuf_bytes = 450 });
+    ps_socket_t *tx = open_socket(&world, 0, (ps_socket_params_t){ .bind = host_address(0, 4000) });
     ps_addr_t to = host_address(1, 4000);
-    inbox_t inbox = {0};
+    inbox_t inbox = { 0 };
     send_bytes(&world, tx, &to, 6, 0);
     ps_simnet_advance(world.simnet, 0);
     receive(&world, rx, &inbox, 0);
@@ -326,7 +329,7 @@ enum { FRAME = 128 };
 typedef struct runs {
     int32_t count;
     uint32_t lengths[8], segments[8];
-    int32_t landings;               /* so many to offer */
+    int32_t landings; /* so many to offer */
     uint64_t memory[PS_LANDING_LEAST / 8];
     uint64_t first_word;
     uint32_t stays;
@@ -335,10 +338,10 @@ typedef struct runs {
 static void send_frame(world_t *world, ps_socket_t *socket, const ps_addr_t *to, int32_t offset,
                        int64_t now_ns)
 {
-    uint8_t data[FRAME] = {0};
-    const int32_t header[8] = {FRAME, 0x01c0 << 8, offset, 7, 1001, 3, 0, 0};
+    uint8_t data[FRAME] = { 0 };
+    const int32_t header[8] = { FRAME, 0x01c0 << 8, offset, 7, 1001, 3, 0, 0 };
     memcpy(data, header, sizeof header);
-    const ps_dgram_t dgram = {data, sizeof data};
+    const ps_dgram_t dgram = { data, sizeof data };
     CHECK(world->nets[0]->ops->send(socket, to, &dgram, 1, now_ns) == 1);
 }
 
@@ -356,7 +359,7 @@ static void on_run(void *context, const uint8_t *data, uint32_t length, uint32_t
 static bool land(void *context, ps_landing_t *out)
 {
     runs_t *runs = context;
-    *out = (ps_landing_t){.at = (uint8_t *)runs->memory, .length = sizeof runs->memory};
+    *out = (ps_landing_t){ .at = (uint8_t *)runs->memory, .length = sizeof runs->memory };
     return runs->landings-- > 0;
 }
 
@@ -373,15 +376,15 @@ static uint32_t landed(void *context, const ps_landing_t *landing, uint64_t firs
 /* What arrived together and follows in its stream comes in one piece, and may land. */
 static void test_datagrams_that_follow_are_joined(void)
 {
-    static const int32_t offsets[] = {0, FRAME, 2 * FRAME, 4 * FRAME, 5 * FRAME};
-    static const ps_lander_t lander = {land, landed};
+    static const int32_t offsets[] = { 0, FRAME, 2 * FRAME, 4 * FRAME, 5 * FRAME };
+    static const ps_lander_t lander = { land, landed };
     for (uint32_t stays = 0; stays <= 3 * FRAME; stays += 2 * FRAME) {
-        world_t world = make_world(1, &(ps_simnet_link_t){.delay_ns = 5});
+        world_t world = make_world(1, &(ps_simnet_link_t){ .delay_ns = 5 });
         const ps_addr_t to = host_address(1, 4000);
-        ps_socket_t *rx = open_socket(&world, 1, (ps_socket_params_t){.bind = to});
-        ps_socket_t *tx = open_socket(&world, 0, (ps_socket_params_t){
-            .bind = address(0, 0, 0, 0, 0), .connect = to});
-        runs_t runs = {.landings = 1, .stays = stays};
+        ps_socket_t *rx = open_socket(&world, 1, (ps_socket_params_t){ .bind = to });
+        ps_socket_t *tx = open_socket(
+            &world, 0, (ps_socket_params_t){ .bind = address(0, 0, 0, 0, 0), .connect = to });
+        runs_t runs = { .landings = 1, .stays = stays };
         for (int i = 0; i < 5; i++) {
             send_frame(&world, tx, NULL, offsets[i], 0);
         }

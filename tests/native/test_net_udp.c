@@ -17,13 +17,13 @@
 #include "ps_driver_internal.h"
 #include "ps_net_udp.h"
 
-#define CHECK(condition)                                                                \
-    do {                                                                                \
-        if (!(condition)) {                                                             \
-            fprintf(stderr, "%s:%d: %s: %s (%s)\n", __FILE__, __LINE__, __func__,       \
-                    #condition, ps_last_error());                                       \
-            exit(1);                                                                    \
-        }                                                                               \
+#define CHECK(condition)                                                                           \
+    do {                                                                                           \
+        if (!(condition)) {                                                                        \
+            fprintf(stderr, "%s:%d: %s: %s (%s)\n", __FILE__, __LINE__, __func__, #condition,      \
+                    ps_last_error());                                                              \
+            exit(1);                                                                               \
+        }                                                                                          \
     } while (0)
 
 enum { MOST = 4096, PATIENCE_MS = 5000 };
@@ -32,7 +32,7 @@ typedef struct inbox {
     int32_t count;
     uint32_t length[MOST];
     uint8_t first[MOST];
-    uint64_t hash;            /* of all bytes in order */
+    uint64_t hash; /* of all bytes in order */
     ps_addr_t from;
     int64_t rx_ns;
 } inbox_t;
@@ -62,7 +62,7 @@ static void on_datagram(void *context, const uint8_t *data, uint32_t length, con
 static void receive(ps_net_t *net, ps_socket_t *socket, inbox_t *inbox, int32_t expected)
 {
     while (inbox->count < expected) {
-        struct pollfd ready = {.fd = net->ops->fd(socket), .events = POLLIN};
+        struct pollfd ready = { .fd = net->ops->fd(socket), .events = POLLIN };
         if (poll(&ready, 1, PATIENCE_MS) <= 0) {
             return;
         }
@@ -72,12 +72,12 @@ static void receive(ps_net_t *net, ps_socket_t *socket, inbox_t *inbox, int32_t 
 
 static ps_addr_t v4(uint8_t a, uint8_t b, uint8_t c, uint8_t d, uint16_t port)
 {
-    return (ps_addr_t){.family = 4, .port = port, .ip = {a, b, c, d}};
+    return (ps_addr_t){ .family = 4, .port = port, .ip = { a, b, c, d } };
 }
 
 static ps_addr_t v6_loopback(uint16_t port)
 {
-    ps_addr_t addr = {.family = 6, .port = port};
+    ps_addr_t addr = { .family = 6, .port = port };
     addr.ip[15] = 1;
     return addr;
 }
@@ -91,7 +91,7 @@ static bool same_address(const ps_addr_t *a, const ps_addr_t *b)
 static void open_pair(ps_net_t *net, ps_addr_t addr, bool offload, ps_socket_t **rx,
                       ps_socket_t **tx)
 {
-    ps_socket_params_t params = {.bind = addr, .rcvbuf_bytes = 128 * 1024, .gro = offload};
+    ps_socket_params_t params = { .bind = addr, .rcvbuf_bytes = 128 * 1024, .gro = offload };
     CHECK(net->ops->open(net->state, &params, rx) == PS_OK);
     memset(&params, 0, sizeof params);
     net->ops->local(*rx, &params.connect);
@@ -108,7 +108,7 @@ static void test_a_pair(ps_addr_t addr)
     memset(&inbox, 0, sizeof inbox);
     memset(&answer, 0, sizeof answer);
     open_pair(net, addr, false, &rx, &tx);
-    const ps_dgram_t dgrams[] = {{(const uint8_t *)"hello", 5}, {(const uint8_t *)"a", 1}};
+    const ps_dgram_t dgrams[] = { { (const uint8_t *)"hello", 5 }, { (const uint8_t *)"a", 1 } };
     CHECK(net->ops->send(tx, NULL, dgrams, 2, 0) == 2);
     receive(net, rx, &inbox, 2);
     CHECK(inbox.count == 2 && inbox.length[0] == 5 && inbox.first[0] == 'h');
@@ -139,11 +139,11 @@ static void exchange(bool offload, uint32_t length, int32_t count, inbox_t *inbo
     int32_t used = 0;
     for (int32_t i = 0; i <= count; i++) {
         const uint32_t size = i == count ? length / 2 : length;
-        dgrams[used++] = (ps_dgram_t){bytes + (size_t)i * length, size};
+        dgrams[used++] = (ps_dgram_t){ bytes + (size_t)i * length, size };
     }
     for (int32_t i = 0; i <= count; i++) {
         const uint32_t size = i == count ? length / 2 : length;
-        dgrams[used++] = (ps_dgram_t){scattered + (size_t)i * (length + 64), size};
+        dgrams[used++] = (ps_dgram_t){ scattered + (size_t)i * (length + 64), size };
     }
     ps_net_t *net = ps_net_udp();
     ps_socket_t *rx, *tx;
@@ -166,7 +166,7 @@ static void exchange(bool offload, uint32_t length, int32_t count, inbox_t *inbo
 static void test_offloads_change_nothing(void)
 {
     static inbox_t plain, joined;
-    static const uint32_t lengths[] = {64, 1408, 1472};
+    static const uint32_t lengths[] = { 64, 1408, 1472 };
     for (size_t i = 0; i < sizeof lengths / sizeof lengths[0]; i++) {
         exchange(false, lengths[i], 150, &plain);
         exchange(true, lengths[i], 150, &joined);
@@ -191,7 +191,7 @@ static void test_a_segment_the_path_cannot_carry_goes_out_plain(void)
     CHECK(((ps_udp_socket_t *)(void *)tx)->gso);
     ps_dgram_t dgrams[8];
     for (int i = 0; i < 8; i++) {
-        dgrams[i] = (ps_dgram_t){bytes + i * 1400, 1400};
+        dgrams[i] = (ps_dgram_t){ bytes + i * 1400, 1400 };
     }
     CHECK(net->ops->send(tx, NULL, dgrams, 8, 0) == 8);
     CHECK(!((ps_udp_socket_t *)(void *)tx)->gso);
@@ -210,8 +210,8 @@ static void test_multicast(const char *device, ps_addr_t group, ps_addr_t foreig
     ps_socket_t *rx[2], *tx, *other;
     static inbox_t inbox;
     const uint32_t index = if_nametoindex(device);
-    ps_socket_params_t params = {.group = group, .interface_index = index, .reuse = 1};
-    params.bind = (ps_addr_t){.family = group.family, .port = group.port};
+    ps_socket_params_t params = { .group = group, .interface_index = index, .reuse = 1 };
+    params.bind = (ps_addr_t){ .family = group.family, .port = group.port };
     CHECK(net->ops->open(net->state, &params, &rx[0]) == PS_OK);
     CHECK(net->ops->open(net->state, &params, &rx[1]) == PS_OK);
     memset(&params, 0, sizeof params);
@@ -223,7 +223,8 @@ static void test_multicast(const char *device, ps_addr_t group, ps_addr_t foreig
     params.connect = foreign;
     params.connect.scope_id = group.family == 6 ? index : 0;
     CHECK(net->ops->open(net->state, &params, &other) == PS_OK);
-    const ps_dgram_t wanted = {(const uint8_t *)"wanted", 6}, alien = {(const uint8_t *)"alien", 5};
+    const ps_dgram_t wanted = { (const uint8_t *)"wanted", 6 },
+                     alien = { (const uint8_t *)"alien", 5 };
     CHECK(net->ops->send(other, NULL, &alien, 1, 0) == 1); /* same port, a group nobody joined */
     CHECK(net->ops->send(tx, NULL, &wanted, 1, 0) == 1);
     for (int i = 0; i < 2; i++) { /* each member hears it once, and nothing else */
@@ -245,22 +246,26 @@ static void two_groups_of_one_port(void)
 {
     enum { SENDERS = 8 };
     ps_net_t *net = ps_net_udp();
-    const ps_addr_t group[2] = {v4(239, 20, 0, 1, 40456), v4(239, 20, 0, 3, 40456)};
+    const ps_addr_t group[2] = { v4(239, 20, 0, 1, 40456), v4(239, 20, 0, 3, 40456) };
     ps_socket_t *rx[2], *tx[2][SENDERS];
     static inbox_t inbox;
     for (int i = 0; i < 2; i++) {
-        const ps_socket_params_t member = {
-            .bind = v4(0, 0, 0, 0, 40456), .group = group[i], .reuse = 1, .gro = (uint8_t)i,
-            .interface_addr = v4(10, 9, 0, 2, 0), .interface_index = if_nametoindex("mc1")};
+        const ps_socket_params_t member = { .bind = v4(0, 0, 0, 0, 40456),
+                                            .group = group[i],
+                                            .reuse = 1,
+                                            .gro = (uint8_t)i,
+                                            .interface_addr = v4(10, 9, 0, 2, 0),
+                                            .interface_index = if_nametoindex("mc1") };
         CHECK(net->ops->open(net->state, &member, &rx[i]) == PS_OK);
-        const ps_socket_params_t sender = {
-            .connect = group[i], .interface_addr = v4(10, 9, 0, 1, 0),
-            .interface_index = if_nametoindex("mc0"), .multicast_ttl = 1};
+        const ps_socket_params_t sender = { .connect = group[i],
+                                            .interface_addr = v4(10, 9, 0, 1, 0),
+                                            .interface_index = if_nametoindex("mc0"),
+                                            .multicast_ttl = 1 };
         for (int j = 0; j < SENDERS; j++) {
             CHECK(net->ops->open(net->state, &sender, &tx[i][j]) == PS_OK);
         }
     }
-    const ps_dgram_t names[2] = {{(const uint8_t *)"one", 3}, {(const uint8_t *)"three", 5}};
+    const ps_dgram_t names[2] = { { (const uint8_t *)"one", 3 }, { (const uint8_t *)"three", 5 } };
     for (int j = 0; j < SENDERS; j++) {
         CHECK(net->ops->send(tx[0][j], NULL, &names[0], 1, 0) == 1);
         CHECK(net->ops->send(tx[1][j], NULL, &names[1], 1, 0) == 1);
@@ -286,7 +291,8 @@ static void in_a_namespace(const char *setup, void (*test)(void))
     if (child == 0) {
         if ((unshare(CLONE_NEWNET) != 0 && unshare(CLONE_NEWUSER | CLONE_NEWNET) != 0) ||
             system("ip link add mc0 type veth peer name mc1 && ip link set mc1 up && "
-                   "ip link set mc0 up multicast on") != 0 || system(setup) != 0) {
+                   "ip link set mc0 up multicast on") != 0 ||
+            system(setup) != 0) {
             printf("skipped: a network namespace and ip(8) are needed for: %s\n", setup);
             exit(0);
         }
@@ -299,7 +305,7 @@ static void in_a_namespace(const char *setup, void (*test)(void))
 
 static void ipv6_multicast(void)
 {
-    ps_addr_t group = {.family = 6, .port = 40457, .ip = {0xff, 0x02}};
+    ps_addr_t group = { .family = 6, .port = 40457, .ip = { 0xff, 0x02 } };
     ps_addr_t foreign = group;
     group.ip[15] = 41;
     foreign.ip[15] = 43;
@@ -335,7 +341,7 @@ static void test_what_an_operator_is_told(void)
 {
     ps_net_t *net = ps_net_udp();
     ps_socket_t *first;
-    ps_socket_params_t params = {.bind = v4(127, 0, 0, 1, 0)};
+    ps_socket_params_t params = { .bind = v4(127, 0, 0, 1, 0) };
     CHECK(net->ops->open(net->state, &params, &first) == PS_OK);
     net->ops->local(first, &params.bind);
     CHECK(open_error(&params) == PS_E_ADDRESS_IN_USE);
@@ -349,17 +355,18 @@ static void test_what_an_operator_is_told(void)
     CHECK(open_error(&params) == PS_OK);
     net->ops->close(first);
     ps_net_free(net);
-    const ps_socket_params_t nowhere = {.bind = v4(192, 0, 2, 77, 0)};
+    const ps_socket_params_t nowhere = { .bind = v4(192, 0, 2, 77, 0) };
     CHECK(open_error(&nowhere) == PS_E_NO_INTERFACE);
     CHECK(strstr(ps_last_error(), "192.0.2.77:0") != NULL);
-    const ps_socket_params_t no_device = {.bind = v4(0, 0, 0, 0, 0), .group = v4(224, 1, 2, 3, 5),
-                                          .interface_index = 99999};
+    const ps_socket_params_t no_device = { .bind = v4(0, 0, 0, 0, 0),
+                                           .group = v4(224, 1, 2, 3, 5),
+                                           .interface_index = 99999 };
     CHECK(open_error(&no_device) == PS_E_NO_INTERFACE);
-    const ps_socket_params_t mixed = {.bind = v4(127, 0, 0, 1, 0), .connect = v6_loopback(9)};
+    const ps_socket_params_t mixed = { .bind = v4(127, 0, 0, 1, 0), .connect = v6_loopback(9) };
     CHECK(open_error(&mixed) == PS_E_INVALID);
-    const ps_socket_params_t nothing = {.gso = 1};
+    const ps_socket_params_t nothing = { .gso = 1 };
     CHECK(open_error(&nothing) == PS_E_INVALID);
-    const ps_socket_params_t greedy = {.bind = v4(127, 0, 0, 1, 0), .rcvbuf_bytes = 2000000000};
+    const ps_socket_params_t greedy = { .bind = v4(127, 0, 0, 1, 0), .rcvbuf_bytes = 2000000000 };
     const int result = open_error(&greedy);
     CHECK(result == PS_E_NO_BUFFER);
     CHECK(strstr(ps_last_error(), "net.core.rmem_max") != NULL);
@@ -375,13 +382,13 @@ static void test_a_dead_peer_is_no_error(void)
     ps_addr_t local;
     net->ops->local(rx, &local);
     net->ops->close(rx); /* from now on each datagram is answered by an ICMP error */
-    const ps_dgram_t dgram = {(const uint8_t *)"x", 1};
-    const ps_dgram_t many[] = {dgram, dgram, dgram, dgram, dgram, dgram};
+    const ps_dgram_t dgram = { (const uint8_t *)"x", 1 };
+    const ps_dgram_t many[] = { dgram, dgram, dgram, dgram, dgram, dgram };
     for (int i = 0; i < 20; i++) {
         CHECK(net->ops->send(tx, NULL, many, 6, 0) == 6);
         CHECK(net->ops->recv(tx, 8, on_datagram, &inbox, 0) == 0);
     }
-    const ps_socket_params_t again = {.bind = local};
+    const ps_socket_params_t again = { .bind = local };
     CHECK(net->ops->open(net->state, &again, &rx) == PS_OK);
     CHECK(net->ops->send(tx, NULL, &dgram, 1, 0) == 1);
     receive(net, rx, &inbox, 1);
@@ -396,7 +403,7 @@ static void test_a_full_send_buffer_is_a_short_send(void)
     /* A datagram that leaves by loopback is charged to the sender until it is read. */
     ps_net_t *net = ps_net_udp();
     ps_socket_t *rx, *tx;
-    ps_socket_params_t params = {.bind = v4(127, 0, 0, 1, 0), .rcvbuf_bytes = 16 << 20};
+    ps_socket_params_t params = { .bind = v4(127, 0, 0, 1, 0), .rcvbuf_bytes = 16 << 20 };
     if (net->ops->open(net->state, &params, &rx) != PS_OK) {
         params.rcvbuf_bytes = 0;
         CHECK(net->ops->open(net->state, &params, &rx) == PS_OK);
@@ -408,7 +415,7 @@ static void test_a_full_send_buffer_is_a_short_send(void)
     CHECK(net->ops->open(net->state, &params, &tx) == PS_OK);
     ps_dgram_t dgrams[64];
     for (int i = 0; i < 64; i++) {
-        dgrams[i] = (ps_dgram_t){bytes, sizeof bytes};
+        dgrams[i] = (ps_dgram_t){ bytes, sizeof bytes };
     }
     const int sent = net->ops->send(tx, NULL, dgrams, 64, 0);
     CHECK(sent >= 0 && sent <= 64);
@@ -427,12 +434,12 @@ static void test_kernel_time_stamps_are_near_now(void)
     ps_socket_t *rx, *tx;
     static inbox_t inbox;
     memset(&inbox, 0, sizeof inbox);
-    ps_socket_params_t params = {.bind = v4(127, 0, 0, 1, 0), .timestamps = 1};
+    ps_socket_params_t params = { .bind = v4(127, 0, 0, 1, 0), .timestamps = 1 };
     CHECK(net->ops->open(net->state, &params, &rx) == PS_OK);
     memset(&params, 0, sizeof params);
     net->ops->local(rx, &params.connect);
     CHECK(net->ops->open(net->state, &params, &tx) == PS_OK);
-    const ps_dgram_t dgram = {(const uint8_t *)"x", 1};
+    const ps_dgram_t dgram = { (const uint8_t *)"x", 1 };
     const int64_t before_ns = ps_monotonic_ns();
     CHECK(net->ops->send(tx, NULL, &dgram, 1, 0) == 1);
     receive(net, rx, &inbox, 1);
@@ -455,8 +462,8 @@ static void impaired(const ps_impair_params_t *impair, int32_t count, inbox_t *i
     open_pair(net, v4(127, 0, 0, 1, 0), false, &rx, &tx);
     int64_t now_ns = 1000;
     for (int32_t i = 0; i < count; i++, now_ns += 1000000) {
-        const uint8_t bytes[4] = {(uint8_t)i, 0, 0, 0};
-        const ps_dgram_t dgram = {bytes, 4};
+        const uint8_t bytes[4] = { (uint8_t)i, 0, 0, 0 };
+        const ps_dgram_t dgram = { bytes, 4 };
         CHECK(net->ops->send(tx, NULL, &dgram, 1, now_ns) == 1);
         CHECK(net->ops->recv(rx, 64, on_datagram, inbox, now_ns) >= 0);
     }
@@ -471,27 +478,27 @@ static void impaired(const ps_impair_params_t *impair, int32_t count, inbox_t *i
 static void test_impairments(void)
 {
     static inbox_t clean, a, b;
-    const ps_impair_params_t none = {.seed = 1};
+    const ps_impair_params_t none = { .seed = 1 };
     impaired(&none, 1000, &clean);
     CHECK(clean.count == 1000);
-    const ps_impair_params_t loss = {.seed = 7, .send_loss_ppm = 100000, .recv_loss_ppm = 100000};
+    const ps_impair_params_t loss = { .seed = 7, .send_loss_ppm = 100000, .recv_loss_ppm = 100000 };
     impaired(&loss, 1000, &a);
     CHECK(a.count > 700 && a.count < 900);
-    const ps_impair_params_t twice = {.seed = 7, .duplicate_ppm = 200000};
+    const ps_impair_params_t twice = { .seed = 7, .duplicate_ppm = 200000 };
     impaired(&twice, 1000, &a);
     CHECK(a.count > 1100 && a.count < 1300);
-    const ps_impair_params_t corrupt = {.seed = 7, .corrupt_ppm = 1000000};
+    const ps_impair_params_t corrupt = { .seed = 7, .corrupt_ppm = 1000000 };
     impaired(&corrupt, 100, &a);
     impaired(&none, 100, &b);
     CHECK(a.count == 100 && a.hash != b.hash);
-    const ps_impair_params_t swap = {.seed = 7, .reorder_ppm = 300000};
+    const ps_impair_params_t swap = { .seed = 7, .reorder_ppm = 300000 };
     impaired(&swap, 200, &a);
     int swaps = 0;
     for (int32_t i = 1; i < a.count; i++) {
         swaps += a.first[i] + 1 == a.first[i - 1];
     }
     CHECK(a.count == 200 && swaps > 20 && swaps < 100);
-    const ps_impair_params_t late = {.seed = 7, .delay_ns = 50000000, .jitter_ns = 5000000};
+    const ps_impair_params_t late = { .seed = 7, .delay_ns = 50000000, .jitter_ns = 5000000 };
     impaired(&late, 20, &a);
     CHECK(a.count == 20 && a.rx_ns >= 19000000 + 50000000 && a.rx_ns <= 19001000 + 55000000);
 }
@@ -499,9 +506,14 @@ static void test_impairments(void)
 static void test_a_seed_is_a_fate(void)
 {
     static inbox_t a, b, c;
-    ps_impair_params_t all = {.seed = 11, .send_loss_ppm = 50000, .recv_loss_ppm = 50000,
-                              .duplicate_ppm = 50000, .reorder_ppm = 50000, .corrupt_ppm = 50000,
-                              .delay_ns = 2000000, .jitter_ns = 4000000};
+    ps_impair_params_t all = { .seed = 11,
+                               .send_loss_ppm = 50000,
+                               .recv_loss_ppm = 50000,
+                               .duplicate_ppm = 50000,
+                               .reorder_ppm = 50000,
+                               .corrupt_ppm = 50000,
+                               .delay_ns = 2000000,
+                               .jitter_ns = 4000000 };
     impaired(&all, 500, &a);
     impaired(&all, 500, &b);
     all.seed = 12;

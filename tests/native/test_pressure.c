@@ -7,11 +7,19 @@
 #include "ps_wire_fields.h"
 #include "sender_rig.h"
 
-#define RUN(test) do { test(); printf("ok %s\n", #test); } while (0)
+#define RUN(test)                                                                                  \
+    do {                                                                                           \
+        test();                                                                                    \
+        printf("ok %s\n", #test);                                                                  \
+    } while (0)
 
-static const ps_pressure_t SAMPLE = { .session_id = GOLDEN_SESSION, .stream_id = GOLDEN_STREAM,
-                                      .receiver_id = 0x1122334455667788, .fill_ppm = 760000,
-                                      .level = 2, .rtt_ns = 2000000, .client_id = 42,
+static const ps_pressure_t SAMPLE = { .session_id = GOLDEN_SESSION,
+                                      .stream_id = GOLDEN_STREAM,
+                                      .receiver_id = 0x1122334455667788,
+                                      .fill_ppm = 760000,
+                                      .level = 2,
+                                      .rtt_ns = 2000000,
+                                      .client_id = 42,
                                       .backlog_bytes = 99 };
 
 static void the_frame_is_as_documented(void)
@@ -35,8 +43,11 @@ static void bad_frames_are_refused(void)
 {
     uint8_t out[PS_CONTROL_MAX];
     ps_pressure_t read;
-    const struct { int at; uint8_t value; } wrong[] = {
-        { 36, 0 }, { 36, 5 }, { 35, 0x7f }, { 47, 0x80 }, { 63, 0x80 }, { 0, 63 }, { 0, 65 } };
+    const struct {
+        int at;
+        uint8_t value;
+    } wrong[] = { { 36, 0 },    { 36, 5 }, { 35, 0x7f }, { 47, 0x80 },
+                  { 63, 0x80 }, { 0, 63 }, { 0, 65 } };
     for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++) {
         const uint32_t length = ps_wire_build_pressure(out, &SAMPLE);
         out[wrong[i].at] = wrong[i].value;
@@ -65,11 +76,15 @@ static void sm_that_speaks(rig_t *rig, int64_t position)
 {
     uint8_t out[PS_CONTROL_MAX];
     const ps_trailer_t trailer = { .capabilities = PS_CAP_PENSTOCK | PS_CAP_PRESSURE,
-                                   .ordinal = -1, .credit_limit = -1, .released_ordinal = -1 };
-    const ps_sm_t sm = { .session_id = GOLDEN_SESSION, .stream_id = GOLDEN_STREAM,
+                                   .ordinal = -1,
+                                   .credit_limit = -1,
+                                   .released_ordinal = -1 };
+    const ps_sm_t sm = { .session_id = GOLDEN_SESSION,
+                         .stream_id = GOLDEN_STREAM,
                          .term_id = ps_term_id_at(position, rig->log.shift, GOLDEN_TERM),
                          .term_offset = (int32_t)(position & rig->log.term_mask),
-                         .window = 4096, .receiver_id = 1 };
+                         .window = 4096,
+                         .receiver_id = 1 };
     rig_inject(rig, &rig->peer, out, ps_wire_build_sm(out, &sm, &trailer));
 }
 
@@ -91,8 +106,8 @@ static int64_t drive(rig_t *rig, int32_t ms)
 
 static void a_sender_asks_for_it_and_obeys(void)
 {
-    rig_t *rig = rig_open(&(rig_options_t){ .kind = RIG_UNICAST, .flow_control = PS_FC_NAK,
-                                            .advertise = 1 });
+    rig_t *rig = rig_open(
+        &(rig_options_t){ .kind = RIG_UNICAST, .flow_control = PS_FC_NAK, .advertise = 1 });
     ps_setup_t setup;
     ps_publication_status_t status;
     rig_step(rig, 0);
@@ -106,14 +121,14 @@ static void a_sender_asks_for_it_and_obeys(void)
     CHECK(before > 5000000);
     press(rig, 77, 4);
     rig_step(rig, 0);
-    const int64_t cut = drive(rig, 40);       /* half, and a burst that was saved up */
+    const int64_t cut = drive(rig, 40); /* half, and a burst that was saved up */
     CHECK(cut > before / 500 * 40 / 100 * 45 && cut < before / 500 * 40 / 100 * 65);
     CHECK(atomic_load(&rig->slot->blocked_ns[PS_CAUSE_NAK_RATE]) > 10 * MS);
     CHECK_EQ(atomic_load(&rig->slot->culprits[0].id), 77);
     ps_publication_get_status(rig->pub, &status);
     CHECK_EQ(status.pressure_signals, 1);
     CHECK(status.rate_bytes_per_s > 0);
-    (void)drive(rig, 3000);                   /* silence: it recovers */
+    (void)drive(rig, 3000); /* silence: it recovers */
     const int64_t after = drive(rig, 500);
     CHECK(after >= before / 100 * 98);
     ps_publication_get_status(rig->pub, &status);
@@ -142,8 +157,7 @@ static void other_strategies_do_not_hear_it(void)
 
 static void a_rate_in_bytes_is_kept(void)
 {
-    rig_t *rig = rig_open(&(rig_options_t){ .kind = RIG_UNICAST,
-                                            .rate_bytes_per_s = 1000000 });
+    rig_t *rig = rig_open(&(rig_options_t){ .kind = RIG_UNICAST, .rate_bytes_per_s = 1000000 });
     rig_connect(rig);
     (void)drive(rig, 100);
     const int64_t sent = drive(rig, 2000);
@@ -154,8 +168,7 @@ static void a_rate_in_bytes_is_kept(void)
 
 static void a_rate_in_messages_is_kept(void)
 {
-    rig_t *rig = rig_open(&(rig_options_t){ .kind = RIG_UNICAST,
-                                            .rate_messages_per_s = 500 });
+    rig_t *rig = rig_open(&(rig_options_t){ .kind = RIG_UNICAST, .rate_messages_per_s = 500 });
     rig_connect(rig);
     (void)drive(rig, 100);
     const int64_t sent = drive(rig, 2000);
@@ -168,8 +181,9 @@ static void ipc_reads_the_fill(void)
 {
     rig_t *rig = rig_open(&(rig_options_t){ .kind = RIG_IPC, .flow_control = PS_FC_NAK });
     const int32_t reader = rig_make_counter(rig, 0);
-    const ps_subscriber_params_t params = { .position_counter_id = reader, .slot = 0,
-                                            .client_slot = -1, .tether = 1, .rejoin = 1 };
+    const ps_subscriber_params_t params = {
+        .position_counter_id = reader, .slot = 0, .client_slot = -1, .tether = 1, .rejoin = 1
+    };
     ps_publication_status_t status;
     CHECK_EQ(ps_publication_add_subscriber(rig->driver, rig->pub, &params), PS_OK);
     rig_step(rig, 0);
@@ -180,7 +194,7 @@ static void ipc_reads_the_fill(void)
         }
         const int64_t position = ps_counter_get(rig->cnc, reader);
         const int64_t tail = rig_tail(rig);
-        const int64_t next = position + 512;  /* 512 KB/s */
+        const int64_t next = position + 512; /* 512 KB/s */
         ps_counter_set(rig->cnc, reader, (next < tail ? next : tail) & ~(int64_t)63);
         rig_dirty(rig);
         rig_step(rig, MS);
@@ -189,7 +203,7 @@ static void ipc_reads_the_fill(void)
     ps_publication_get_status(rig->pub, &status);
     printf("IPC: reader at 512 KB/s, producer held at %lld B/s, at most %lld B unread\n",
            (long long)status.rate_bytes_per_s, (long long)most);
-    CHECK(most < RIG_TERM / 2);               /* it does not live at the limit */
+    CHECK(most < RIG_TERM / 2); /* it does not live at the limit */
     CHECK(ps_counter_get(rig->cnc, reader) > 3000 * 512 / 100 * 85);
     rig_close(rig);
 }

@@ -26,8 +26,8 @@ static void unblock_all(const stream_t *stream, int64_t position)
     while (position < ps_log_producer_position(&stream->log)) {
         int32_t claimer;
         const int32_t length = length_at(stream, position);
-        const int32_t bytes = length > 0 ? ps_align32(length)
-                                         : ps_log_unblock(&stream->log, position, -1, &claimer);
+        const int32_t bytes =
+            length > 0 ? ps_align32(length) : ps_log_unblock(&stream->log, position, -1, &claimer);
         CHECK(bytes > 0);
         position += bytes;
     }

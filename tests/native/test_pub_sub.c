@@ -42,8 +42,8 @@ static void go_through_sizes(void (*adjust)(ps_log_params_t *), int gather)
     ps_img_t *image = stream_img(&stream);
     int64_t clean = 0;
     stream_turn(&stream, &clean);
-    static const int32_t sizes[] = { 0, 1, 31, 32, 33, 63, 64, 1375, 1376, 1377, 1408, 2751, 2752,
-                                     2753, 4096, 8191, 8192 };
+    static const int32_t sizes[] = { 0,    1,    31,   32,   33,   63,   64,   1375, 1376,
+                                     1377, 1408, 2751, 2752, 2753, 4096, 8191, 8192 };
     int32_t rotations = 0;
     for (int32_t round = 0; round < 12; round++) {
         for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
@@ -51,7 +51,8 @@ static void go_through_sizes(void (*adjust)(ps_log_params_t *), int gather)
             int64_t position = 0;
             for (int32_t attempt = 0; attempt < 4; attempt++) {
                 const size_t half = size / 3;
-                const ps_iov_t pieces[3] = { { source, half }, { NULL, 0 },
+                const ps_iov_t pieces[3] = { { source, half },
+                                             { NULL, 0 },
                                              { source + half, size - half } };
                 position = gather ? ps_pub_offerv(pub, pieces, 3, 77)
                                   : ps_pub_offer(pub, source, size, 77);
@@ -421,7 +422,7 @@ static void a_reader_at_the_heels_is_known(void)
         CHECK_EQ(offer_and_poll(&stream, pub, image, 1), i);
     }
     CHECK_EQ(offer_and_poll(&stream, pub, image, 31), 4);
-    CHECK_EQ(offer_and_poll(&stream, pub, image, 0), 0);  /* nothing: it waits */
+    CHECK_EQ(offer_and_poll(&stream, pub, image, 0), 0); /* nothing: it waits */
     CHECK_EQ(offer_and_poll(&stream, pub, image, 1), 1);
     CHECK_EQ(offer_and_poll(&stream, pub, image, 32), 0); /* plenty */
     CHECK_EQ(image->behind, 0);
@@ -435,17 +436,35 @@ static void a_reader_at_the_heels_is_known(void)
 }
 
 typedef void (*damage_fn)(ps_frame_t *frame);
-static void too_short(ps_frame_t *frame) { atomic_store(&frame->frame_length, 31); }
-static void past_the_term(ps_frame_t *frame) { atomic_store(&frame->frame_length, 65536); }
-static void enormous(ps_frame_t *frame) { atomic_store(&frame->frame_length, INT32_MAX); }
-static void elsewhere(ps_frame_t *frame) { frame->term_offset += 32; }
-static void of_another_term(ps_frame_t *frame) { frame->term_id++; }
-static void of_unknown_type(ps_frame_t *frame) { frame->type = 9; }
+static void too_short(ps_frame_t *frame)
+{
+    atomic_store(&frame->frame_length, 31);
+}
+static void past_the_term(ps_frame_t *frame)
+{
+    atomic_store(&frame->frame_length, 65536);
+}
+static void enormous(ps_frame_t *frame)
+{
+    atomic_store(&frame->frame_length, INT32_MAX);
+}
+static void elsewhere(ps_frame_t *frame)
+{
+    frame->term_offset += 32;
+}
+static void of_another_term(ps_frame_t *frame)
+{
+    frame->term_id++;
+}
+static void of_unknown_type(ps_frame_t *frame)
+{
+    frame->type = 9;
+}
 
 static void hostile_frames_stop_the_image(void)
 {
-    static const damage_fn damages[] = { too_short, past_the_term, enormous, elsewhere,
-                                         of_another_term, of_unknown_type };
+    static const damage_fn damages[] = { too_short, past_the_term,   enormous,
+                                         elsewhere, of_another_term, of_unknown_type };
     for (size_t i = 0; i < sizeof damages / sizeof *damages; i++) {
         stream_t stream;
         stream_open(&stream, NULL);

@@ -138,8 +138,8 @@ static void *publish_exclusive(void *argument)
             words[count][0] = words[count][3] = sequence + (uint64_t)count;
         }
         int32_t accepted = 0;
-        const int64_t code = ps_pub_offer_strided(pub, (const uint8_t *)words, 32, count,
-                                                  &accepted);
+        const int64_t code =
+            ps_pub_offer_strided(pub, (const uint8_t *)words, 32, count, &accepted);
         CHECK(code > 0 || code == PS_ADMIN_ACTION || code == PS_BACK_PRESSURED);
         sequence += (uint64_t)accepted;
         if (accepted == 0) {
@@ -247,11 +247,10 @@ static void *sleep_and_publish(void *argument)
         }
         /* Fragments, or a run of messages of which the first counts. */
         int32_t accepted = 0;
-        const int64_t code =
-            sequence % 8 == 3
-                ? ps_pub_offer(self->pub, words, sizeof words, 0)
-                : ps_pub_offer_strided(self->pub, (const uint8_t *)words, FIRST_BYTES, 1,
-                                       &accepted);
+        const int64_t code = sequence % 8 == 3
+                                 ? ps_pub_offer(self->pub, words, sizeof words, 0)
+                                 : ps_pub_offer_strided(self->pub, (const uint8_t *)words,
+                                                        FIRST_BYTES, 1, &accepted);
         CHECK(code > 0 || code == PS_ADMIN_ACTION || code == PS_E_UNBLOCKED);
         self->accepted[sequence] = code > 0;
     }

@@ -4,7 +4,7 @@
  */
 #include "recv_world.h"
 
-static const world_options_t PLAIN = {0};
+static const world_options_t PLAIN = { 0 };
 
 static int is_golden(const memnet_dgram_t *dgram, const char *name)
 {
@@ -43,7 +43,7 @@ static void test_setup_becomes_image_becomes_status_message(void)
 
 static void test_full_event_ring_repeats_the_setup(void)
 {
-    const world_options_t tiny = {.event_capacity = 2};
+    const world_options_t tiny = { .event_capacity = 2 };
     world_t world;
     ps_event_t event;
     int32_t seen = 0;
@@ -116,13 +116,15 @@ static void test_refused_session_stays_quiet_until_interest_goes(void)
     world_step(&world);
     CHECK_EQ(world_event(&world, PS_EV_SETUP, &event), 1);
     CHECK_EQ(ps_recv_endpoint_forget_session(world.driver, world.endpoint, GOLDEN_STREAM,
-                                             GOLDEN_SESSION, 0), PS_OK);
+                                             GOLDEN_SESSION, 0),
+             PS_OK);
     world_step(&world);
     world_golden(&world, "setup");
     world_step(&world);
     CHECK_EQ(world_event(&world, PS_EV_SETUP, &event), 1); /* reported again */
     CHECK_EQ(ps_recv_endpoint_forget_session(world.driver, world.endpoint, GOLDEN_STREAM,
-                                             GOLDEN_SESSION, 1), PS_OK);
+                                             GOLDEN_SESSION, 1),
+             PS_OK);
     world_step(&world);
     world_golden(&world, "setup");
     world_golden(&world, "data_hello");
@@ -144,9 +146,9 @@ static void test_explicit_control_address_is_asked_every_second(void)
     static memnet_dgram_t dgram;
     world_t world;
     world_open(&world, &PLAIN);
-    const ps_recv_destination_params_t destination = {
-        .id = 2, .socket = {.bind = memnet_addr(2, 40200)}, .control = memnet_addr(9, 40300)
-    };
+    const ps_recv_destination_params_t destination = { .id = 2,
+                                                       .socket = { .bind = memnet_addr(2, 40200) },
+                                                       .control = memnet_addr(9, 40300) };
     ps_addr_t local;
     CHECK_EQ(ps_recv_endpoint_add_destination(world.driver, world.endpoint, &destination, &local),
              PS_OK);
@@ -177,10 +179,11 @@ static void test_multicast_answers_go_to_the_control_group(void)
     uint8_t frame[256];
     world_t world;
     world_open(&world, &PLAIN);
-    const ps_recv_destination_params_t destination = {
-        .id = 2, .socket = {.bind = memnet_addr(2, 40200), .multicast_ttl = 4},
-        .group_control = memnet_addr(240, 40201), .multicast = 1
-    };
+    const ps_recv_destination_params_t destination = { .id = 2,
+                                                       .socket = { .bind = memnet_addr(2, 40200),
+                                                                   .multicast_ttl = 4 },
+                                                       .group_control = memnet_addr(240, 40201),
+                                                       .multicast = 1 };
     ps_addr_t local;
     CHECK_EQ(ps_recv_endpoint_add_destination(world.driver, world.endpoint, &destination, &local),
              PS_OK);
@@ -206,11 +209,12 @@ static void test_a_moved_control_address_is_used_at_once(void)
     world_t world;
     world_open(&world, &PLAIN);
     CHECK_EQ(ps_recv_endpoint_remove_destination(world.driver, world.endpoint, 1), PS_OK);
-    const ps_recv_destination_params_t destination = {
-        .id = 2, .socket = {.bind = memnet_addr(2, 40200)}, .control = memnet_addr(9, 40300)
-    };
-    CHECK_EQ(ps_recv_endpoint_add_destination(world.driver, world.endpoint, &destination,
-                                              &world.local), PS_OK);
+    const ps_recv_destination_params_t destination = { .id = 2,
+                                                       .socket = { .bind = memnet_addr(2, 40200) },
+                                                       .control = memnet_addr(9, 40300) };
+    CHECK_EQ(
+        ps_recv_endpoint_add_destination(world.driver, world.endpoint, &destination, &world.local),
+        PS_OK);
     world_step(&world);
     const uint32_t length = golden("setup", frame);
     world_inject(&world, frame, length);
@@ -252,9 +256,8 @@ static void test_image_of_two_destinations_answers_on_both(void)
     static memnet_dgram_t dgram;
     world_t world;
     world_open(&world, &PLAIN);
-    const ps_recv_destination_params_t second = {
-        .id = 2, .socket = {.bind = memnet_addr(3, 40125)}
-    };
+    const ps_recv_destination_params_t second = { .id = 2,
+                                                  .socket = { .bind = memnet_addr(3, 40125) } };
     ps_addr_t local;
     CHECK_EQ(ps_recv_endpoint_add_destination(world.driver, world.endpoint, &second, &local),
              PS_OK);
@@ -299,8 +302,9 @@ static void test_hostile_datagrams_cost_a_counter(void)
     world_step(&world);
     world_make_image(&world, &PLAIN);
     for (int32_t i = 0; i < 60000; i++) {
-        static const char *NAMES[] = {"setup", "data_hello", "data_33", "data_two", "heartbeat",
-                                      "pad", "rttm_request", "rttm_reply", "sm", "nak"};
+        static const char *NAMES[] = { "setup",     "data_hello", "data_33",      "data_two",
+                                       "heartbeat", "pad",        "rttm_request", "rttm_reply",
+                                       "sm",        "nak" };
         uint8_t frame[256];
         uint32_t length = golden(NAMES[ps_random_below(&random, 10)], frame);
         for (uint64_t flips = ps_random_below(&random, 5); flips > 0; flips--) {

@@ -12,12 +12,12 @@
 #include "ps_idle.h"
 #include "ps_ring.h"
 
-#define CHECK(condition)                                                                \
-    do {                                                                                \
-        if (!(condition)) {                                                             \
-            fprintf(stderr, "%s:%d: %s: %s\n", __FILE__, __LINE__, __func__, #condition); \
-            exit(1);                                                                    \
-        }                                                                               \
+#define CHECK(condition)                                                                           \
+    do {                                                                                           \
+        if (!(condition)) {                                                                        \
+            fprintf(stderr, "%s:%d: %s: %s\n", __FILE__, __LINE__, __func__, #condition);          \
+            exit(1);                                                                               \
+        }                                                                                          \
     } while (0)
 
 typedef struct record {
@@ -28,7 +28,7 @@ typedef struct record {
 
 static record_t record_of(uint64_t number)
 {
-    record_t record = {.number = number, .inverse = ~number};
+    record_t record = { .number = number, .inverse = ~number };
     memset(record.body, (int)(number & 0xFF), sizeof record.body);
     return record;
 }

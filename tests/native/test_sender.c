@@ -206,18 +206,21 @@ static void test_status_messages_are_checked(void)
 {
     rig_t *rig = rig_open(&(rig_options_t){ .kind = RIG_UNICAST });
     rig_step(rig, 0);
-    rig_sm(rig, 5, &rig->peer, 0, RIG_TERM / 2 + 32, 0);       /* window */
-    rig_sm(rig, 5, &rig->peer, 16, 1024, 0);                   /* alignment */
+    rig_sm(rig, 5, &rig->peer, 0, RIG_TERM / 2 + 32, 0); /* window */
+    rig_sm(rig, 5, &rig->peer, 16, 1024, 0);             /* alignment */
     rig_step(rig, 0);
     CHECK_EQ(rig_counter(rig, PS_SYS_INVALID_PACKETS), 2);
-    const ps_sm_t beyond = { .session_id = GOLDEN_SESSION, .stream_id = GOLDEN_STREAM,
-                             .term_id = ps_wrap_sub(GOLDEN_TERM, 1), .term_offset = RIG_TERM + 64,
-                             .window = 1024, .receiver_id = 5 }; /* a position like any other */
+    const ps_sm_t beyond = { .session_id = GOLDEN_SESSION,
+                             .stream_id = GOLDEN_STREAM,
+                             .term_id = ps_wrap_sub(GOLDEN_TERM, 1),
+                             .term_offset = RIG_TERM + 64,
+                             .window = 1024,
+                             .receiver_id = 5 }; /* a position like any other */
     uint8_t out[PS_CONTROL_MAX];
     rig_inject(rig, &rig->peer, out, ps_wire_build_sm(out, &beyond, NULL));
     rig_step(rig, 0);
     CHECK_EQ(rig_counter(rig, PS_SYS_INVALID_PACKETS), 3);
-    rig_sm(rig, 5, &rig->peer, RIG_TERM / 2 + 32, 1024, 0);    /* range */
+    rig_sm(rig, 5, &rig->peer, RIG_TERM / 2 + 32, 1024, 0); /* range */
     rig_step(rig, 0);
     CHECK_EQ(rig_counter(rig, PS_SYS_SM_REJECTED), 1);
     CHECK_EQ(rig_counter(rig, PS_SYS_SM_RECEIVED), 1);
@@ -282,8 +285,10 @@ static void test_receivers_time_out(void)
 /* Who is required is gone for the strategy before it is for the connection: told at once. */
 static void test_a_required_receiver_that_goes_is_told(void)
 {
-    rig_t *rig = rig_open(&(rig_options_t){ .kind = RIG_MULTICAST, .flow_control = PS_FC_MIN,
-                                            .group_min_size = 1, .fc_timeout_ns = 2 * S });
+    rig_t *rig = rig_open(&(rig_options_t){ .kind = RIG_MULTICAST,
+                                            .flow_control = PS_FC_MIN,
+                                            .group_min_size = 1,
+                                            .fc_timeout_ns = 2 * S });
     ps_event_t event;
     rig_connect(rig);
     CHECK(rig_event(rig, PS_EV_PUB_CONNECTED, &event) && event.a == 1);
@@ -302,7 +307,7 @@ static void test_idle_heartbeats_back_off(void)
     rig_offer(rig, "x", 1, PS_FLAG_UNFRAGMENTED);
     rig_step(rig, 0);
     memnet_discard(rig->net);
-    rig_step(rig, 137 * MS); /* off the grid of quiet streams */
+    rig_step(rig, 137 * MS);         /* off the grid of quiet streams */
     for (int i = 0; i < 1000; i++) { /* 100 ms apart for a second, then 1 s apart */
         rig_step(rig, 10 * MS);
         while (memnet_take(rig->net, &rig->got)) {
@@ -339,7 +344,7 @@ static void test_dynamic_destinations(void)
     CHECK_EQ(memnet_pending(rig->net), 2);
     const int32_t first_port = rig_take(rig)->to.port;
     CHECK_EQ(first_port + rig_take(rig)->to.port, 3333); /* both, in either order */
-    for (int i = 0; i < 50; i++) { /* only one goes on */
+    for (int i = 0; i < 50; i++) {                       /* only one goes on */
         rig_step(rig, 100 * MS);
         rig_sm(rig, 2, &two, 0, 8192, 0);
     }
@@ -391,8 +396,7 @@ static void test_manual_destinations(void)
     for (int i = 0; i < 64; i++) {
         CHECK_EQ(ps_send_endpoint_add_destination(rig->driver, rig->endpoint, i, &one), PS_OK);
     }
-    CHECK_EQ(ps_send_endpoint_add_destination(rig->driver, rig->endpoint, 99, &one),
-             PS_E_NO_SPACE);
+    CHECK_EQ(ps_send_endpoint_add_destination(rig->driver, rig->endpoint, 99, &one), PS_E_NO_SPACE);
     rig_close(rig);
 }
 

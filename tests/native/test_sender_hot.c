@@ -12,8 +12,8 @@ enum { PAYLOAD = 100, SPAN = 160, MESSAGES = 4, LOOKS = 4 };
 
 typedef struct hot {
     rig_t *rig;
-    int32_t client;     /* the reader's slot */
-    int32_t position;   /* its counter */
+    int32_t client;   /* the reader's slot */
+    int32_t position; /* its counter */
 } hot_t;
 
 static uint32_t word(const hot_t *hot)
@@ -63,8 +63,9 @@ static hot_t open_hot(void)
     hot.client = ps_slot_allocate(hot.rig->shared, PS_SLOT_CLIENT, 501);
     CHECK(hot.client >= 0);
     hot.position = rig_make_counter(hot.rig, 0);
-    const ps_subscriber_params_t reader = { .position_counter_id = hot.position, .slot = 0,
-                                            .client_slot = hot.client, .tether = 1 };
+    const ps_subscriber_params_t reader = {
+        .position_counter_id = hot.position, .slot = 0, .client_slot = hot.client, .tether = 1
+    };
     CHECK_EQ(ps_publication_add_subscriber(hot.rig->driver, hot.rig->pub, &reader), PS_OK);
     heat(&hot);
     return hot;
@@ -168,8 +169,9 @@ static hot_t open_network(rig_options_t options)
 {
     hot_t hot = { .rig = rig_open(&options) };
     if (options.kind == RIG_MANUAL) {
-        CHECK_EQ(ps_send_endpoint_add_destination(hot.rig->driver, hot.rig->endpoint, 7,
-                                                  &hot.rig->peer), PS_OK);
+        CHECK_EQ(
+            ps_send_endpoint_add_destination(hot.rig->driver, hot.rig->endpoint, 7, &hot.rig->peer),
+            PS_OK);
     }
     rig_connect(hot.rig);
     heat(&hot);
@@ -207,12 +209,18 @@ static void offer_too_much(const hot_t *hot)
 static void status_message(const hot_t *hot, int32_t window, int64_t rate)
 {
     const int64_t position = rig_counter(hot->rig, hot->rig->sender_position);
-    const ps_trailer_t trailer = { .capabilities = PS_CAP_PENSTOCK, .ordinal = -1,
-                                   .credit_limit = -1, .released_ordinal = -1,
-                                   .congestion_window = rate > 0, .pacing_rate = rate };
-    const ps_sm_t sm = { .session_id = GOLDEN_SESSION, .stream_id = GOLDEN_STREAM,
-                         .term_id = GOLDEN_TERM, .term_offset = (int32_t)position,
-                         .window = window, .receiver_id = GOLDEN_RECEIVER };
+    const ps_trailer_t trailer = { .capabilities = PS_CAP_PENSTOCK,
+                                   .ordinal = -1,
+                                   .credit_limit = -1,
+                                   .released_ordinal = -1,
+                                   .congestion_window = rate > 0,
+                                   .pacing_rate = rate };
+    const ps_sm_t sm = { .session_id = GOLDEN_SESSION,
+                         .stream_id = GOLDEN_STREAM,
+                         .term_id = GOLDEN_TERM,
+                         .term_offset = (int32_t)position,
+                         .window = window,
+                         .receiver_id = GOLDEN_RECEIVER };
     uint8_t out[PS_CONTROL_MAX];
     rig_inject(hot->rig, &hot->rig->peer, out, ps_wire_build_sm(out, &sm, &trailer));
     rig_step(hot->rig, 0);

@@ -25,11 +25,11 @@ typedef struct host {
     ps_sub_t *sub;
     ps_img_t *img;
     int32_t slots[2];
-    int32_t slot;                  /* of the publication */
+    int32_t slot; /* of the publication */
     int32_t exclusive;
     int32_t term;
-    const int32_t *bursts;         /* lengths, 0 ends; all is read before the next.  NULL: one */
-    int32_t burst, burst_end;      /* the publisher's: the next length, where this burst ends */
+    const int32_t *bursts;    /* lengths, 0 ends; all is read before the next.  NULL: one */
+    int32_t burst, burst_end; /* the publisher's: the next length, where this burst ends */
     _Atomic int32_t received;
 } host_t;
 
@@ -45,10 +45,9 @@ static ps_client_t *open_client(host_t *host, int32_t index)
     ps_client_t *client = NULL;
     host->slots[index] = ps_slot_allocate(host->shared, PS_SLOT_CLIENT, 100 + index);
     CHECK(host->slots[index] >= 0);
-    const ps_client_params_t params = {
-        host->directory, 100 + index, host->slots[index],
-        ps_driver_wake_fd(host->driver, PS_AGENT_SENDER),
-        ps_driver_wake_fd(host->driver, PS_AGENT_RECEIVER) };
+    const ps_client_params_t params = { host->directory, 100 + index, host->slots[index],
+                                        ps_driver_wake_fd(host->driver, PS_AGENT_SENDER),
+                                        ps_driver_wake_fd(host->driver, PS_AGENT_RECEIVER) };
     CHECK_EQ(ps_client_open(&params, &client), PS_OK);
     return client;
 }
@@ -86,29 +85,39 @@ static void open_stream(host_t *host)
     log.publication_window_bytes = host->term / 2;
     CHECK_EQ(ps_log_create(&log), PS_OK);
     host->slot = ps_slot_allocate(host->shared, PS_SLOT_PUBLICATION, 11);
-    const ps_publication_params_t params = {
-        .id = 11, .log_path = host->path, .slot = host->slot,
-        .publisher_limit_counter_id = counter(host), .publisher_position_counter_id = counter(host),
-        .sender_position_counter_id = -1, .sender_limit_counter_id = -1,
-        .back_pressure_counter_id = -1, .naks_counter_id = -1, .receivers_counter_id = -1,
-        .window_bytes = host->term / 4, .reserved_position = INT64_MAX,
-        .exclusive = (uint8_t)host->exclusive };
+    const ps_publication_params_t params = { .id = 11,
+                                             .log_path = host->path,
+                                             .slot = host->slot,
+                                             .publisher_limit_counter_id = counter(host),
+                                             .publisher_position_counter_id = counter(host),
+                                             .sender_position_counter_id = -1,
+                                             .sender_limit_counter_id = -1,
+                                             .back_pressure_counter_id = -1,
+                                             .naks_counter_id = -1,
+                                             .receivers_counter_id = -1,
+                                             .window_bytes = host->term / 4,
+                                             .reserved_position = INT64_MAX,
+                                             .exclusive = (uint8_t)host->exclusive };
     CHECK_EQ(ps_publication_add(host->driver, &params, &host->publication), PS_OK);
     CHECK_EQ(ps_publication_add_client(host->driver, host->publication, host->slots[0]), PS_OK);
-    const ps_pub_params_t pub = { .log_path = host->path, .registration_id = 11,
+    const ps_pub_params_t pub = { .log_path = host->path,
+                                  .registration_id = 11,
                                   .publication_slot = host->slot,
                                   .limit_counter_id = params.publisher_limit_counter_id,
                                   .exclusive = (uint8_t)host->exclusive };
     CHECK_EQ(ps_pub_open(host->publisher, &pub, &host->pub), PS_OK);
-    const ps_subscriber_params_t subscriber = {
-        .position_counter_id = counter(host),
-        .slot = ps_slot_allocate(host->shared, PS_SLOT_SUBSCRIBER, 12),
-        .client_slot = host->slots[1], .tether = 1 };
+    const ps_subscriber_params_t subscriber = { .position_counter_id = counter(host),
+                                                .slot = ps_slot_allocate(host->shared,
+                                                                         PS_SLOT_SUBSCRIBER, 12),
+                                                .client_slot = host->slots[1],
+                                                .tether = 1 };
     CHECK_EQ(ps_publication_add_subscriber(host->driver, host->publication, &subscriber), PS_OK);
-    const ps_img_params_t img = { .log_path = host->path, .correlation_id = 11,
+    const ps_img_params_t img = { .log_path = host->path,
+                                  .correlation_id = 11,
                                   .subscription_id = 12,
                                   .position_counter_id = subscriber.position_counter_id,
-                                  .subscriber_slot = subscriber.slot, .image_slot = -1,
+                                  .subscriber_slot = subscriber.slot,
+                                  .image_slot = -1,
                                   .publication_slot = host->slot };
     CHECK_EQ(ps_img_open(host->subscriber, &img, &host->img), PS_OK);
     CHECK_EQ(ps_sub_open(host->subscriber, 12, log.stream_id, &host->sub), PS_OK);
@@ -159,9 +168,8 @@ static void explain(const host_t *host, const char *who)
             "tail %lld, limit %lld, delivered %lld, released %lld, frame length there %d\n"
             "dirty %u, its bit %d, sender parked %u, want_room %u, wake_position %lld\n",
             who, host->exclusive ? "exclusive" : "shared", atomic_load(&host->received),
-            (long long)ps_log_producer_position(log),
-            (long long)ps_pub_limit(host->pub), (long long)delivered,
-            (long long)ps_img_released(host->img),
+            (long long)ps_log_producer_position(log), (long long)ps_pub_limit(host->pub),
+            (long long)delivered, (long long)ps_img_released(host->img),
             ps_frame_length_acquire(ps_frame_at(log, delivered)), atomic_load(&slot->dirty),
             (int)(atomic_load(&host->shared->dirty[host->slot / 64]) >> (host->slot % 64) & 1),
             atomic_load(&host->shared->driver->sender_parked), atomic_load(&slot->want_room),

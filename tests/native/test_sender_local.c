@@ -10,9 +10,11 @@
 static int32_t add_reader(rig_t *rig, int64_t position, int32_t client_slot, int tether)
 {
     const int32_t counter = rig_make_counter(rig, position);
-    const ps_subscriber_params_t params = { .position_counter_id = counter, .slot = 0,
+    const ps_subscriber_params_t params = { .position_counter_id = counter,
+                                            .slot = 0,
                                             .client_slot = client_slot,
-                                            .tether = (uint8_t)tether, .rejoin = 1 };
+                                            .tether = (uint8_t)tether,
+                                            .rejoin = 1 };
     CHECK_EQ(ps_publication_add_subscriber(rig->driver, rig->pub, &params), PS_OK);
     return counter;
 }
@@ -73,8 +75,7 @@ static void test_limit_follows_the_sender_and_the_log_is_zeroed_behind_it(void)
 
 static void test_storage_holds_the_limit(void)
 {
-    rig_t *rig =
-        rig_open(&(rig_options_t){ .kind = RIG_UNICAST, .reserved_position = RIG_TERM });
+    rig_t *rig = rig_open(&(rig_options_t){ .kind = RIG_UNICAST, .reserved_position = RIG_TERM });
     ps_event_t event;
     rig_connect(rig);
     CHECK(!rig_event(rig, PS_EV_TERM_NEEDED, &event));

@@ -44,9 +44,13 @@ static void memory_is_taken_with_the_slots(void)
     char directory[256];
     char path[300];
     directory_make(directory, sizeof directory);
-    const ps_shared_params_t params = { .directory = directory, .clients = 256,
-        .publications = 4096, .images = 4096, .subscribers = 8192, .groups = 64,
-        .file_mode = 0600 };
+    const ps_shared_params_t params = { .directory = directory,
+                                        .clients = 256,
+                                        .publications = 4096,
+                                        .images = 4096,
+                                        .subscribers = 8192,
+                                        .groups = 64,
+                                        .file_mode = 0600 };
     ps_shared_t *shared = NULL;
     CHECK_EQ(ps_shared_create(&params, &shared), PS_OK);
     snprintf(path, sizeof path, "%s/penstock.dat", directory);
@@ -286,7 +290,7 @@ static void awaiting_follows_how_long_waits_were(void)
     ps_client_wake(stream.client);
     CHECK_EQ(ps_client_await(stream.client, ticket), 1);
     ticket = ps_client_ticket(stream.client);
-    CHECK_EQ(ps_client_await(stream.client, ticket), 0); /* it gives up */
+    CHECK_EQ(ps_client_await(stream.client, ticket), 0);    /* it gives up */
     CHECK_EQ(stream.client->awaited, (uint64_t)ticket + 1); /* and a sleep does not wait so again */
     ps_client_wake(stream.client);
     CHECK_EQ(ps_client_sleep(stream.client, ticket, -1), PS_OK);
@@ -304,8 +308,7 @@ static void a_signal_ends_the_sleep(void)
     pthread_t self = pthread_self();
     pthread_t thread;
     CHECK_EQ(pthread_create(&thread, NULL, keep_signalling, &self), 0);
-    CHECK_EQ(ps_client_sleep(stream.client, ps_client_ticket(stream.client), -1),
-             PS_E_INTERRUPTED);
+    CHECK_EQ(ps_client_sleep(stream.client, ps_client_ticket(stream.client), -1), PS_E_INTERRUPTED);
     atomic_store(&signalled, 1);
     CHECK_EQ(pthread_join(thread, NULL), 0);
     CHECK_EQ(atomic_load(&stream.shared->clients[stream.client_slot].parked), 0);
@@ -316,8 +319,7 @@ static void application_counters_add_and_set(void)
 {
     stream_t stream;
     stream_open(&stream, NULL);
-    const int32_t id =
-        ps_counter_allocate(stream.cnc, 1001, "k", 1, "mine", 4, 55, 5, 0, 10, 0);
+    const int32_t id = ps_counter_allocate(stream.cnc, 1001, "k", 1, "mine", 4, 55, 5, 0, 10, 0);
     CHECK_EQ(ps_client_counter_add(stream.client, id, 5), 15);
     ps_client_counter_set(stream.client, id, -1);
     CHECK_EQ(ps_counter_get(stream.cnc, id), -1);

@@ -59,8 +59,8 @@ static void test_setup_is_read_and_built(void)
 
 static void test_status_messages_are_read_and_built(void)
 {
-    static const char *const names[] = {"sm", "sm_eos", "sm_setup", "sm_join", "sm_tag"};
-    static const uint8_t flags[] = {0, PS_SM_EOS, PS_SM_SETUP, PS_SM_SETUP, 0};
+    static const char *const names[] = { "sm", "sm_eos", "sm_setup", "sm_join", "sm_tag" };
+    static const uint8_t flags[] = { 0, PS_SM_EOS, PS_SM_SETUP, PS_SM_SETUP, 0 };
     for (size_t i = 0; i < 5; i++) {
         uint8_t frame[256], built[PS_CONTROL_MAX];
         ps_sm_t sm;
@@ -115,10 +115,14 @@ static void test_data_heartbeats_and_padding(void)
     CHECK(span == 64 && messages == 0);
     length = golden("heartbeat", frame);
     CHECK(ps_wire_data(frame, length, &data) == PS_WIRE_OK && data.is_heartbeat);
-    CHECK(equals_golden(built, ps_wire_build_heartbeat(built, GOLDEN_SESSION, GOLDEN_STREAM, 7, 288,
-                                                       PS_FLAG_UNFRAGMENTED), "heartbeat"));
-    CHECK(equals_golden(built, ps_wire_build_heartbeat(built, GOLDEN_SESSION, GOLDEN_STREAM, 7, 288,
-                                                       PS_FLAG_UNFRAGMENTED | PS_FLAG_EOS), "eos"));
+    CHECK(equals_golden(
+        built,
+        ps_wire_build_heartbeat(built, GOLDEN_SESSION, GOLDEN_STREAM, 7, 288, PS_FLAG_UNFRAGMENTED),
+        "heartbeat"));
+    CHECK(equals_golden(built,
+                        ps_wire_build_heartbeat(built, GOLDEN_SESSION, GOLDEN_STREAM, 7, 288,
+                                                PS_FLAG_UNFRAGMENTED | PS_FLAG_EOS),
+                        "eos"));
     length = golden("eos", frame);
     CHECK(ps_wire_data(frame, length, &data) == PS_WIRE_OK && (data.flags & PS_FLAG_EOS) != 0);
 }
@@ -152,17 +156,20 @@ static void test_first_check_by_its_steps(void)
 
 static void test_least_lengths(void)
 {
-    static const struct { uint16_t type; uint32_t least; } rules[] = {
-        {PS_TYPE_NAK, 28}, {PS_TYPE_SM, 36}, {PS_TYPE_ERR, 40}, {PS_TYPE_SETUP, 40},
-        {PS_TYPE_RTTM, 40}, {PS_TYPE_RES, 22}, {PS_TYPE_RSP_SETUP, 20},
+    static const struct {
+        uint16_t type;
+        uint32_t least;
+    } rules[] = {
+        { PS_TYPE_NAK, 28 },  { PS_TYPE_SM, 36 },  { PS_TYPE_ERR, 40 },       { PS_TYPE_SETUP, 40 },
+        { PS_TYPE_RTTM, 40 }, { PS_TYPE_RES, 22 }, { PS_TYPE_RSP_SETUP, 20 },
     };
     for (size_t i = 0; i < sizeof rules / sizeof rules[0]; i++) {
-        uint8_t frame[64] = {8};
+        uint8_t frame[64] = { 8 };
         ps_put_u16(frame + 6, rules[i].type);
         (void)type_of(frame, rules[i].least - 1, PS_WIRE_SHORT);
         (void)type_of(frame, rules[i].least, PS_WIRE_OK);
     }
-    uint8_t data[128] = {0};
+    uint8_t data[128] = { 0 };
     ps_put_u16(data + 6, PS_TYPE_DATA);
     (void)type_of(data, 31, PS_WIRE_SHORT);
     (void)type_of(data, 33, PS_WIRE_UNALIGNED);
@@ -173,7 +180,7 @@ static void test_least_lengths(void)
 
 static void test_extension_frames_need_our_magic(void)
 {
-    uint8_t frame[32] = {24};
+    uint8_t frame[32] = { 24 };
     ps_put_u16(frame + 6, PS_TYPE_EXT);
     (void)type_of(frame, 24, PS_WIRE_UNKNOWN_TYPE);
     ps_put_u32(frame + 8, PS_EXT_MAGIC);
@@ -272,8 +279,8 @@ static int chain_with(size_t offset, int32_t value)
 static void test_chain_rules(void)
 {
     CHECK(chain_with(64, 34) == PS_WIRE_OK && chain_with(64, 64) == PS_WIRE_OK);
-    CHECK(chain_with(64, 65) == PS_WIRE_BAD_CHAIN);  /* beyond the datagram, and no PAD */
-    CHECK(chain_with(64, 32) == PS_WIRE_BAD_CHAIN);  /* bytes left over that are no frame */
+    CHECK(chain_with(64, 65) == PS_WIRE_BAD_CHAIN); /* beyond the datagram, and no PAD */
+    CHECK(chain_with(64, 32) == PS_WIRE_BAD_CHAIN); /* bytes left over that are no frame */
     CHECK(chain_with(64, 0) == PS_WIRE_BAD_CHAIN && chain_with(64, -34) == PS_WIRE_BAD_CHAIN);
     CHECK(chain_with(64, 31) == PS_WIRE_BAD_CHAIN);
     CHECK(chain_with(64, INT32_MAX) == PS_WIRE_BAD_CHAIN);
@@ -299,16 +306,27 @@ static void test_chain_rules(void)
 /* ---- trailers -------------------------------------------------------------------------------- */
 
 static const ps_trailer_t STATED = {
-    .capabilities = PS_CAP_PENSTOCK | PS_CAP_ORDINALS, .daemon_id = UINT64_C(0xfedcba9876543210),
-    .daemon_epoch = 3, .ordinal = 1234567890123, .credit_limit = 55, .released_ordinal = 44,
-    .fill_ppm = 250000, .reason = PS_CAUSE_SLOW_SUBSCRIBER, .reason_client = 9,
-    .reason_backlog_bytes = 1 << 20, .flow_control = PS_WIRE_FC_TAGGED, .group_tag = -77,
+    .capabilities = PS_CAP_PENSTOCK | PS_CAP_ORDINALS,
+    .daemon_id = UINT64_C(0xfedcba9876543210),
+    .daemon_epoch = 3,
+    .ordinal = 1234567890123,
+    .credit_limit = 55,
+    .released_ordinal = 44,
+    .fill_ppm = 250000,
+    .reason = PS_CAUSE_SLOW_SUBSCRIBER,
+    .reason_client = 9,
+    .reason_backlog_bytes = 1 << 20,
+    .flow_control = PS_WIRE_FC_TAGGED,
+    .group_tag = -77,
 };
 
 static uint32_t build_sm(uint8_t *out)
 {
-    const ps_sm_t sm = {.session_id = GOLDEN_SESSION, .stream_id = GOLDEN_STREAM, .term_id = 7,
-                        .window = 32768, .receiver_id = GOLDEN_RECEIVER};
+    const ps_sm_t sm = { .session_id = GOLDEN_SESSION,
+                         .stream_id = GOLDEN_STREAM,
+                         .term_id = 7,
+                         .window = 32768,
+                         .receiver_id = GOLDEN_RECEIVER };
     return ps_wire_build_sm(out, &sm, &STATED);
 }
 
@@ -325,7 +343,7 @@ static void test_trailers_come_back(void)
     CHECK(sm.trailer.fill_ppm == 250000 && sm.trailer.reason == PS_CAUSE_SLOW_SUBSCRIBER);
     CHECK(sm.trailer.reason_client == 9 && sm.trailer.reason_backlog_bytes == 1 << 20);
     CHECK(sm.trailer.ordinal == -1); /* a SETUP's word, not an SM's */
-    const ps_setup_t setup = {.session_id = 1, .stream_id = 2, .term_length = 65536, .mtu = 1408};
+    const ps_setup_t setup = { .session_id = 1, .stream_id = 2, .term_length = 65536, .mtu = 1408 };
     ps_setup_t read;
     length = ps_wire_build_setup(out, &setup, &STATED);
     CHECK(ps_wire_setup(out, length, &read) == PS_WIRE_OK);
@@ -350,8 +368,7 @@ static void test_a_strategy_comes_back_or_is_unknown(void)
         const uint32_t length = ps_trailer_write_setup(out, &stated);
         ps_trailer_read(out, length, &read);
         CHECK_EQ(read.flow_control, stated.flow_control);
-        CHECK_EQ(read.group_tag,
-                 stated.flow_control == PS_FC_TAGGED ? stated.group_tag : 0);
+        CHECK_EQ(read.group_tag, stated.flow_control == PS_FC_TAGGED ? stated.group_tag : 0);
         for (uint32_t at = PS_TRAILER_HEADER_BYTES; at < length; at++) {
             if (ps_random_below(&random, 8) == 0) {
                 out[at] = (uint8_t)ps_random_next(&random);
@@ -385,8 +402,8 @@ static uint32_t capabilities_of(const uint8_t *frame, uint32_t length)
     ps_sm_t sm;
     CHECK(type_of(frame, length, PS_WIRE_OK) == PS_TYPE_SM);
     CHECK(ps_wire_sm(frame, length, &sm) == PS_WIRE_OK && sm.window == 32768);
-    CHECK(sm.trailer.capabilities != 0 || (sm.trailer.credit_limit == -1 &&
-                                           sm.trailer.fill_ppm == 0 && sm.trailer.daemon_id == 0));
+    CHECK(sm.trailer.capabilities != 0 ||
+          (sm.trailer.credit_limit == -1 && sm.trailer.fill_ppm == 0 && sm.trailer.daemon_id == 0));
     return sm.trailer.capabilities;
 }
 
@@ -398,8 +415,12 @@ static void test_a_damaged_trailer_is_no_trailer(void)
         CHECK(capabilities_of(whole, cut) == 0);
     }
     CHECK(capabilities_of(whole, length) == STATED.capabilities);
-    static const struct { uint32_t at; uint8_t value; } damages[] = {
-        {0, 'X'}, {4, 0}, {4, 2}, {6, 7}, {6, 0xFF}, {7, 1}, {10, 3}, {10, 0xFF}, {11, 0xFF},
+    static const struct {
+        uint32_t at;
+        uint8_t value;
+    } damages[] = {
+        { 0, 'X' }, { 4, 0 },  { 4, 2 },     { 6, 7 },     { 6, 0xFF },
+        { 7, 1 },   { 10, 3 }, { 10, 0xFF }, { 11, 0xFF },
     };
     for (size_t i = 0; i < sizeof damages / sizeof damages[0]; i++) {
         memcpy(frame, whole, length);

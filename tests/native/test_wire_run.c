@@ -27,7 +27,11 @@ static uint32_t make_run(ps_random_t *random, uint8_t *out, uint32_t segment, in
                     (int32_t)(aligned - ps_random_below(random, aligned == 32 ? 1 : 31)),
                 .flags = ps_random_below(random, 3) == 0 ? PS_FLAG_BEGIN : PS_FLAG_UNFRAGMENTED,
                 .type = ps_random_below(random, 60) == 0 ? PS_TYPE_PAD : PS_TYPE_DATA,
-                .term_offset = offset, .session_id = 5, .stream_id = -7, .term_id = 9 };
+                .term_offset = offset,
+                .session_id = 5,
+                .stream_id = -7,
+                .term_id = 9
+            };
             memset(out + at, 0xA5, aligned);
             memcpy(out + at, &frame, sizeof frame);
             at += aligned;
@@ -94,8 +98,9 @@ static void test_a_run_is_what_its_datagrams_are(void)
     CHECK_EQ(ps_wire_run(data, 31, 31, RUN_TERM, &messages), 0);
     CHECK_EQ(ps_wire_run(data, 64, 33, RUN_TERM, &messages), 0);
     /* A whole frame and a half one, in memory of just that size: nothing is read behind it. */
-    const ps_frame_t frame = { .frame_length = 32, .flags = PS_FLAG_UNFRAGMENTED,
-                               .type = PS_TYPE_DATA, .term_offset = 64 };
+    const ps_frame_t frame = {
+        .frame_length = 32, .flags = PS_FLAG_UNFRAGMENTED, .type = PS_TYPE_DATA, .term_offset = 64
+    };
     uint8_t *exact = malloc(48);
     CHECK(exact != NULL);
     memcpy(exact, &frame, sizeof frame);
