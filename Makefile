@@ -47,7 +47,8 @@ $(STAMPS)/editable: pyproject.toml setup.py $(STAMPS)/lock
 	@touch $@ $(STAMPS)/ext
 
 # The extension follows its C sources.  The lock lets several people build in one tree.
-C_FILES := $(wildcard core/src/*.[ch] core/fast/*.[ch] core/include/*.h) core/build_core.py setup.py
+C_FOLDERS := core/include $(wildcard core/src/*) $(wildcard sim/native/*) penstock/_bench/native
+C_FILES := $(wildcard $(C_FOLDERS:%=%/*.[ch]) core/fast/*.[ch]) core/build_core.py setup.py
 
 $(STAMPS)/ext: $(C_FILES) | $(STAMPS)/editable
 	@flock $(STAMPS)/ext.lock $(BIN)/python setup.py --quiet build_ext --inplace
@@ -97,17 +98,17 @@ lint-types: installed
 C_ALL = $(shell git ls-files --cached --others --exclude-standard '*.c' '*.h')
 
 format: $(STAMPS)/lock
-	$(BIN)/clang-format -i $(C_ALL)
+	@$(BIN)/clang-format -i $(C_ALL)
 
 lint-c: $(STAMPS)/lock
-	$(BIN)/clang-format --dry-run --Werror $(C_ALL)
-	@failed=0; for file in core/src/*.c; do \
+	@$(BIN)/clang-format --dry-run --Werror $(C_ALL)
+	@failed=0; for file in $(wildcard $(C_FOLDERS:%=%/*.c)); do \
 	    $(CC) -std=gnu11 -O2 -UNDEBUG -Wall -Wextra -Werror -Wshadow -fsyntax-only \
-	        -Icore/include -Icore/src $$file || failed=1; \
+	        $(C_FOLDERS:%=-I%) $$file || failed=1; \
 	done; \
 	for file in core/fast/*.c; do \
 	    $(CC) -std=gnu11 -O2 -UNDEBUG -Wall -Wextra -Werror -Wshadow -fsyntax-only \
-	        -DPy_LIMITED_API=0x030B0000 -Icore/include -Icore/src \
+	        -DPy_LIMITED_API=0x030B0000 $(C_FOLDERS:%=-I%) \
 	        -I$$($(PYTHON) -c 'import sysconfig; print(sysconfig.get_path("include"))') \
 	        $$file || failed=1; \
 	done; exit $$failed

@@ -13,8 +13,8 @@ import build_core  # noqa: E402
 fast = Extension(
     "penstock._fast",
     sources=sorted(str(path.relative_to(ROOT)) for path in ROOT.glob("core/fast/*.c")),
-    depends=["core/fast/fast.h", "core/src/ps_fast.h", "core/include/penstock.h"],
-    include_dirs=["core/include", "core/src", "core/fast"],
+    depends=["core/fast/fast.h", "core/src/client/ps_fast.h", "core/include/penstock.h"],
+    include_dirs=[*build_core.FOLDERS, "core/fast"],
     define_macros=[("Py_LIMITED_API", "0x030B0000")],
     py_limited_api=True,
     **build_core.build_flags(),

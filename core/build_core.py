@@ -17,15 +17,33 @@ CORE = Path(__file__).resolve().parent
 ROOT = CORE.parent
 # Order matters: a header's types come before their users.
 DECLARATIONS = (
-    "src/ps_types.h",
-    "include/penstock.h",
-    "src/ps_fast.h",
-    "src/ps_gather.h",
-    "src/ps_admin.h",
-    "src/ps_driver.h",
-    "src/ps_log_reader.h",
-    "src/ps_sim.h",
-    "src/ps_bench.h",
+    "core/src/base/ps_types.h",
+    "core/include/penstock.h",
+    "core/src/client/ps_fast.h",
+    "core/src/memory/ps_gather.h",
+    "core/src/memory/ps_admin.h",
+    "core/src/driver/ps_driver.h",
+    "core/src/driver/ps_log_reader.h",
+    "sim/native/world/ps_sim.h",
+    "penstock/_bench/native/ps_bench.h",
+)
+# Every folder with C of the extension; a file's folder says what the file may include.
+FOLDERS = (
+    "core/include",
+    "core/src/base",
+    "core/src/wire",
+    "core/src/memory",
+    "core/src/transport",
+    "core/src/protocol",
+    "core/src/agent",
+    "core/src/sender",
+    "core/src/receiver",
+    "core/src/driver",
+    "core/src/client",
+    "sim/native/network",
+    "sim/native/world",
+    "sim/native/oracle",
+    "penstock/_bench/native",
 )
 COMMON_FLAGS = [
     "-std=gnu11",
@@ -45,8 +63,14 @@ BUILD_FLAGS = {
 }
 
 
-def present_headers() -> list[Path]:
-    return [CORE / name for name in DECLARATIONS if (CORE / name).exists()]
+def source_files(root: Path = ROOT) -> list[Path]:
+    """Return the C sources of the extension below ``root``, in a fixed order."""
+    return [path for folder in FOLDERS for path in sorted((root / folder).glob("*.c"))]
+
+
+def header_files(root: Path = ROOT) -> list[Path]:
+    """Return the headers that the sources include, in a fixed order."""
+    return [path for folder in FOLDERS for path in sorted((root / folder).glob("*.h"))]
 
 
 def declaration(text: str) -> str:
@@ -73,8 +97,7 @@ def build_flags() -> dict[str, list[str]]:
 
 
 def make_builder() -> FFI:
-    headers = present_headers()
-    sources = [f"core/src/{path.name}" for path in sorted((CORE / "src").glob("*.c"))]
+    headers = [ROOT / name for name in DECLARATIONS]
     builder = FFI()
     # Typedefs may be repeated in C11 but not in a cdef: forward declarations are kept once.
     seen: set[str] = set()
@@ -90,9 +113,9 @@ def make_builder() -> FFI:
     builder.set_source(
         "penstock._core",
         "\n".join(f'#include "{header.name}"' for header in headers),
-        sources=sources,
-        include_dirs=["core/include", "core/src"],
-        depends=[str(p.relative_to(ROOT)) for p in sorted(CORE.glob("*/*.h"))],
+        sources=[str(path.relative_to(ROOT)) for path in source_files()],
+        include_dirs=list(FOLDERS),
+        depends=[str(path.relative_to(ROOT)) for path in header_files()],
         **build_flags(),
     )
     return builder

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Scripted applications: the production client opens and closes, C publishes, polls and checks
-every message (``core/src/ps_sim_app.c``)."""
+every message (``sim/native/world/ps_sim_app.c``)."""
 
 from __future__ import annotations
 

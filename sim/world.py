@@ -3,8 +3,8 @@
 
 A run is a function of (scenario, seed): all ids and all chance come from generators seeded by it,
 all time from the clock of the world, and whatever happens at one moment happens in a fixed order.
-C runs from event to event (``core/src/ps_sim_world.c``); Python is entered where a conductor has to
-act, where the script says so, and to take samples.
+C runs from event to event (``sim/native/world/ps_sim_world.c``); Python is entered where a
+conductor has to act, where the script says so, and to take samples.
 """
 
 from __future__ import annotations

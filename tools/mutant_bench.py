@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import os
+import runpy
 import select
 import shutil
 import subprocess
@@ -47,6 +48,9 @@ class Bench:
     def _lay_out(self) -> None:
         ignored = shutil.ignore_patterns("*.so", "__pycache__", "_core.c")
         shutil.copytree(ROOT / "core", self.place / "core", ignore=ignored)
+        shutil.copytree(
+            ROOT / "penstock/_bench/native", self.place / "penstock/_bench/native", ignore=ignored
+        )
         names = ("client", "config", "daemon", "sim", "spark_bridge")
         for name in names:
             shutil.copytree(ROOT / name, self.place / name, ignore=ignored)
@@ -66,7 +70,10 @@ class Bench:
             [self.python, "-c", "from build_core import ffibuilder as b; b.emit_c_code('_core.c')"],
             cwd=self.place / "core", check=True, stdout=subprocess.DEVNULL,
         )
-        for source in (self.place / "core" / "src").glob("*.c"):
+        build = runpy.run_path(str(self.place / "core" / "build_core.py"))
+        self.folders = build["FOLDERS"]
+        self.sources = {source.name: source for source in build["source_files"](self.place)}
+        for source in self.sources.values():
             self._compile(source)
         self._compile(self.place / "core" / "_core.c", "-DPy_LIMITED_API=0x030b0000")
         self._link()
@@ -74,7 +81,7 @@ class Bench:
     def _compile(self, source: Path, *flags: str) -> bool:
         command = [
             os.environ.get("CC", "cc"), *CFLAGS, *flags, f"-I{self.include}",
-            f"-I{self.place / 'core' / 'include'}", f"-I{self.place / 'core' / 'src'}",
+            *(f"-I{self.place / folder}" for folder in self.folders),
             "-c", "-o", str(self.objects / f"{source.stem}.o"), str(source),
         ]
         return subprocess.run(command, check=False, capture_output=True).returncode == 0
@@ -117,7 +124,7 @@ class Bench:
 
     def examine(self, mutant: Mutant, start: int, seeds: int) -> str | None:
         """What noticed; None: the compiler makes the same code of it, or refuses it."""
-        path = self.place / "core" / "src" / mutant.file
+        path = self.sources[mutant.file]
         built = self.objects / f"{path.stem}.o"
         whole = path.read_text(encoding="utf-8")
         before = built.read_bytes()

@@ -132,7 +132,8 @@ def mutants(path: Path) -> list[Mutant]:
 
 def every(names: tuple[str, ...] = FILES) -> list[Mutant]:
     """All mutants of these files."""
-    return [mutant for name in names for mutant in mutants(ROOT / "core" / "src" / name)]
+    paths = {path.name: path for path in (ROOT / "core" / "src").glob("*/*.c")}
+    return [mutant for name in names for mutant in mutants(paths[name])]
 
 
 class ListError(ValueError):

@@ -22,9 +22,13 @@ done
 (cd "$root/core" && "$python" -c \
     "from build_core import ffibuilder as b; b.emit_c_code('$place/_core.c')" >/dev/null)
 include=$("$python" -c 'import sysconfig; print(sysconfig.get_paths()["include"])')
-flags=(-std=gnu11 -UNDEBUG -O1 -g --coverage -fPIC -w "-I$include" "-I$root/core/include"
-       "-I$root/core/src")
-for source in "$root"/core/src/*.c "$place/_core.c"; do
+flags=(-std=gnu11 -UNDEBUG -O1 -g --coverage -fPIC -w "-I$include")
+for folder in "$root"/core/include "$root"/core/src/* "$root"/sim/native/* \
+    "$root"/penstock/_bench/native; do
+    flags+=("-I$folder")
+done
+for source in "$root"/core/src/*/*.c "$root"/sim/native/*/*.c "$root"/penstock/_bench/native/*.c \
+    "$place/_core.c"; do
     extra=()
     [ "$source" != "$place/_core.c" ] || extra=(-DPy_LIMITED_API=0x030b0000)
     (cd "$place/objects" && "${CC:-cc}" "${flags[@]}" "${extra[@]}" -c "$source")

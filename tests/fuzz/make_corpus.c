@@ -220,6 +220,30 @@ static void write_run(void)
     write_file("wire", "run", out, (size_t)at);
 }
 
+static const char *const whole[] = { "setup", "+1",        "data_hello", "data_33",      "data_two",
+                                     "!0",    "heartbeat", "+1000",      "rttm_request", "pad",
+                                     "+2500", "eos",       "!0",         "+30000",       NULL };
+static const char *const loss[] = { "setup", "+1",        "data_hello", "data_two",
+                                    "+1",    "heartbeat", "+10",        "data_33",
+                                    "!0",    "eos",       "+2000",      NULL };
+static const char *const silence[] = { "setup",  "+1",     "data_hello", "+32767", "+32767",
+                                       "+32767", "+32767", "setup",      NULL };
+static const char *const session[] = { "sm",        "+1",           "!20",   "+1",       "nak",
+                                       "sm_tag",    "rttm_request", "+200",  "sm_setup", "err",
+                                       "rsp_setup", "sm_join",      "!2000", "+1000",    "sm_eos",
+                                       "+32767",    "+32767",       NULL };
+static const char *const naks[] = { "sm",   "+1",  "!20", "nak",   "nak", "+1", "nak",
+                                    "+200", "nak", "sm",  "!2000", "nak", NULL };
+static const char *const ours[] = { "sm_ours",   "+1",        "!20",    "+1",       "nak_list",
+                                    "+1",        "pressure1", "+500",   "!900",     "pressure4",
+                                    "pressure2", "+600",      "!900",   "nak_list", "sm_ours",
+                                    "pressure3", "+5000",     "!900",   "sm",       "+20000",
+                                    "!20",       "sm_eos",    "+32767", NULL };
+static const char *const group[] = { "sm_tag",  "+1",     "!20", "sm",   "+1",
+                                     "sm_join", "+100",   "err", "!400", "sm_tag",
+                                     "+32767",  "+32767", "!20", NULL };
+static const char *const kinds[] = { "max", "unicast", "min", "tagged", "nak", "custom" };
+
 int main(int argc, char **argv)
 {
     if (argc != 2) {
@@ -252,34 +276,9 @@ int main(int argc, char **argv)
     write_gather();
     write_cnc();
     write_run();
-    static const char *const whole[] = { "setup",        "+1",     "data_hello", "data_33",
-                                         "data_two",     "!0",     "heartbeat",  "+1000",
-                                         "rttm_request", "pad",    "+2500",      "eos",
-                                         "!0",           "+30000", NULL };
-    static const char *const loss[] = { "setup", "+1",        "data_hello", "data_two",
-                                        "+1",    "heartbeat", "+10",        "data_33",
-                                        "!0",    "eos",       "+2000",      NULL };
-    static const char *const silence[] = { "setup",  "+1",     "data_hello", "+32767", "+32767",
-                                           "+32767", "+32767", "setup",      NULL };
     write_sequence("receiver", "whole", -1, whole);
     write_sequence("receiver", "loss", -1, loss);
     write_sequence("receiver", "silence", -1, silence);
-    static const char *const session[] = { "sm",       "+1",     "!20",          "+1",
-                                           "nak",      "sm_tag", "rttm_request", "+200",
-                                           "sm_setup", "err",    "rsp_setup",    "sm_join",
-                                           "!2000",    "+1000",  "sm_eos",       "+32767",
-                                           "+32767",   NULL };
-    static const char *const naks[] = { "sm",   "+1",  "!20", "nak",   "nak", "+1", "nak",
-                                        "+200", "nak", "sm",  "!2000", "nak", NULL };
-    static const char *const ours[] = { "sm_ours",   "+1",        "!20",    "+1",       "nak_list",
-                                        "+1",        "pressure1", "+500",   "!900",     "pressure4",
-                                        "pressure2", "+600",      "!900",   "nak_list", "sm_ours",
-                                        "pressure3", "+5000",     "!900",   "sm",       "+20000",
-                                        "!20",       "sm_eos",    "+32767", NULL };
-    static const char *const group[] = { "sm_tag",  "+1",     "!20", "sm",   "+1",
-                                         "sm_join", "+100",   "err", "!400", "sm_tag",
-                                         "+32767",  "+32767", "!20", NULL };
-    static const char *const kinds[] = { "max", "unicast", "min", "tagged", "nak", "custom" };
     char name[32];
     write_sequence("sender_control", "session", 0, session);
     write_sequence("sender_control", "naks", 1, naks);

@@ -5,6 +5,7 @@ its own.  The scenarios of known failures must fail on it."""
 from __future__ import annotations
 
 import os
+import runpy
 import shutil
 import subprocess
 import sys
@@ -43,10 +44,16 @@ class OldCore:
     """Compiles the core once, and then a file of it for each patch."""
 
     def __init__(self, place: Path) -> None:
+        self._place = place
         self._core = place / "core"
         self._objects = place / "objects"
         self._package = place / "package" / "penstock"
-        shutil.copytree(ROOT / "core", self._core, ignore=shutil.ignore_patterns("*.so"))
+        for folder in ("core", "sim/native", "penstock/_bench/native"):
+            shutil.copytree(ROOT / folder, place / folder, ignore=shutil.ignore_patterns("*.so"))
+        build = runpy.run_path(str(self._core / "build_core.py"))
+        self._folders = build["FOLDERS"]
+        sources = build["source_files"](place)
+        self._sources = {source.name: source for source in sources}
         self._objects.mkdir()
         self._lay_out()
         subprocess.run(
@@ -54,7 +61,7 @@ class OldCore:
             cwd=self._core, check=True,
         )
         with ThreadPoolExecutor(2) as pool:
-            list(pool.map(self._compile, sorted((self._core / "src").glob("*.c"))))
+            list(pool.map(self._compile, sources))
         self._compile(self._core / "_c.c")
 
     def _lay_out(self) -> None:
@@ -70,16 +77,16 @@ class OldCore:
         subprocess.run(
             [
                 os.environ.get("CC", "cc"), *_CFLAGS, "-DPy_LIMITED_API=0x030b0000",
-                f"-I{sysconfig.get_paths()['include']}", f"-I{self._core / 'include'}",
-                f"-I{self._core / 'src'}", "-c", "-o", str(self._objects / f"{source.stem}.o"),
-                str(source),
+                f"-I{sysconfig.get_paths()['include']}",
+                *(f"-I{self._place / folder}" for folder in self._folders), "-c", "-o",
+                str(self._objects / f"{source.stem}.o"), str(source),
             ],
             check=True,
         )
 
     def violations(self, scenario: Scenario, patches: Sequence[Patch]) -> list[str]:
         """What the oracles find in a scenario with the patches in place."""
-        paths = [self._core / "src" / patch.file for patch in patches]
+        paths = [self._sources[patch.file] for patch in patches]
         saved = {path: path.read_text(encoding="utf-8") for path in paths}
         try:
             for patch, path in zip(patches, paths, strict=True):
