@@ -145,8 +145,8 @@ OLD: Final = (
         patches=(
             Patch(
                 file="ps_destinations.c",
-                now="const bool same = ps_addr_equal(&item->address, from)\n            ||",
-                old="const bool same =",
+                now="const bool same =\n            ps_addr_equal(&item->address, from) ||",
+                old="const bool same =\n           ",
             ),
         ),
     ),
