@@ -305,6 +305,7 @@ typedef struct ps_probe {
     int64_t read_ns[PS_SIM_MAX_HOSTS];    /* the host last read a datagram then */
     ps_probe_cycle_t cycles[PS_SIM_MAX_HOSTS];
     ps_probe_counts_t counts[PS_SIM_MAX_HOSTS];
+    ps_probe_gap_t next_gaps[PS_PROBE_GAPS]; /* of the image that is looked at */
 } ps_probe_t;
 
 /* ---- for the world and the network ----------------------------------------------------------- */

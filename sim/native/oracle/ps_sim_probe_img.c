@@ -159,7 +159,7 @@ static const ps_probe_gap_t *gap_before(const ps_probe_image_t *model, const ps_
  * new.  Then the model's list is renewed. */
 static void look_at_gaps(ps_probe_t *probe, ps_probe_image_t *model, int64_t now_ns)
 {
-    static _Thread_local ps_probe_gap_t next[PS_PROBE_GAPS];
+    ps_probe_gap_t *next = probe->next_gaps;
     const ps_image_t *image = model->image;
     const int32_t count = image->gaps.count < PS_PROBE_GAPS ? image->gaps.count : PS_PROBE_GAPS;
     int64_t end = -1;
@@ -195,7 +195,7 @@ static void look_at_gaps(ps_probe_t *probe, ps_probe_image_t *model, int64_t now
             next[i].placed = before->placed;
         }
     }
-    memcpy(model->gaps, next, (size_t)count * sizeof next[0]);
+    memcpy(model->gaps, next, (size_t)count * sizeof *next);
     model->gap_count = count;
 }
 

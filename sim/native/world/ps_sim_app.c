@@ -13,7 +13,6 @@ enum {
     FIRST_LEDGER_CAPACITY = 1024,
     ROTATIONS = 4,
     MAX_POLL = 256,
-    MAX_MESSAGE_BYTES = 1 << 20,
     MAX_READERS = 64,
     OFFERS_PER_TURN = 256
 };
@@ -138,9 +137,9 @@ static int64_t number_at(const ps_sim_ledger_t *ledger, int64_t position, int64_
 int32_t ps_simworld_add_publisher(ps_simworld_t *world, const ps_sim_publisher_params_t *params)
 {
     if (world->publisher_count == PS_SIM_MAX_APPS || params->size_low < 0 ||
-        params->size_high < params->size_low || params->size_high > MAX_MESSAGE_BYTES) {
+        params->size_high < params->size_low || params->size_high > PS_SIM_MESSAGE_MAX) {
         return ps_fail(PS_E_NO_SPACE, "simulator: at most %d publishers of messages up to %d bytes",
-                       PS_SIM_MAX_APPS, MAX_MESSAGE_BYTES);
+                       PS_SIM_MAX_APPS, PS_SIM_MESSAGE_MAX);
     }
     ps_sim_publisher_t *publisher = &world->publishers[world->publisher_count];
     *publisher = (ps_sim_publisher_t){
@@ -183,7 +182,7 @@ int64_t ps_sim_publisher_due_ns(const ps_simworld_t *world, const ps_sim_publish
  * the sender, and so would keep it from coming to rest. */
 static bool offer(ps_simworld_t *world, ps_sim_publisher_t *publisher, int64_t now_ns)
 {
-    static _Thread_local uint8_t message[MAX_MESSAGE_BYTES];
+    uint8_t *message = world->offered;
     ps_sim_ledger_t *ledger = &world->ledgers[publisher->params.ledger];
     ps_pub_t *pub = publisher->params.pub;
     const int64_t limit = ps_pub_limit(pub);
@@ -384,7 +383,7 @@ static bool in_order(ps_simworld_t *world, int32_t index, ps_sim_reader_t *reade
 static bool as_published(ps_simworld_t *world, int32_t index, const ps_message_t *message,
                          const ps_sim_ledger_t *ledger, int64_t number)
 {
-    static _Thread_local uint8_t published[MAX_MESSAGE_BYTES];
+    uint8_t *published = world->expected;
     if (world->simnet->stamps == NULL && message->reserved_value == 0) {
         return is_content(message->data, (int32_t)message->length, ledger->seed, number);
     }

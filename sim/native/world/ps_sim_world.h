@@ -12,7 +12,8 @@ enum {
     PS_SIM_MAX_APPS = 256,
     PS_SIM_MAX_LEDGERS = 512,
     PS_SIM_MAX_VIOLATIONS = 64,
-    PS_SIM_VIOLATION_BYTES = 240
+    PS_SIM_VIOLATION_BYTES = 240,
+    PS_SIM_MESSAGE_MAX = 1 << 20
 };
 
 /* What a session carried. */
@@ -95,6 +96,8 @@ struct ps_simworld {
     int32_t ledger_count;
     int32_t violation_count;
     char violations[PS_SIM_MAX_VIOLATIONS][PS_SIM_VIOLATION_BYTES];
+    uint8_t offered[PS_SIM_MESSAGE_MAX];  /* the message that a publisher writes now */
+    uint8_t expected[PS_SIM_MESSAGE_MAX]; /* the message that a subscriber compares now */
 };
 
 /* One turn of an application at now_ns.  Returns whether it did anything. */
