@@ -351,6 +351,13 @@ class Driver:
         )
         check(code, "remove a receive destination")
 
+    def destroy_recv_destination(self, endpoint_id: int, destination_id: int) -> None:
+        """Closes the socket of a destination that the receiver released."""
+        code = lib.ps_recv_endpoint_destroy_destination(
+            self._recv_endpoints[endpoint_id], destination_id
+        )
+        check(code, "close a receive destination")
+
     def set_recv_control(self, endpoint_id: int, destination_id: int, control: Address) -> None:
         code = lib.ps_recv_endpoint_set_control(
             self._driver, self._recv_endpoints[endpoint_id], destination_id, new_address(control)

@@ -65,6 +65,7 @@ class ObjectKind(enum.IntEnum):
     RECV_ENDPOINT = 2
     PUBLICATION = 3
     IMAGE = 4
+    RECV_DESTINATION = 5                # only in RELEASED: id of the endpoint, a of the destination
 
 
 class ImageEnd(enum.IntEnum):

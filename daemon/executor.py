@@ -262,6 +262,9 @@ class Executor:
             a.RemoveRecvDestination: lambda x: d.remove_recv_destination(
                 x.endpoint_id, x.destination_id
             ),
+            a.DestroyRecvDestination: lambda x: d.destroy_recv_destination(
+                x.endpoint_id, x.destination_id
+            ),
             a.SetRecvControl: lambda x: d.set_recv_control(
                 x.endpoint_id, x.destination_id, x.control
             ),

@@ -459,6 +459,16 @@ class AddRecvDestination(Action):
 
 @attrs.frozen(kw_only=True)
 class RemoveRecvDestination(Action):
+    """Asks the receiver to read the socket no more; PS_EV_RELEASED follows."""
+
+    endpoint_id: int
+    destination_id: int
+
+
+@attrs.frozen(kw_only=True)
+class DestroyRecvDestination(Action):
+    """Closes the socket of a destination that the receiver has released."""
+
     endpoint_id: int
     destination_id: int
 

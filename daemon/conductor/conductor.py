@@ -214,6 +214,8 @@ class Conductor:
                 send_endpoints.on_released(self.world, event.id)
             case ObjectKind.RECV_ENDPOINT:
                 recv_endpoints.on_released(self.world, event.id)
+            case ObjectKind.RECV_DESTINATION:
+                recv_endpoints.on_destination_released(self.world, event.id, event.a)
         self.world.runner.on_release()
 
     def _on_endpoint_error(self, event: DriverEvent) -> None:

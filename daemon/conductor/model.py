@@ -164,6 +164,7 @@ class RecvEndpoint:
     buffers: tuple[int, int] = (0, 0)
     stamps: tuple[int | None, int | None] = (None, None)
     destinations: dict[int, Destination] = attrs.field(factory=dict)
+    leaving: set[int] = attrs.field(factory=set)    # removed, not yet released by the receiver
     subscriptions: dict[int, Subscription] = attrs.field(factory=dict)
     interest: dict[tuple[int, int | None], int] = attrs.field(factory=dict)
     images: dict[tuple[int, int], Image] = attrs.field(factory=dict)    # (stream, session), live

@@ -15,6 +15,7 @@ from penstock.daemon.conductor.actions import (
     AddInterest,
     AddRecvDestination,
     DestroyObject,
+    DestroyRecvDestination,
     FreeCounter,
     OpenRecvEndpoint,
     RemoveInterest,
@@ -224,6 +225,7 @@ def on_released(world: World, endpoint_id: int) -> None:
     endpoint = world.recv_endpoints.pop(endpoint_id, None)
     if endpoint is None:
         return                          # opened by a command that failed later
+    endpoint.leaving.clear()
     erase(world, "recv_endpoint", endpoint_id)
     world.emit(FreeCounter(counter_id=endpoint.status_counter))
     for destination in endpoint.destinations.values():
@@ -251,11 +253,23 @@ def add_destination(world: World, endpoint: RecvEndpoint, channel: str) -> Saga[
 
 
 def remove_destination(world: World, endpoint: RecvEndpoint, destination_id: int) -> Saga[None]:
+    """Removes a socket.  It is closed when this ends, so its address may be bound again."""
     yield RemoveRecvDestination(endpoint_id=endpoint.id, destination_id=destination_id)
     destination = endpoint.destinations.pop(destination_id)
+    endpoint.leaving.add(destination_id)
     note_recv_endpoint(world, endpoint)
     if destination.counter_id != NO_COUNTER:
         world.emit(FreeCounter(counter_id=destination.counter_id))
+    while destination_id in endpoint.leaving:
+        yield UNTIL_RELEASE
+
+
+def on_destination_released(world: World, endpoint_id: int, destination_id: int) -> None:
+    """The receiver reads the socket no more."""
+    world.emit(DestroyRecvDestination(endpoint_id=endpoint_id, destination_id=destination_id))
+    endpoint = world.recv_endpoints.get(endpoint_id)
+    if endpoint is not None:
+        endpoint.leaving.discard(destination_id)
 
 
 def resolve_again(world: World, endpoint: RecvEndpoint) -> Saga[None]:

@@ -209,6 +209,8 @@ static void test_a_moved_control_address_is_used_at_once(void)
     world_t world;
     world_open(&world, &PLAIN);
     CHECK_EQ(ps_recv_endpoint_remove_destination(world.driver, world.endpoint, 1), PS_OK);
+    world_step(&world);
+    CHECK_EQ(ps_recv_endpoint_destroy_destination(world.endpoint, 1), PS_OK);
     const ps_recv_destination_params_t destination = { .id = 2,
                                                        .socket = { .bind = memnet_addr(2, 40200) },
                                                        .control = memnet_addr(9, 40300) };
@@ -248,6 +250,41 @@ static void test_released_endpoint_is_reported(void)
     CHECK_EQ(world_event(&world, PS_EV_RELEASED, &event), 1);
     CHECK(event.kind == PS_KIND_RECV_ENDPOINT && event.id == 500);
     ps_recv_endpoint_destroy(world.driver, world.endpoint);
+    world_close(&world);
+}
+
+static void test_removed_destination_is_closed_by_the_conductor(void)
+{
+    world_t world;
+    ps_event_t event;
+    uint8_t frame[256];
+    const ps_addr_t from = memnet_addr(8, 50008);
+    const ps_recv_destination_params_t second = { .id = 2,
+                                                  .socket = { .bind = memnet_addr(3, 40125) } };
+    ps_addr_t local;
+    world_open(&world, &PLAIN);
+    CHECK_EQ(ps_recv_endpoint_add_destination(world.driver, world.endpoint, &second, &local),
+             PS_OK);
+    world_step(&world);
+    CHECK_EQ(ps_recv_endpoint_destroy_destination(world.endpoint, 2), PS_E_INVALID);
+    CHECK_EQ(ps_recv_endpoint_remove_destination(world.driver, world.endpoint, 2), PS_OK);
+    CHECK_EQ(ps_recv_endpoint_remove_destination(world.driver, world.endpoint, 2), PS_E_INVALID);
+    world_step(&world);
+    CHECK_EQ(world_event(&world, PS_EV_RELEASED, &event), 1);
+    CHECK(event.kind == PS_KIND_RECV_DESTINATION && event.id == 500 && event.a == 2);
+    const uint32_t length = golden("setup", frame);
+    CHECK_EQ(memnet_inject(world.memnet, &local, &from, frame, length), 1); /* still open */
+    world_step(&world);
+    CHECK_EQ(world_event(&world, PS_EV_SETUP, &event), 0); /* and not read */
+    CHECK_EQ(ps_recv_endpoint_destroy_destination(world.endpoint, 2), PS_OK);
+    CHECK_EQ(memnet_inject(world.memnet, &local, &from, frame, length), 0);
+    CHECK_EQ(ps_recv_endpoint_destroy_destination(world.endpoint, 2), PS_E_INVALID);
+    CHECK_EQ(ps_recv_endpoint_add_destination(world.driver, world.endpoint, &second, &local),
+             PS_OK);
+    world_step(&world);
+    CHECK_EQ(memnet_inject(world.memnet, &local, &from, frame, length), 1);
+    world_step(&world);
+    CHECK_EQ(world_event(&world, PS_EV_SETUP, &event), 1);
     world_close(&world);
 }
 
@@ -370,6 +407,7 @@ int main(void)
     RUN(test_multicast_answers_go_to_the_control_group);
     RUN(test_a_moved_control_address_is_used_at_once);
     RUN(test_released_endpoint_is_reported);
+    RUN(test_removed_destination_is_closed_by_the_conductor);
     RUN(test_image_of_two_destinations_answers_on_both);
     RUN(test_hostile_datagrams_cost_a_counter);
     RUN(test_strangers_cannot_fill_the_table_for_ever);

@@ -127,6 +127,11 @@ class Rig:
             if isinstance(action, a.RemoveObject) and \
                     (action.kind, action.object_id) in self.native:
                 self.release(action.kind, action.object_id)
+            elif isinstance(action, a.RemoveRecvDestination):
+                self.event(
+                    EventType.RELEASED, kind=ObjectKind.RECV_DESTINATION, id=action.endpoint_id,
+                    a=action.destination_id,
+                )
 
     def advance(self, seconds: float) -> None:
         end_ns = self.now_ns + int(seconds * SECOND_NS)

@@ -229,6 +229,59 @@ def test_a_manual_subscription_opens_a_socket_per_destination() -> None:
     assert refusal.code == "not_supported"
 
 
+def test_a_removed_destination_is_closed_before_the_client_hears_of_it() -> None:
+    rig = Rig()
+    client = rig.client()
+    ready = rig.sub(client, "aeron:udp?control-mode=manual")
+    added = rig.ask(
+        client,
+        control.AddDestination(
+            registration_id=ready.registration_id, channel="aeron:udp?endpoint=10.0.0.1:5001"
+        ),
+    )
+    endpoint_id = rig.last(a.AddRecvDestination).endpoint_id
+    request = rig.send(
+        client,
+        control.RemoveDestination(
+            registration_id=ready.registration_id, destination_id=added.registration_id
+        ),
+    )
+    assert rig.last(a.RemoveRecvDestination).destination_id == added.registration_id
+    rig.event(                                      # the end of something else
+        EventType.RELEASED, kind=ObjectKind.RECV_DESTINATION, id=endpoint_id, a=12345
+    )
+    assert not [r for r in rig.all(a.Reply) if r.correlation_id == request]
+    rig.event(
+        EventType.RELEASED, kind=ObjectKind.RECV_DESTINATION, id=endpoint_id,
+        a=added.registration_id,
+    )
+    order = [type(x) for x in rig.done if isinstance(x, a.DestroyRecvDestination | a.Reply)]
+    assert order[-2:] == [a.DestroyRecvDestination, a.Reply]
+    assert isinstance(rig.reply(request), control.Done)
+
+
+def test_a_client_that_dies_while_its_destination_is_removed_leaves_nothing() -> None:
+    rig = Rig()
+    client = rig.client()
+    ready = rig.sub(client, "aeron:udp?control-mode=manual")
+    added = rig.ask(
+        client,
+        control.AddDestination(
+            registration_id=ready.registration_id, channel="aeron:udp?endpoint=10.0.0.1:5001"
+        ),
+    )
+    rig.send(
+        client,
+        control.RemoveDestination(
+            registration_id=ready.registration_id, destination_id=added.registration_id
+        ),
+    )
+    rig.lose(client)
+    rig.release_all()
+    rig.advance(2)
+    rig.assert_nothing_left()
+
+
 def test_an_ipc_subscription_meets_the_publications_of_its_stream() -> None:
     rig = Rig()
     client = rig.client()

@@ -18,10 +18,8 @@ MAX_COLUMNS = 100
 # C files whose functions run on the data path, and what must not be called there.  Functions that
 # make or end an object are set-up, wherever they stand.
 HOT_FILES = re.compile(
-    r"ps_(log|pub|pub_batch|img|sub|wire|trailer|ring|random|account|gaps|nak|tether|congestion"
-    r"|flow_control|retransmit|destinations|net_udp_io|net_impair"
-    r"|publication_(send|limit|timer|local|unblock)"
-    r"|sender|sender_\w+|receiver|receiver_\w+|image_(?!api)\w+)\.c"
+    r"(sender|receiver|protocol|wire)/\w+\.c"
+    r"|\w+/ps_(log|pub|pub_batch|img|sub|ring|random|pacer|account|net_udp_io|net_impair)\.c"
 )
 SET_UP = re.compile(
     r"_(open|close|create|destroy|init|fini|free|make|new|add|remove|start|stop|grow|params)(_|$)"
@@ -30,7 +28,7 @@ SET_UP = re.compile(
 BANNED = re.compile(
     r"\b(malloc|calloc|realloc|free|strdup|aligned_alloc|posix_memalign|printf|fprintf|puts|perror"
     r"|syslog|pthread_mutex_lock|pthread_cond_wait|usleep|nanosleep|sleep|abort|exit|rand|random"
-    r"|time|gettimeofday|localtime)\s*\("
+    r"|time|gettimeofday|localtime|ops->close|munmap)\s*\("
 )
 LEFTOVERS = re.compile(r"\b(TODO|FIXME|XXX|HACK|NotImplementedError)\b|/(work|root)/")
 
@@ -133,8 +131,9 @@ def test_python_functions_are_short() -> None:
 
 
 def test_the_data_path_neither_allocates_nor_locks_nor_logs() -> None:
-    hot = [p for p in (ROOT / "core/src").glob("*/*.c") if HOT_FILES.fullmatch(p.name)]
-    assert hot
+    folder = ROOT / "core/src"
+    hot = [p for p in folder.glob("*/*.c") if HOT_FILES.fullmatch(str(p.relative_to(folder)))]
+    assert len(hot) > 50
     wrong = [
         f"{name(path)}:{number + offset}: {function} calls {match[1]}"
         for path in hot

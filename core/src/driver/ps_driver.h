@@ -153,7 +153,8 @@ enum ps_object_kind {
     PS_KIND_SEND_ENDPOINT = 1,
     PS_KIND_RECV_ENDPOINT = 2,
     PS_KIND_PUBLICATION = 3,
-    PS_KIND_IMAGE = 4
+    PS_KIND_IMAGE = 4,
+    PS_KIND_RECV_DESTINATION = 5 /* only in PS_EV_RELEASED: id of the endpoint, a of it */
 };
 enum ps_image_end {
     PS_END_OF_STREAM = 1,
@@ -382,8 +383,12 @@ int ps_recv_endpoint_open(ps_driver_t *driver, const ps_recv_endpoint_params_t *
 /* Opens the socket (errors as ps_net_ops.open); *local gets its bound address. */
 int ps_recv_endpoint_add_destination(ps_driver_t *driver, ps_recv_endpoint_t *endpoint,
                                      const ps_recv_destination_params_t *params, ps_addr_t *local);
+/* Asks the receiver to read the socket no more; PS_EV_RELEASED (PS_KIND_RECV_DESTINATION) follows,
+ * and _destroy_destination closes the socket. */
 int ps_recv_endpoint_remove_destination(ps_driver_t *driver, ps_recv_endpoint_t *endpoint,
                                         int64_t destination_id);
+/* Closes and frees a destination that the receiver released.  PS_E_INVALID: it did not. */
+int ps_recv_endpoint_destroy_destination(ps_recv_endpoint_t *endpoint, int64_t destination_id);
 /* New control address after re-resolution. */
 int ps_recv_endpoint_set_control(ps_driver_t *driver, ps_recv_endpoint_t *endpoint,
                                  int64_t destination_id, const ps_addr_t *control);

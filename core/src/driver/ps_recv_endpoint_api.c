@@ -9,18 +9,22 @@
 
 #include "ps_receiver.h"
 
+static void close_destination(ps_recv_endpoint_t *endpoint, ps_recv_destination_t *destination)
+{
+    if (destination != NULL) {
+        ps_driver_net(endpoint->driver)->ops->close(destination->socket);
+        free(destination);
+    }
+}
+
 void ps_recv_endpoint_free(ps_recv_endpoint_t *endpoint)
 {
     if (endpoint == NULL) {
         return;
     }
     for (int32_t i = 0; i < PS_RECV_DESTINATIONS_MAX; i++) {
-        ps_recv_destination_t *destination = endpoint->destinations[i];
-
-        if (destination != NULL) {
-            ps_driver_net(endpoint->driver)->ops->close(destination->socket);
-            free(destination);
-        }
+        close_destination(endpoint, endpoint->destinations[i]);
+        close_destination(endpoint, endpoint->left[i]);
     }
     ps_map_fini(&endpoint->any_interest);
     ps_map_fini(&endpoint->session_interest);
@@ -90,10 +94,12 @@ int ps_recv_endpoint_open(ps_driver_t *driver, const ps_recv_endpoint_params_t *
     return PS_OK;
 }
 
-static int32_t index_of(const ps_recv_endpoint_t *endpoint, int64_t destination_id)
+static int32_t index_of(const ps_recv_endpoint_t *endpoint, int64_t destination_id,
+                        enum ps_destination_use use)
 {
     for (int32_t i = 0; i < PS_RECV_DESTINATIONS_MAX; i++) {
-        if (endpoint->destination_used[i] && endpoint->destination_ids[i] == destination_id) {
+        if (endpoint->destination_used[i] == use &&
+            endpoint->destination_ids[i] == destination_id) {
             return i;
         }
     }
@@ -105,7 +111,7 @@ static int32_t free_index(const ps_recv_endpoint_t *endpoint, int64_t destinatio
     int32_t found = -1;
 
     for (int32_t i = 0; i < PS_RECV_DESTINATIONS_MAX; i++) {
-        if (!endpoint->destination_used[i]) {
+        if (endpoint->destination_used[i] == PS_DESTINATION_UNUSED) {
             found = found < 0 ? i : found;
         } else if (endpoint->destination_ids[i] == destination_id) {
             return ps_fail(PS_E_INVALID, "destination %lld exists", (long long)destination_id);
@@ -154,7 +160,7 @@ int ps_recv_endpoint_add_destination(ps_driver_t *driver, ps_recv_endpoint_t *en
         free(destination);
         return code;
     }
-    endpoint->destination_used[index] = 1;
+    endpoint->destination_used[index] = PS_DESTINATION_USED;
     endpoint->destination_ids[index] = params->id;
     if (endpoint->params.status_counter_id >= 0) {
         atomic_store_explicit(
@@ -167,7 +173,7 @@ int ps_recv_endpoint_add_destination(ps_driver_t *driver, ps_recv_endpoint_t *en
 int ps_recv_endpoint_remove_destination(ps_driver_t *driver, ps_recv_endpoint_t *endpoint,
                                         int64_t destination_id)
 {
-    int32_t index = index_of(endpoint, destination_id);
+    int32_t index = index_of(endpoint, destination_id, PS_DESTINATION_USED);
     ps_command_t command = { .type = PS_RCMD_REMOVE_DESTINATION, .object = endpoint, .i = index };
     int code;
 
@@ -176,15 +182,29 @@ int ps_recv_endpoint_remove_destination(ps_driver_t *driver, ps_recv_endpoint_t 
     }
     code = ps_driver_command(driver, PS_AGENT_RECEIVER, &command);
     if (code == PS_OK) {
-        endpoint->destination_used[index] = 0;
+        endpoint->destination_used[index] = PS_DESTINATION_LEAVING;
     }
     return code;
+}
+
+int ps_recv_endpoint_destroy_destination(ps_recv_endpoint_t *endpoint, int64_t destination_id)
+{
+    int32_t index = index_of(endpoint, destination_id, PS_DESTINATION_LEAVING);
+
+    if (index < 0) {
+        return index;
+    }
+    assert(endpoint->left[index] != NULL);
+    close_destination(endpoint, endpoint->left[index]);
+    endpoint->left[index] = NULL;
+    endpoint->destination_used[index] = PS_DESTINATION_UNUSED;
+    return PS_OK;
 }
 
 int ps_recv_endpoint_set_control(ps_driver_t *driver, ps_recv_endpoint_t *endpoint,
                                  int64_t destination_id, const ps_addr_t *control)
 {
-    int32_t index = index_of(endpoint, destination_id);
+    int32_t index = index_of(endpoint, destination_id, PS_DESTINATION_USED);
     ps_command_t command = {
         .type = PS_RCMD_SET_CONTROL, .object = endpoint, .i = index, .address = *control
     };

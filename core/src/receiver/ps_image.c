@@ -415,7 +415,7 @@ static void remove_image(ps_receiver_t *receiver, ps_image_t *image, bool keep)
         }
     }
     ps_receiver_forget_image(receiver, image);
-    ps_receiver_release(receiver, PS_KIND_IMAGE, image->params.id);
+    ps_receiver_release(receiver, PS_KIND_IMAGE, image->params.id, 0);
 }
 
 static void add_subscriber(ps_image_t *image, const ps_subscriber_params_t *params)

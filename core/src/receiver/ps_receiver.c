@@ -38,7 +38,9 @@ int ps_receiver_create(ps_driver_t *driver, ps_receiver_t **out)
     receiver->images_limit = (int32_t)limit;
     receiver->images = calloc(limit + 1, sizeof(*receiver->images));
     receiver->hot = calloc(limit + 1, sizeof(*receiver->hot));
-    receiver->releases = calloc(limit + PS_RECEIVER_ENDPOINTS_MAX, sizeof(*receiver->releases));
+    receiver->releases_limit =
+        (int32_t)limit + PS_RECEIVER_ENDPOINTS_MAX * (1 + PS_RECV_DESTINATIONS_MAX);
+    receiver->releases = calloc((size_t)receiver->releases_limit, sizeof(*receiver->releases));
     ps_random_seed(&receiver->random, params->seed ^ UINT64_C(0x7265636569766572));
     if (receiver->images == NULL || receiver->hot == NULL || receiver->releases == NULL) {
         ps_receiver_destroy(receiver);
@@ -188,21 +190,24 @@ void ps_receiver_forget_image(ps_receiver_t *receiver, ps_image_t *image)
     }
 }
 
-static bool emit_release(ps_receiver_t *receiver, int32_t kind, int64_t id)
+static bool emit_release(ps_receiver_t *receiver, const ps_pending_release_t *release)
 {
-    ps_event_t event = {
-        .type = PS_EV_RELEASED, .kind = kind, .id = id, .now_ns = receiver->now_ns
-    };
+    ps_event_t event = { .type = PS_EV_RELEASED,
+                         .kind = release->kind,
+                         .id = release->id,
+                         .a = release->destination,
+                         .now_ns = receiver->now_ns };
 
     return ps_driver_emit(receiver->driver, PS_AGENT_RECEIVER, &event);
 }
 
-void ps_receiver_release(ps_receiver_t *receiver, int32_t kind, int64_t id)
+void ps_receiver_release(ps_receiver_t *receiver, int32_t kind, int64_t id, int64_t destination)
 {
-    if (receiver->n_releases > 0 || !emit_release(receiver, kind, id)) {
-        assert(receiver->n_releases < receiver->images_limit + PS_RECEIVER_ENDPOINTS_MAX);
-        receiver->releases[receiver->n_releases++] =
-            (ps_pending_release_t){ .id = id, .kind = kind };
+    const ps_pending_release_t release = { .id = id, .destination = destination, .kind = kind };
+
+    if (receiver->n_releases > 0 || !emit_release(receiver, &release)) {
+        assert(receiver->n_releases < receiver->releases_limit);
+        receiver->releases[receiver->n_releases++] = release;
         ps_receiver_timer(receiver, receiver->now_ns);
     }
 }
@@ -211,8 +216,7 @@ static void retry_releases(ps_receiver_t *receiver)
 {
     int32_t done = 0;
 
-    while (done < receiver->n_releases &&
-           emit_release(receiver, receiver->releases[done].kind, receiver->releases[done].id)) {
+    while (done < receiver->n_releases && emit_release(receiver, &receiver->releases[done])) {
         done++;
     }
     receiver->n_releases -= done;

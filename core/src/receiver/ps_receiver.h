@@ -48,6 +48,7 @@ typedef struct ps_outbox {
 /* PS_EV_RELEASED that the event ring has not taken yet. */
 typedef struct ps_pending_release {
     int64_t id;
+    int64_t destination; /* RECV_DESTINATION only */
     int32_t kind;
 } ps_pending_release_t;
 
@@ -70,8 +71,9 @@ struct ps_receiver {
     int32_t n_images;
     int32_t n_hot;
     int32_t images_limit;
-    ps_pending_release_t *releases; /* images_limit + PS_RECEIVER_ENDPOINTS_MAX */
+    ps_pending_release_t *releases; /* releases_limit */
     int32_t n_releases;
+    int32_t releases_limit; /* each image, endpoint and destination once */
     int64_t bytes_received; /* of this cycle, not yet in the counter */
     int64_t sm_sent;
     int64_t naks_sent;
@@ -103,8 +105,9 @@ static inline void ps_receiver_timer(ps_receiver_t *receiver, int64_t due_ns)
 }
 void ps_receiver_make_hot(ps_receiver_t *receiver, ps_image_t *image);
 void ps_receiver_forget_image(ps_receiver_t *receiver, ps_image_t *image);
-/* Tells the conductor that it may destroy the object; kept until the ring takes it. */
-void ps_receiver_release(ps_receiver_t *receiver, int32_t kind, int64_t id);
+/* Notifies the conductor that it may destroy the object; kept until the ring takes it.
+ * destination: id of the endpoint's destination, 0 for other kinds. */
+void ps_receiver_release(ps_receiver_t *receiver, int32_t kind, int64_t id, int64_t destination);
 /* One datagram of a destination (ps_on_datagram_fn; context: ps_recv_destination_t). */
 void ps_receiver_on_datagram(void *context, const uint8_t *data, uint32_t length,
                              const ps_addr_t *from, int64_t rx_ns);

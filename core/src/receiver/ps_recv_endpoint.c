@@ -6,7 +6,6 @@
 #include "ps_recv_endpoint.h"
 
 #include <assert.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "ps_receiver.h"
@@ -285,7 +284,9 @@ void ps_recv_endpoint_tick(ps_receiver_t *receiver, ps_recv_endpoint_t *endpoint
 
 /* ---- commands -------------------------------------------------------------------------------- */
 
-static void close_destination(ps_receiver_t *receiver, ps_recv_endpoint_t *endpoint, int32_t index)
+/* Reads and writes the destination no more.  The conductor closes and frees it: neither belongs on
+ * this thread. */
+static void detach_destination(ps_receiver_t *receiver, ps_recv_endpoint_t *endpoint, int32_t index)
 {
     ps_recv_destination_t *destination = endpoint->destinations[index];
 
@@ -294,8 +295,8 @@ static void close_destination(ps_receiver_t *receiver, ps_recv_endpoint_t *endpo
     }
     ps_receiver_flush(receiver);
     ps_driver_unwatch(receiver->driver, PS_AGENT_RECEIVER, receiver->ops->fd(destination->socket));
-    receiver->ops->close(destination->socket);
-    free(destination);
+    assert(endpoint->left[index] == NULL);
+    endpoint->left[index] = destination;
     endpoint->destinations[index] = NULL;
     receiver->n_destinations--;
     receiver->outbox.destination = NULL;
@@ -311,7 +312,7 @@ static void remove_endpoint(ps_receiver_t *receiver, ps_recv_endpoint_t *endpoin
     ps_recv_endpoint_t *last = receiver->endpoints[receiver->n_endpoints - 1];
 
     for (int32_t i = 0; i < PS_RECV_DESTINATIONS_MAX; i++) {
-        close_destination(receiver, endpoint, i);
+        detach_destination(receiver, endpoint, i);
     }
     for (int32_t i = 0; i < receiver->n_images; i++) {
         if (receiver->images[i]->endpoint == endpoint) {
@@ -322,7 +323,18 @@ static void remove_endpoint(ps_receiver_t *receiver, ps_recv_endpoint_t *endpoin
     receiver->endpoints[endpoint->slot] = last;
     last->slot = endpoint->slot;
     receiver->n_endpoints--;
-    ps_receiver_release(receiver, PS_KIND_RECV_ENDPOINT, endpoint->params.id);
+    ps_receiver_release(receiver, PS_KIND_RECV_ENDPOINT, endpoint->params.id, 0);
+}
+
+static void remove_destination(ps_receiver_t *receiver, ps_recv_endpoint_t *endpoint, int32_t index)
+{
+    ps_recv_destination_t *destination = endpoint->destinations[index];
+
+    if (destination != NULL) {
+        detach_destination(receiver, endpoint, index);
+        ps_receiver_release(receiver, PS_KIND_RECV_DESTINATION, endpoint->params.id,
+                            destination->id);
+    }
 }
 
 static void add_destination(ps_receiver_t *receiver, ps_recv_endpoint_t *endpoint,
@@ -372,7 +384,7 @@ bool ps_recv_endpoint_on_command(ps_receiver_t *receiver, const ps_command_t *co
         break;
     case PS_RCMD_REMOVE_ENDPOINT: remove_endpoint(receiver, endpoint); break;
     case PS_RCMD_ADD_DESTINATION: add_destination(receiver, endpoint, command->other); break;
-    case PS_RCMD_REMOVE_DESTINATION: close_destination(receiver, endpoint, command->i); break;
+    case PS_RCMD_REMOVE_DESTINATION: remove_destination(receiver, endpoint, command->i); break;
     case PS_RCMD_SET_CONTROL: set_control(receiver, endpoint, command); break;
     case PS_RCMD_ADD_INTEREST: add_interest(receiver, endpoint, command); break;
     case PS_RCMD_REMOVE_INTEREST: remove_interest(receiver, endpoint, command); break;

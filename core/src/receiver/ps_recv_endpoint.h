@@ -48,12 +48,20 @@ typedef struct ps_session {
     ps_image_t *image; /* ACTIVE only */
 } ps_session_t;
 
+enum ps_destination_use {
+    PS_DESTINATION_UNUSED = 0,
+    PS_DESTINATION_USED = 1,
+    PS_DESTINATION_LEAVING = 2 /* until the conductor has closed it */
+};
+
 struct ps_recv_endpoint {
     ps_driver_t *driver;
     ps_recv_endpoint_params_t params;
     ps_recv_destination_t *destinations[PS_RECV_DESTINATIONS_MAX];
-    int64_t destination_ids[PS_RECV_DESTINATIONS_MAX]; /* conductor's copy; used[] says which */
-    uint8_t destination_used[PS_RECV_DESTINATIONS_MAX];
+    int64_t destination_ids[PS_RECV_DESTINATIONS_MAX];  /* conductor's copy; used[] says which */
+    uint8_t destination_used[PS_RECV_DESTINATIONS_MAX]; /* conductor's: ps_destination_use */
+    /* Detached by the receiver, for the conductor to close once it has the event. */
+    ps_recv_destination_t *left[PS_RECV_DESTINATIONS_MAX];
     ps_map_t any_interest;     /* stream -> how many subscriptions of every session */
     ps_map_t session_interest; /* (stream, session) -> how many subscriptions */
     ps_map_t session_index;    /* (stream, session) -> index into sessions + 1 */
@@ -94,7 +102,7 @@ void ps_recv_endpoint_elicit(ps_receiver_t *receiver, const ps_recv_destination_
                              int64_t now_ns);
 /* Commands of this module; false = not one of them. */
 bool ps_recv_endpoint_on_command(ps_receiver_t *receiver, const ps_command_t *command);
-/* Closes what is still open.  After the agent stopped, or when it let go. */
+/* Closes what is still open.  Conductor: after the agent stopped, or when it let go. */
 void ps_recv_endpoint_free(ps_recv_endpoint_t *endpoint);
 
 #endif
