@@ -67,9 +67,14 @@ def test_the_site_is_configured() -> None:
     assert site["strict"] is True
     assert site["docs_dir"] == "docs"
     listed = {page for entry in site["nav"] for page in pages_of(entry)}
-    assert listed == {path.name for path in DOCS.glob("*.md")}
+    assert listed == {
+        str(path.relative_to(DOCS))
+        for folder in ("", "spec") for path in (DOCS / folder).glob("*.md")
+    }
     front = (DOCS / "index.md").read_text(encoding="utf-8")
-    assert listed - {"index.md"} == set(re.findall(r"\]\(([a-z-]+\.md)\)", front))
+    front_links = set(re.findall(r"\]\(([a-z/-]+\.md)\)", front))
+    pages = {page for page in listed if not page.startswith("spec/")} | {"spec/index.md"}
+    assert pages - {"index.md"} == front_links
 
 
 def pages_of(entry: dict[str, str | list[str]]) -> list[str]:
