@@ -9,7 +9,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DELETE_ON_ERROR:
-.PHONY: setup ext test test-asan lint lint-python lint-types lint-c format installed demo docs wheel lock clean
+.PHONY: setup ext test test-asan lint lint-python lint-types lint-c lint-prose format installed demo docs wheel lock clean
 
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 VENV := .venv
@@ -76,7 +76,11 @@ test-asan: setup
 	PYTHONSAFEPATH=1 PYTHONPATH=$(ASAN_LIB) LD_PRELOAD=$$($(CC) -print-file-name=libasan.so) \
 	    ASAN_OPTIONS=detect_leaks=0 $(BIN)/python -m pytest $(ASAN_TESTS)
 
-lint: lint-python lint-types lint-c
+lint: lint-python lint-types lint-c lint-prose
+
+lint-prose: $(STAMPS)/lock
+	@$(BIN)/python tools/prose.py
+	@$(BIN)/python tools/check_commits.py
 
 lint-python: $(STAMPS)/lock
 	$(BIN)/ruff check .

@@ -1,0 +1,78 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The checker of prose and of commit messages finds what it is for."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+sys.path.insert(0, str(ROOT / "tools"))
+
+import check_commits  # noqa: E402
+import prose  # noqa: E402
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        ("Who leaves the group is forgotten.", "opens with 'Who'"),
+        ("It is late. What was lost is sent.", "opens with 'What'"),
+        ("One that leaves is forgotten.", "opens with 'One that'"),
+        ("The receiver asks anew.", "'anew'"),
+        ("The term is given back.", "'given back'"),
+        (" ".join(["word"] * 26) + ".", "26 words"),
+    ],
+)
+def test_a_hard_sentence_is_found(text: str, complaint: str) -> None:
+    assert [c for c in prose.complaints(text) if complaint in c]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "What is a term?",
+        "That is the limit.",
+        "The sender retransmits the range.",
+        "Causes: " + "; ".join(["the receiver window binds the sender"] * 4) + ".",
+        "`given_back` is the name of a field.",
+    ],
+)
+def test_a_plain_sentence_passes(text: str) -> None:
+    assert list(prose.complaints(text)) == []
+
+
+def test_code_blocks_and_links_are_not_read() -> None:
+    text = "The [record](0033-idle-terms-are-punched-out.md).\n\n```\nWho goes there\n```\n"
+    assert [c for _, part in prose.of_markdown(text) for c in prose.complaints(part)] == []
+
+
+def test_each_kind_of_file_is_read() -> None:
+    assert list(prose.of_markdown("| Who waits | 1 |\n")) == [(1, "Who waits")]
+    assert [part for _, part in prose.of_python('"""Return it."""\n')] == ["Return it."]
+    assert [p.strip() for _, p in prose.of_header("/* Bytes. */\n")] == ["Bytes."]
+
+
+def test_files_with_complaints_are_listed_and_the_others_are_not() -> None:
+    pending = prose.PENDING.read_text(encoding="utf-8").split()
+    assert prose.main([]) == 0
+    assert [name for name in pending if not prose.check(name)] == [], "these can leave the list"
+
+
+@pytest.mark.parametrize(
+    ("subject", "body", "complaint"),
+    [
+        ("Added a check", "Because.", "not with an imperative"),
+        ("Who left is forgotten", "Because.", "not with an imperative"),
+        ("x" * 73, "Because.", "73 characters"),
+        ("Add a check", "", "body is empty"),
+    ],
+)
+def test_a_bad_commit_message_is_found(subject: str, body: str, complaint: str) -> None:
+    assert [c for c in check_commits.complaints(subject, body) if complaint in c]
+
+
+def test_a_good_commit_message_passes() -> None:
+    assert check_commits.complaints("sim: renew the golden traces", "The core changed.") == []

@@ -1,0 +1,190 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Check the English of docs, docstrings and C headers: openers, words, sentence length.
+
+A program cannot judge whether a sentence is plain.  It finds the constructions that most often
+make one hard to read (CONTRIBUTING.md, "Prose").  ``prose_pending.txt`` lists the files that
+were not rewritten yet.  A file leaves that list when it has no complaint; no file may join it.
+
+    tools/prose.py            check everything
+    tools/prose.py FILE ...   check these files, listed or not
+    tools/prose.py --count    complaints of each listed file
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+ROOT: Final = Path(__file__).resolve().parent.parent
+PENDING: Final = ROOT / "tools" / "prose_pending.txt"
+MAX_WORDS: Final = 25
+#: Of a sentence that lists things behind a colon or between semicolons.
+MAX_LIST_WORDS: Final = 45
+#: Decision records are for maintainers; generated and legal texts are not ours to edit.
+_SKIPPED: Final = ("docs/decisions/", "LICENSE", "build/", "site/")
+_OPENER: Final = re.compile(
+    r"^(?:(Who|What|Whoever|Whatever|One that|Those that|That which)\b(?! penstock)(?!.*\?$)"
+    r"|(That)\s+(?!(?:is|was|does|did|makes|means)\b|[A-Z]))"
+)
+_WORDS: Final = {
+    r"\banew\b": "again",
+    r"\bfor good\b": "permanently",
+    r"\b(?:gives?|given|gave|giving) back\b": "release",
+    r"\bgiven? up\b|\bgives up\b|\bgave up\b|\bgiving up\b": "release, abandon",
+    r"\bpunch(?:ed|es)?\b": "release",
+    r"\bnobody\b": "no receiver, no client, no thread",
+    r"\bwhoever\b": "name the actor",
+    r"\bfurther on\b|\bfurthest on\b": "most advanced",
+    r"\bunder way\b": "in flight",
+    r"\bstands? still\b|\bstood still\b": "makes no progress, is blocked",
+    r"\bsent again\b|\bsends? again\b": "retransmit",
+    r"\bis told of\b|\bare told of\b": "is notified of",
+    r"\bpredecessor\b|\bsuccessor\b": "old daemon, new daemon",
+    r"\binherit(?:s|ed)?\b": "adopt",
+    r"\bso-manyth\b|\bso many\b": "every N-th, up to N",
+    r"\bmakes no secret\b|\bno news\b": "say what happens",
+}
+_FORBIDDEN: Final = [(re.compile(p, re.IGNORECASE), w) for p, w in _WORDS.items()]
+_SENTENCE: Final = re.compile(r"(?<=[.!?:])\s+(?=[A-Z`*\"(])")
+
+
+def sentences(text: str) -> Iterator[str]:
+    """Yield the sentences of running text."""
+    flat = re.sub(r"\s+", " ", text).strip()
+    for sentence in _SENTENCE.split(flat):
+        if sentence:
+            yield sentence
+
+
+def words(sentence: str) -> int:
+    """Count words; code in backquotes and a link's target count as one word."""
+    plain = re.sub(r"`[^`]*`", "code", sentence)
+    plain = re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", plain)
+    return len(re.findall(r"[A-Za-z0-9][\w'’./%-]*", plain))
+
+
+def complaints(text: str) -> Iterator[str]:
+    """Yield what is wrong with running text, sentence by sentence."""
+    for sentence in sentences(text):
+        short = sentence if len(sentence) < 90 else sentence[:87] + "..."
+        if match := _OPENER.match(sentence.lstrip("*_\"( ")):
+            yield f"opens with {(match[1] or match[2])!r}: {short}"
+        count = words(sentence)
+        longest = max(map(words, re.split(r"[:;] ", sentence)))
+        if longest > MAX_WORDS or count > MAX_LIST_WORDS:
+            yield f"{count} words: {short}"
+        plain = re.sub(r"`[^`]*`|\]\([^)]*\)", "code", sentence)
+        for pattern, better in _FORBIDDEN:
+            if match := pattern.search(plain):
+                yield f"{match[0]!r} (write: {better}): {short}"
+
+
+# ---- where text stands ---------------------------------------------------------------------------
+
+
+def of_markdown(text: str) -> Iterator[tuple[int, str]]:
+    """Yield (line, text) of paragraphs, list items and table cells; no code."""
+    text = re.sub(r"^---\n.*?\n---\n", "", text, flags=re.DOTALL)
+    text = re.sub(
+        r"^(```|~~~).*?^\1", lambda m: "\n" * m[0].count("\n"), text,
+        flags=re.DOTALL | re.MULTILINE,
+    )
+    block: list[str] = []
+    start = 0
+    for number, line in enumerate([*text.split("\n"), ""], 1):
+        table = line.lstrip().startswith("|")
+        item = re.match(r"\s*(?:[-*]|\d+\.)\s+", line)
+        if not line.strip() or table or item or line.startswith(("#", "    ", ":::")):
+            if block:
+                yield start, " ".join(block)
+            block = []
+        if table:
+            for cell in line.strip().strip("|").split("|"):
+                if len(cell) > 3:
+                    yield number, cell.strip()
+        elif item:
+            block, start = [line[item.end():]], number
+        elif line.strip() and not line.startswith(("#", ":::", "<", "![")):
+            if not block:
+                start = number
+            block.append(line.strip())
+
+
+def of_python(text: str) -> Iterator[tuple[int, str]]:
+    """Yield (line, text) of the paragraphs of public docstrings."""
+    tree = ast.parse(text)
+    for node in ast.walk(tree):
+        if not isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+            continue
+        name = getattr(node, "name", "")
+        docstring = ast.get_docstring(node)
+        if docstring is None or (name.startswith("_") and not name.startswith("__")):
+            continue
+        line = node.body[0].lineno
+        for paragraph in re.split(r"\n\s*\n|\n(?=\s*(?::\w+|[-*] ))", docstring):
+            if "::" not in paragraph and ">>>" not in paragraph and "    " not in paragraph:
+                yield line, paragraph
+
+
+def of_header(text: str) -> Iterator[tuple[int, str]]:
+    """Yield (line, text) of the comments of a C header; drawings are left out."""
+    for match in re.finditer(r"/\*(.*?)\*/", text, re.DOTALL):
+        line = text.count("\n", 0, match.start()) + 1
+        body = re.sub(r"^\s*\*", "", match[1], flags=re.MULTILINE)
+        for paragraph in re.split(r"\n\s*\n", body):
+            if "SPDX" in paragraph or re.search(r"--|\|| {4}|___", paragraph):
+                continue
+            yield line, paragraph
+
+
+_READERS: Final = {".md": of_markdown, ".py": of_python, ".h": of_header}
+
+
+def files() -> list[str]:
+    """Return the tracked files that people read."""
+    listed = subprocess.run(
+        ["git", "ls-files", "*.md", "*.h", "*.py"], cwd=ROOT, check=True, capture_output=True,
+        text=True,
+    ).stdout.split()
+    public = re.compile(r"^(?:penstock|client|config|daemon|core|sim|spark_bridge)/")
+    return [
+        name for name in listed
+        if not name.startswith(_SKIPPED)
+        and (name.endswith(".md") or (public.match(name) and not name.startswith("tests/")))
+    ]
+
+
+def check(name: str) -> list[str]:
+    """Return the complaints about one file."""
+    path = ROOT / name
+    text = path.read_text(encoding="utf-8")
+    return [
+        f"{name}:{line}: {complaint}"
+        for line, part in _READERS[path.suffix](text) for complaint in complaints(part)
+    ]
+
+
+def main(arguments: list[str]) -> int:
+    pending = PENDING.read_text(encoding="utf-8").split() if PENDING.exists() else []
+    if arguments == ["--count"]:
+        for name in pending:
+            print(f"{len(check(name)):5} {name}")
+        return 0
+    if arguments:
+        found = [line for name in arguments for line in check(name)]
+    else:
+        found = [line for name in files() if name not in pending for line in check(name)]
+        tracked = set(files())
+        found += [f"{name}: is listed in {PENDING.name} and not there" for name in pending
+                  if name not in tracked]
+    print("\n".join(found) if found else "prose: no complaints")
+    return 1 if found else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
