@@ -295,7 +295,7 @@ class SimWorld:
 
     def add_subscriber(
         self, subscription: Any, *, host: int, stream_id: int, poll_limit: int,
-        poll_interval_ns: int,
+        poll_interval_ns: int, batch: int = 0,
     ) -> int:
         native = ffi.new("ps_sim_subscriber_params_t *")
         native.sub = subscription
@@ -303,6 +303,7 @@ class SimWorld:
         native.stream_id = stream_id
         native.poll_limit = poll_limit
         native.poll_interval_ns = poll_interval_ns
+        native.batch = batch
         return check(lib.ps_simworld_add_subscriber(self._handle, native), "add a subscriber")
 
     def detach_publisher(self, publisher: int) -> None:

@@ -9,6 +9,7 @@ import random
 from penstock.client._client import Client
 from penstock.client._image import Image
 from penstock.client._publication import Publication
+from penstock.client._restart import Gap
 from penstock.client._subscription import Subscription
 from penstock.core.sim import PublisherStatistics, ReaderStatistics, SimWorld
 from penstock.sim.host import Host
@@ -191,10 +192,16 @@ class Subscriber:
                 stream_id=self.script.stream_id,
                 poll_limit=self.script.poll_limit,
                 poll_interval_ns=self.script.interval_ns,
+                batch=self.script.batch,
             )
         )
         if self.takes_gaps:
             self._native.allow_gaps(self._apps[-1])
+
+    @property
+    def gaps(self) -> tuple[Gap, ...]:
+        """The newest gaps that the present application was told."""
+        return () if self._subscription is None else self._subscription.gaps
 
     def refresh(self) -> None:
         """Hears what the daemon has to tell."""

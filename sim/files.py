@@ -121,6 +121,7 @@ _SUBSCRIBER: Final[Keys] = {
     "may_miss": ("may_miss", "bool"),
     "poll_limit": ("poll_limit", "count"),
     "interval_us": ("interval_ns", "us"),
+    "batch": ("batch", "count"),
     "pauses_s": ("pauses", "spans"),
     "crash_s": ("crash_ns", "seconds"),
     "restart_s": ("restart_ns", "seconds"),
@@ -406,6 +407,8 @@ def _read_subscribers(
         script = SubscriberScript(**fields)
         if not 1 <= script.poll_limit <= 256:
             reader.fail(f"{where}.poll_limit", f"{script.poll_limit} is not in 1 to 256")
+        if script.batch > 0 and script.interval_ns == 0:
+            reader.fail(f"{where}.batch", "needs interval_us: the time from batch to batch")
         found.append(script)
     for name, group in groups.items():
         if name not in joined:

@@ -102,6 +102,7 @@ class SubscriberScript:
     may_miss: bool = False
     poll_limit: int = 64
     interval_ns: int = 0                # between polls that gave something: a slow reader
+    batch: int = 0                      # > 0: messages taken and released every ``interval_ns``
     pauses: tuple[tuple[int, int], ...] = ()
     crash_ns: int | None = None         # dies without a word
     restart_ns: int | None = None       # and comes back as a new application

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
 import time
 from pathlib import Path
@@ -127,6 +128,81 @@ def compare_strategies(
         )
         for name, got, missed in zip(series.names, series.delivered, series.missed, strict=True):
             click.echo(f"{'':12} {name} took {sum(got):,} bytes, missed {missed[-1]:,} messages")
+
+
+@command.command("grid", short_help="Judge a control law over a sample of conditions.")
+@click.argument("law", type=click.Choice(["nak"]))
+@click.option("--seed", metavar="HEX", help="Of the sample; default: the first 8 digits of HEAD.")
+@click.option("--cells", type=click.IntRange(1, 100_000), default=600, show_default=True,
+              help="How many conditions.")
+@click.option("--seeds", type=click.IntRange(1, 1000), default=5, show_default=True,
+              help="Runs of each: thin these, never the cells.")
+@click.option("--workers", type=click.IntRange(1, 256), default=2, show_default=True,
+              help="Processes.")
+@click.option("--only", type=int, multiple=True, metavar="N", help="These cells; several times.")
+@click.option("--plot", type=click.Path(dir_okay=False, path_type=Path), callback=_picture,
+              help="Draw what was read into this file (png, svg, pdf).")
+@json_option
+def judge_grid(
+    law: str, seed: str | None, cells: int, seeds: int, workers: int, only: tuple[int, ...],
+    plot: Path | None, as_json: bool,
+) -> None:
+    """Run a sample of cadences, rates, terms, round trips and groups under fc=LAW.
+
+    Exit status 1 when fewer than 95 % of the cells pass, or one reads less than 70 % of what it
+    could.  Each failing cell is listed with its cause."""
+    from penstock.sim import grid
+
+    name = seed or _commit()
+    chosen = grid.sample(_seed_of(name), cells)
+    chosen = [cell for cell in chosen if not only or cell.number in only]
+    began_s = time.monotonic()
+    outcomes: list[grid.Outcome] = []
+    for outcome in grid.judge(chosen, seeds, workers):
+        outcomes.append(outcome)
+        if sys.stderr.isatty():
+            click.echo(f"\r{len(outcomes)} of {len(chosen) * seeds} runs ", nl=False, err=True)
+    found = grid.verdict(outcomes)
+    if plot is not None:
+        from penstock.sim.grid_plots import heat_maps
+
+        heat_maps(outcomes, plot)
+    if as_json:
+        print_json({"seed": name, "runs": [attrs.asdict(o) for o in outcomes]}, indent=2)
+    else:
+        if only:
+            for outcome in outcomes:
+                click.echo(grid.report(outcome))
+        for cell, cause in found.failures:
+            click.echo(f"{grid.describe(cell)}: {cause}")
+        click.echo(
+            f"{law}, sample {name}: {found.passed} of {found.cells} cells pass, the least of r* is "
+            f"{found.worst_share:.1%}; {time.monotonic() - began_s:.0f} s, "
+            f"{found.took_s:.0f} s of processor time"
+        )
+    if not found.holds:
+        sys.exit(1)
+
+
+def _seed_of(text: str) -> int:
+    try:
+        return int(text, 16)
+    except ValueError:
+        raise click.BadParameter(f"{text!r} is not hexadecimal", param_hint="--seed") from None
+
+
+def _commit() -> str:
+    """The first 8 digits of the hash of the commit that is judged."""
+    try:
+        done = subprocess.run(
+            ["git", "rev-parse", "HEAD"], capture_output=True, text=True, check=True,
+            cwd=Path(__file__).parent,
+        )
+    except (OSError, subprocess.CalledProcessError) as error:
+        raise click.UsageError(
+            f"the sample is drawn by the commit, and git does not tell it ({error}): give --seed"
+        ) from None
+    return done.stdout[:8]
 
 
 @command.command("fuzz")

@@ -135,6 +135,7 @@ typedef struct ps_sim_subscriber_params {
     int32_t stream_id;
     int32_t poll_limit;       /* messages a turn */
     int64_t poll_interval_ns; /* from a turn with messages to the next */
+    int32_t batch; /* > 0: messages taken and released at each multiple of the interval */
 } ps_sim_subscriber_params_t;
 
 typedef struct ps_sim_publisher_stats {

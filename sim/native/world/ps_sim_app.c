@@ -246,7 +246,8 @@ bool ps_sim_publisher_act(ps_simworld_t *world, ps_sim_publisher_t *publisher, i
 int32_t ps_simworld_add_subscriber(ps_simworld_t *world, const ps_sim_subscriber_params_t *params)
 {
     if (world->subscriber_count == PS_SIM_MAX_APPS || params->poll_limit < 1 ||
-        params->poll_limit > MAX_POLL) {
+        params->poll_limit > MAX_POLL || params->batch < 0 ||
+        (params->batch > 0 && params->poll_interval_ns <= 0)) {
         return ps_fail(PS_E_NO_SPACE, "simulator: at most %d subscribers, %d messages a turn",
                        PS_SIM_MAX_APPS, MAX_POLL);
     }
@@ -440,34 +441,74 @@ int64_t ps_sim_subscriber_due_ns(const ps_sim_subscriber_t *subscriber)
     if (!subscriber->attached || subscriber->paused) {
         return INT64_MAX;
     }
+    if (subscriber->params.batch > 0) {
+        return subscriber->ready_ns;
+    }
     return subscriber->holds || (subscriber->params.poll_interval_ns > 0 &&
                                  ps_sub_has_data(subscriber->params.sub) != 0)
                ? subscriber->ready_ns
                : INT64_MAX;
 }
 
-bool ps_sim_subscriber_act(ps_simworld_t *world, int32_t index, int64_t now_ns)
+/* Checks the messages of one poll; returns their number, or -1 after a poll that failed. */
+static int32_t take(ps_simworld_t *world, int32_t index, int32_t limit, bool *gap, int64_t now_ns)
 {
     ps_message_t messages[MAX_POLL];
     ps_sim_subscriber_t *subscriber = &world->subscribers[index];
-    if (!subscriber->attached || subscriber->paused || now_ns < subscriber->ready_ns) {
-        return false;
-    }
-    /* A gap is behind what was handed out before it, and before what the next poll gives. */
-    const bool told = subscriber->gaps_allowed && ps_sim_take_gaps(world, index);
-    int32_t count = ps_sub_poll(subscriber->params.sub, messages, subscriber->params.poll_limit,
-                                PS_POLL_ASSEMBLE);
-    const bool gap = count == PS_E_GAP && subscriber->gaps_allowed;
-    count = gap ? 0 : count;
-    if (count < 0) {
+    const int32_t count = ps_sub_poll(subscriber->params.sub, messages, limit, PS_POLL_ASSEMBLE);
+    *gap = count == PS_E_GAP && subscriber->gaps_allowed;
+    if (count < 0 && !*gap) {
         ps_sim_violate(world, "subscriber %d: poll answered %d: %s", index, count, ps_last_error());
         subscriber->attached = false;
-        return false;
+        return -1;
     }
     for (int32_t i = 0; i < count; i++) {
         check(world, index, &messages[i], now_ns);
         subscriber->digest =
             scramble(subscriber->digest ^ (uint64_t)now_ns) + (uint64_t)messages[i].position;
+    }
+    return *gap ? 0 : count;
+}
+
+/* One batch at each multiple of the interval: takes up to so many messages, releases them. */
+static bool act_in_batches(ps_simworld_t *world, int32_t index, int64_t now_ns)
+{
+    ps_sim_subscriber_t *subscriber = &world->subscribers[index];
+    int32_t left = subscriber->params.batch;
+    int32_t count = 1;
+    bool gap = false;
+    subscriber->ready_ns += (now_ns - subscriber->ready_ns) / subscriber->params.poll_interval_ns *
+                                subscriber->params.poll_interval_ns +
+                            subscriber->params.poll_interval_ns;
+    while (left > 0 && (count > 0 || gap)) {
+        if (subscriber->gaps_allowed) {
+            (void)ps_sim_take_gaps(world, index);
+        }
+        count = take(world, index, left < MAX_POLL ? left : MAX_POLL, &gap, now_ns);
+        if (count < 0) {
+            return false;
+        }
+        left -= count;
+    }
+    ps_sub_release(subscriber->params.sub);
+    return left < subscriber->params.batch;
+}
+
+bool ps_sim_subscriber_act(ps_simworld_t *world, int32_t index, int64_t now_ns)
+{
+    ps_sim_subscriber_t *subscriber = &world->subscribers[index];
+    if (!subscriber->attached || subscriber->paused || now_ns < subscriber->ready_ns) {
+        return false;
+    }
+    if (subscriber->params.batch > 0) {
+        return act_in_batches(world, index, now_ns);
+    }
+    bool gap = false;
+    /* A gap is behind what was handed out before it, and before what the next poll gives. */
+    const bool told = subscriber->gaps_allowed && ps_sim_take_gaps(world, index);
+    const int32_t count = take(world, index, subscriber->params.poll_limit, &gap, now_ns);
+    if (count < 0) {
+        return false;
     }
     /* The next poll releases what this one delivered, which is news for the driver too. */
     const bool released = subscriber->holds;

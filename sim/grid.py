@@ -1,0 +1,390 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A sample of conditions under ``fc=nak``, and what each must reach (``penstock sim grid nak``).
+
+A cell is one publisher, a group of readers, and among them slow ones that take whole batches at a
+fixed cadence.  The sample is a Sobol sequence over six axes (:mod:`penstock.sim.sobol`); its seed
+is by default the first eight hexadecimal digits of the hash of the judged commit.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Iterable, Iterator
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from typing import Final
+
+import attrs
+
+from penstock.core.sim import Link
+from penstock.sim.scenario import (
+    MS_NS,
+    SECOND_NS,
+    HostScript,
+    PublisherScript,
+    Scenario,
+    SubscriberScript,
+)
+from penstock.sim.sobol import points
+from penstock.sim.world import World
+
+#: Bytes a second below which the rate is never cut; ``PS_NAK_FLOOR``.
+FLOOR: Final = 128 * 1024
+#: Bytes a second that all readers of a cell together are offered, at most.
+MOST_OFFERED: Final = 200_000_000
+_START_NS: Final = SECOND_NS // 2
+_MTUS: Final = (1408, 4096, 8192, 16384, 32768)
+_MESSAGES: Final = 250_000          # of a run, if the MTU allows: what keeps a cell cheap
+_LEAST_FRAME: Final = 64
+_HEADER: Final = 32
+_SLICES: Final = 400
+_ENDPOINT: Final = "aeron:udp?endpoint=239.20.0.1:40456|interface=10.0.0.0/24"
+
+
+@attrs.frozen(kw_only=True)
+class Cell:
+    """One combination; rates in bytes of log a second, headers included."""
+
+    number: int
+    cadence_ns: int
+    nominal: int            # what a slow reader would take, if there were enough
+    offered: int
+    term_bytes: int
+    rtt_ns: int
+    group: int              # readers
+    slow: int               # of them, those that take batches
+    mtu: int
+    frame: int              # bytes of log for each message
+    batch: int              # messages each cadence
+
+    @property
+    def window(self) -> int:
+        return self.term_bytes // 2
+
+    @property
+    def offer(self) -> int:
+        """o*: what can be offered at this round trip."""
+        return min(self.offered, self._per_rtt())
+
+    @property
+    def attainable(self) -> int:
+        """r*: what a slow reader can get."""
+        held = (self.window - self.mtu) * SECOND_NS // self.cadence_ns
+        return min(self.nominal, self.offered, held, self._per_rtt())
+
+    @property
+    def floor(self) -> int:
+        """The least rate of a sender with this MTU: two datagrams in 50 ms."""
+        return max(FLOOR, 40 * self.mtu)
+
+    @property
+    def warm_ns(self) -> int:
+        """From the first message until nothing may be missed."""
+        return max(SECOND_NS, 5 * self.cadence_ns, 10 * self.rtt_ns)
+
+    @property
+    def length_ns(self) -> int:
+        return max(5 * SECOND_NS, 40 * self.cadence_ns, 60 * self.rtt_ns)
+
+    @property
+    def peak_ppm(self) -> int:
+        """What a reader that takes all holds at the end of a cadence, of half a term."""
+        return self.offer * self.cadence_ns // SECOND_NS * 1_000_000 // self.window
+
+    def _per_rtt(self) -> int:
+        return self.window * SECOND_NS // self.rtt_ns if self.rtt_ns else 1 << 62
+
+    def kind(self) -> str:
+        """Which criterion it is judged by."""
+        if self.nominal >= self.offer:
+            if self.peak_ppm < 500_000:
+                return "healthy"
+            if self.peak_ppm < 870_000:
+                return "copes"
+        return "lost" if self.attainable < 2 * self.floor else "slow"
+
+
+def _log(share: float, low: float, high: float) -> float:
+    return low * math.exp(share * math.log(high / low))
+
+
+def _cell(number: int, point: tuple[float, ...], *, copes: bool) -> Cell | None:
+    """The cell at a point; None where the readers together are offered too much."""
+    cadence_ns = int(_log(point[0], MS_NS, SECOND_NS))
+    share = _log(point[1], 1.05, 2) if copes else _log(point[1], 0.05, 0.95)
+    term = 1 << min(24, 16 + int(point[2] * 9))
+    # A tenth has no round trip at all; the others 1 to 200 ms.
+    rtt_ns = 0 if point[3] < 0.1 else int(_log((point[3] - 0.1) / 0.9, MS_NS, 200 * MS_NS))
+    group = min(50, int(_log(point[4], 1, 51)))
+    offered = int(_log(point[5], 1e6, 100e6))
+    if group * offered > MOST_OFFERED:
+        return None
+    nominal = int(offered * share)
+    length_ns = max(5 * SECOND_NS, 40 * cadence_ns, 60 * rtt_ns)
+    sent = min(offered, (term // 2) * SECOND_NS // rtt_ns if rtt_ns else offered)
+    wanted = sent * length_ns // SECOND_NS // _MESSAGES
+    most = max(_MTUS[0], term // 32)
+    mtu = min((m for m in _MTUS if wanted <= m <= most), default=max(m for m in _MTUS if m <= most))
+    each = nominal * cadence_ns // SECOND_NS
+    frame = max(_LEAST_FRAME, min(mtu, each) // 32 * 32)
+    # A whole number of messages each cadence.  What does not fit into half a term is never there.
+    batch = max(1, round(each / frame))
+    cadence_ns = batch * frame * SECOND_NS // nominal
+    batch = min(batch, term // frame)
+    many = group >= 4 and number % 3 == 0
+    return Cell(
+        number=number, cadence_ns=cadence_ns, nominal=nominal, offered=offered, term_bytes=term,
+        rtt_ns=rtt_ns, group=group, slow=group // 4 if many else 1, mtu=mtu, frame=frame,
+        batch=batch,
+    )
+
+
+def sample(seed: int, cells: int) -> list[Cell]:
+    """The cells of a seed: the first ``cells`` that are admissible.  Of every ten one has readers
+    that cope: they take whole batches, but as many as are offered."""
+    found: list[Cell] = []
+    for point in points(6, seed):
+        if len(found) == cells:
+            break
+        cell = _cell(len(found), point, copes=len(found) % 10 == 9)
+        if cell is not None:
+            found.append(cell)
+    return found
+
+
+def scenario(cell: Cell) -> Scenario:
+    """What a cell simulates."""
+    receivers = range(1, 1 + cell.group)
+    channel = f"{_ENDPOINT}|term-length={cell.term_bytes}|mtu={cell.mtu}|fc=nak"
+    size = cell.frame - _HEADER
+    return Scenario(
+        name=f"grid-{cell.number}",
+        hosts=1 + cell.group,
+        link=Link(delay_ns=cell.rtt_ns // 2),
+        machines=tuple(
+            HostScript(host=host, rcvbuf_bytes=32 << 20) for host in range(1 + cell.group)
+        ),
+        publishers=(
+            PublisherScript(
+                host=0, channel=channel, count=1 << 30, size_low=size, size_high=size,
+                start_ns=_START_NS, interval_ns=cell.frame * SECOND_NS // cell.offered,
+            ),
+        ),
+        subscribers=tuple(
+            SubscriberScript(
+                host=host, channel=_ENDPOINT, may_join_late=True, may_miss=True,
+                interval_ns=cell.cadence_ns if host <= cell.slow else 0,
+                batch=cell.batch if host <= cell.slow else 0,
+            )
+            for host in receivers
+        ),
+        hostile=True,       # judged here alone: the probe would cost more than the run
+    )
+
+
+@attrs.frozen(kw_only=True)
+class Outcome:
+    """What one run of a cell came to; readers are the slow ones, the worst of them."""
+
+    cell: Cell
+    seed: int
+    sent: int               # bytes a second, after the warm-up
+    read: int               # bytes a second, of the worst slow reader
+    others: int             # bytes a second, of the worst reader that copes
+    missed: int             # messages sent after the warm-up, of all readers
+    missed_early: int
+    gaps: int               # explicit gaps
+    gap_messages: int       # messages that they count; -1: one did not know
+    missed_all: int         # by the readers' own account
+    events: int             # that say a reader is below the floor
+    signals: int            # PRESSURE frames heard
+    signals_late: int       # after the warm-up
+    status_messages: int
+    took_s: float
+    error: str = ""
+
+    @property
+    def share(self) -> float:
+        """Of r*, what was read."""
+        return self.read / max(1, self.cell.attainable)
+
+    def cause(self) -> str:
+        """Why it failed; empty: it passed."""
+        kind = self.cell.kind()
+        if self.error:
+            return self.error
+        if kind == "lost":
+            return self._cause_of_lost()
+        if kind == "healthy" and self.signals > 0:
+            return f"{self.signals} signals though healthy"
+        if self.missed > 0:
+            return f"missed {self.missed} messages"
+        wanted = {"healthy": 0.99, "copes": 0.95}.get(kind, 0.0) * self.cell.offer
+        if self.sent < wanted:
+            return f"sent {self.sent / self.cell.offer:.1%} of o*"
+        if self.share < 0.9:
+            return f"read {self.share:.1%} of r*"
+        return ""
+
+    def _cause_of_lost(self) -> str:
+        if self.missed_all == 0:
+            return "" if self.share >= 0.9 else f"read {self.share:.1%} of r*, without a Gap"
+        if self.gap_messages != self.missed_all:
+            return f"gaps count {self.gap_messages} of {self.missed_all} messages missed"
+        if self.missed > 0 and self.events != self.cell.slow:
+            return f"{self.events} events for {self.cell.slow} readers below the floor"
+        return ""
+
+
+class _Readers:
+    """Counts of a run's readers from one moment on."""
+
+    def __init__(self, world: World, cell: Cell) -> None:
+        self._world = world
+        self._cell = cell
+        self.sent_before = 0
+        self.missed = [0] * cell.group      # at the last look
+        self.late = [0] * cell.group        # sent after the warm-up
+
+    def look(self, *, warm: bool) -> list[int]:
+        """Messages that each reader has; what it missed since the last look is dated."""
+        publisher = self._world.publishers[0]
+        ledger = publisher.ledgers[0]
+        found: list[int] = []
+        if not warm:
+            self.sent_before = self._world.native.ledger_messages(ledger)
+        for number, subscriber in enumerate(self._world.subscribers):
+            reader = subscriber.reader(ledger)
+            if warm:
+                late = min(reader.missed - self.missed[number], reader.next - self.sent_before)
+                self.late[number] += max(0, late)
+            self.missed[number] = reader.missed
+            found.append(reader.messages)
+        return found
+
+
+def run_cell(cell: Cell, seed: int) -> Outcome:
+    """One run; whatever it raises is its cause of failure."""
+    began_s = time.process_time()
+    try:
+        return _run(cell, seed, began_s)
+    except Exception as error:  # the finding is the exception, whichever it is
+        return Outcome(
+            cell=cell, seed=seed, sent=0, read=0, others=0, missed=0, missed_early=0, gaps=0,
+            gap_messages=0, missed_all=0, events=0, signals=0, signals_late=0, status_messages=0,
+            took_s=time.process_time() - began_s, error=f"{type(error).__name__}: {error}",
+        )
+
+
+def _run(cell: Cell, seed: int, began_s: float) -> Outcome:
+    with World(scenario(cell), seed) as world:
+        world.run_until(_START_NS + cell.warm_ns)
+        readers = _Readers(world, cell)
+        before, sent_before = readers.look(warm=False), readers.sent_before
+        signals_before = _signals(world)
+        left_ns = cell.length_ns - cell.warm_ns
+        for part in range(1, _SLICES + 1):
+            world.run_until(_START_NS + cell.warm_ns + left_ns * part // _SLICES)
+            after = readers.look(warm=True)
+        rates = [
+            (now - then) * cell.frame * SECOND_NS // left_ns
+            for then, now in zip(before, after, strict=True)
+        ]
+        sent = world.native.ledger_messages(world.publishers[0].ledgers[0]) - sent_before
+        gaps = [gap for subscriber in world.subscribers for gap in subscriber.gaps]
+        known = all(gap.messages is not None for gap in gaps)
+        violations = world.native.violations()
+        return Outcome(
+            cell=cell,
+            seed=seed,
+            sent=sent * cell.frame * SECOND_NS // left_ns,
+            read=min(rates[:cell.slow]),
+            others=min(rates[cell.slow:], default=0),
+            missed=sum(readers.late),
+            missed_early=sum(readers.missed) - sum(readers.late),
+            gaps=len(gaps),
+            gap_messages=sum(gap.messages or 0 for gap in gaps) if known else -1,
+            missed_all=sum(readers.missed),
+            events=sum(
+                name == "reader_outrun" for host in world.hosts for _, name, _ in host.events
+            ),
+            signals=_signals(world),
+            signals_late=_signals(world) - signals_before,
+            status_messages=world.network.wire().status_messages,
+            took_s=time.process_time() - began_s,
+            error=violations[0] if violations else "",
+        )
+
+
+def _signals(world: World) -> int:
+    return sum(
+        world.hosts[0].driver.publication_status(publication).pressure_signals
+        for publication in world.hosts[0].conductor.world.publications
+    )
+
+
+def judge(cells: Iterable[Cell], seeds: int, workers: int) -> Iterator[Outcome]:
+    """Runs every cell with each seed in worker processes; in the order in which they end."""
+    jobs = [(cell, seed) for seed in range(1, 1 + seeds) for cell in cells]
+    if workers == 1:
+        for cell, seed in jobs:
+            yield run_cell(cell, seed)
+        return
+    with ProcessPoolExecutor(max_workers=workers) as pool:
+        # The longest first: no worker is left alone with one at the end.
+        jobs.sort(key=lambda job: -job[0].offer * job[0].group * job[0].length_ns)
+        for done in as_completed([pool.submit(run_cell, *job) for job in jobs]):
+            yield done.result()
+
+
+@attrs.frozen(kw_only=True)
+class Verdict:
+    """Of all runs.  A cell passes when all its seeds do; its share is that of the worst seed."""
+
+    cells: int
+    passed: int
+    worst_share: float              # of r*, in any cell that is judged by it
+    failures: tuple[tuple[Cell, str], ...]
+    took_s: float                   # processor time
+
+    @property
+    def holds(self) -> bool:
+        return self.passed * 100 >= self.cells * 95 and self.worst_share >= 0.7
+
+
+def verdict(outcomes: list[Outcome]) -> Verdict:
+    """Sums up the runs."""
+    causes: dict[int, tuple[Cell, str]] = {}
+    worst = 1.0
+    for outcome in sorted(outcomes, key=lambda o: (o.cell.number, o.seed)):
+        cause = outcome.cause()
+        causes.setdefault(outcome.cell.number, (outcome.cell, cause))
+        if cause and not causes[outcome.cell.number][1]:
+            causes[outcome.cell.number] = (outcome.cell, cause)
+        if outcome.cell.kind() != "lost":
+            worst = min(worst, outcome.share)
+    failures = tuple((cell, cause) for cell, cause in causes.values() if cause)
+    return Verdict(
+        cells=len(causes), passed=len(causes) - len(failures), worst_share=worst,
+        failures=failures, took_s=sum(o.took_s for o in outcomes),
+    )
+
+
+def describe(cell: Cell) -> str:
+    """A cell in one line."""
+    return (
+        f"cell {cell.number:3} {cell.kind():7} {cell.batch} x {cell.frame} B each "
+        f"{cell.cadence_ns / MS_NS:.1f} ms of {cell.offered / 1e6:.1f} MB/s, "
+        f"T {cell.term_bytes >> 10} KiB, RTT {cell.rtt_ns / MS_NS:.1f} ms, "
+        f"{cell.slow} of {cell.group} slow, r* {cell.attainable / 1e6:.3f} MB/s"
+    )
+
+
+def report(outcome: Outcome) -> str:
+    """A run in one line."""
+    o = outcome
+    return (
+        f"{describe(o.cell)} | read {o.share:.1%} of r*, sent {o.sent / o.cell.offer:.1%} of o*, "
+        f"missed {o.missed} after {o.missed_early}, {o.signals} signals, "
+        f"{o.status_messages} status messages, {o.gaps} gaps, {o.took_s:.1f} s"
+    )
