@@ -88,7 +88,7 @@ class Cell:
 
     @property
     def peak_ppm(self) -> int:
-        """What a reader that takes all holds at the end of a cadence, of half a term."""
+        """Fraction of half a term that a reader holds at the end of a cadence."""
         return self.offer * self.cadence_ns // SECOND_NS * 1_000_000 // self.window
 
     def _per_rtt(self) -> int:
@@ -153,7 +153,7 @@ def sample(seed: int, cells: int) -> list[Cell]:
 
 
 def scenario(cell: Cell) -> Scenario:
-    """What a cell simulates."""
+    """Return the scenario of a cell."""
     receivers = range(1, 1 + cell.group)
     channel = f"{_ENDPOINT}|term-length={cell.term_bytes}|mtu={cell.mtu}|fc=nak"
     size = cell.frame - _HEADER
@@ -184,7 +184,7 @@ def scenario(cell: Cell) -> Scenario:
 
 @attrs.frozen(kw_only=True)
 class Outcome:
-    """What one run of a cell came to; readers are the slow ones, the worst of them."""
+    """Result of one run of a cell. Reader figures are those of the worst slow reader."""
 
     cell: Cell
     seed: int

@@ -28,7 +28,7 @@ MAX_LIST_WORDS: Final = 45
 #: Decision records are for maintainers; generated and legal texts are not ours to edit.
 _SKIPPED: Final = ("docs/decisions/", "LICENSE", "build/", "site/")
 _OPENER: Final = re.compile(
-    r"^(?:(Who|What|Whoever|Whatever|One that|Those that|That which)\b(?! penstock)(?!.*\?$)"
+    r"^(?:(Who|What|Whoever|Whatever|One that|Those that|That which)\b(?! penstock| to\b)(?!.*\?$)"
     r"|(That)\s+(?!(?:is|was|does|did|makes|means)\b|[A-Z]))"
 )
 _WORDS: Final = {
