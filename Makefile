@@ -143,7 +143,7 @@ include tools/plots/plots.mk
 
 clean:
 	rm -rf build dist *.egg-info site $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis
-	rm -f penstock/_core*.so penstock/_fast*.so core/_core.c penstock/_core.c
+	rm -f penstock/_core*.so penstock/_fast*.so core/_core*.c penstock/_core*.c
 	find . -name __pycache__ -not -path './.git/*' -prune -exec rm -rf {} +
 
 # ---- the simulator -------------------------------------------------------------------------------

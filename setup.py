@@ -3,12 +3,32 @@
 
 import sys
 from pathlib import Path
+from typing import Any
 
 from setuptools import Extension, setup
+from setuptools.command.build_ext import build_ext
 
 ROOT = Path(__file__).resolve().parent
 sys.path.insert(0, str(ROOT / "core"))
 import build_core  # noqa: E402
+
+
+class BuildOnce(build_ext):
+    """Compiles a source once for all extensions that have it: ``_core_sim`` links the object files
+    of ``_core``."""
+
+    def build_extensions(self) -> None:
+        compile_sources = self.compiler.compile
+        objects: dict[str, str] = {}
+
+        def compile_new(sources: list[str], **options: Any) -> list[str]:
+            new = [source for source in sources if source not in objects]
+            objects.update(zip(new, compile_sources(new, **options), strict=True))
+            return [objects[source] for source in sources]
+
+        self.compiler.compile = compile_new
+        super().build_extensions()
+
 
 fast = Extension(
     "penstock._fast",
@@ -21,7 +41,12 @@ fast = Extension(
 )
 
 setup(
-    cffi_modules=["core/build_core.py:ffibuilder"],
+    cffi_modules=[
+        "core/build_core.py:ffibuilder",
+        "core/build_core.py:sim_ffibuilder",
+        "core/build_core.py:bench_ffibuilder",
+    ],
     ext_modules=[fast],
+    cmdclass={"build_ext": BuildOnce},
     options={"bdist_wheel": {"py_limited_api": "cp311"}},
 )

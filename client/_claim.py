@@ -55,14 +55,14 @@ class Claim:
         """
         self._require_open()
         self._end_view()
-        core.raise_native(self._native.commit(self.reserved_value), "commit")
+        self._native.commit(self.reserved_value)
         return self._native.position
 
     def abort(self) -> None:
         """Gives the frame back; nothing is delivered."""
         self._require_open()
         self._end_view()
-        core.raise_native(self._native.abort(), "abort")
+        self._native.abort()
 
     def _require_open(self) -> None:
         if self._native.position <= 0:

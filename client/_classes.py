@@ -2,7 +2,8 @@
 """Which classes a client is made of: with the per-message part in C, or all of it through cffi.
 
 The two behave alike.  ``PENSTOCK_FAST=0`` in the environment chooses the second for clients that
-connect afterwards; it is also what is used where the extension is missing.
+connect afterwards; it is also what is used where the extension is missing, and by clients of
+another core than the one that the extension calls.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from penstock.client._image import Image
 from penstock.client._parking import Parking
 from penstock.client._publication import Publication
 from penstock.client._subscription import Subscription
+from penstock.core.client import CORE, Library
 
 
 @attrs.frozen(kw_only=True)
@@ -25,9 +27,9 @@ class ClientClasses:
     parking: type[Parking]
 
 
-def client_classes() -> ClientClasses:
-    """The fast classes if there are any and they are wanted."""
-    if os.environ.get("PENSTOCK_FAST", "1") != "0":
+def client_classes(library: Library) -> ClientClasses:
+    """The fast classes if there are any for this core and they are wanted."""
+    if library is CORE and os.environ.get("PENSTOCK_FAST", "1") != "0":
         try:
             from penstock.client import _fast_path
         except ImportError:

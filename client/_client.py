@@ -58,19 +58,27 @@ class Client:
     every use raises ``ForkedError``: connect there anew.
     """
 
-    def __init__(self, port: DriverPort, *, timeout_s: float = DEFAULT_TIMEOUT_S) -> None:
-        """``timeout_s`` bounds every exchange with the daemon, in seconds."""
+    def __init__(
+        self,
+        port: DriverPort,
+        *,
+        timeout_s: float = DEFAULT_TIMEOUT_S,
+        library: core.Library = core.CORE,
+    ) -> None:
+        """``timeout_s`` bounds every exchange with the daemon, in seconds; ``library`` is the
+        core that does the work: the simulator has one of its own."""
         self._port = port
+        self._library = library
         self._timeout_s = timeout_s
         self._pid = os.getpid()
-        self._classes = client_classes()
+        self._classes = client_classes(library)
         self._lock = threading.Lock()
         self._resources: dict[int, Resource] = {}
         self._registrations: dict[int, Registration] = {}
         self._forked = False
         params = _params(port.lease)
         try:
-            self._handle: core.ClientHandle = core.client_open(params)
+            self._handle: core.ClientHandle = core.client_open(params, library)
         except BaseException:
             port.close()
             raise
@@ -300,7 +308,7 @@ class Client:
 
     def _map_again(self, lease: Lease) -> None:
         params = _params(lease)
-        handle = core.client_open(params)
+        handle = core.client_open(params, self._library)
         with self._lock:
             everything = list(self._resources)
         self._suspend(everything)

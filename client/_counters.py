@@ -24,7 +24,7 @@ class Counter:
         self._client = client
         self._label = label
         self._ready = ready
-        self._handle: core.ClientHandle = client._native()
+        self._handle: core.ClientHandle | None = client._native()
 
     @property
     def label(self) -> str:

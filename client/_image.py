@@ -126,7 +126,8 @@ class Image(Reader):
     def _open(self) -> core.ImageHandle:
         if self._handle is None:
             raise ClosedError("the image is closed")
-        return self._handle
+        handle: core.ImageHandle = self._handle
+        return handle
 
     def _take_gap(self) -> Gap | None:
         taken = core.img_take_gap(self._open())

@@ -33,7 +33,6 @@ if TYPE_CHECKING:
 #: Called with what became of a session, on a thread of the client.
 SessionCallback: TypeAlias = Callable[[LostSession], object]
 
-_pub_offer = core.pub_offer
 _MAX_BATCH = 2**31 - 1
 _LOST_KEPT = 16
 _TURNS = 16  # offers in a row while a term turns
@@ -108,10 +107,11 @@ class Publication:
         self._channel = channel
         self._on_session_lost = on_session_lost
         self._lost: deque[LostSession] = deque(maxlen=_LOST_KEPT)
-        self._suspended: core.PublicationHandle = None
+        self._suspended: core.PublicationHandle | None = None
         self._ready = ready
-        self._handle: core.PublicationHandle = _open_native(client, ready)
-        self._constants = core.pub_constants(self._handle)
+        handle = _open_native(client, ready)
+        self._handle: core.PublicationHandle | None = handle
+        self._constants = core.pub_constants(handle)
         self._notices = client._port.notices(ready.registration_id)
 
     def _suspend(self) -> None:
@@ -156,7 +156,7 @@ class Publication:
         if handle is None:
             return self._offer_closed()
         if type(data) is bytes:
-            position = _pub_offer(handle, data, len(data), reserved_value)
+            position: int = handle.lib.ps_pub_offer(handle.native, data, len(data), reserved_value)
         elif isinstance(data, (list, tuple)):
             position = core.pub_offer_buffers(handle, data, reserved_value)
         else:
@@ -250,7 +250,7 @@ class Publication:
             )
         native = core.NativeClaim(handle, length)
         if native.position < _MISUSE:
-            raise errors.native_error(native.position, core.last_error(), operation="claim")
+            handle.library.check(native.position, "claim")
         return Claim(native, length)
 
     # ---- waiting ---------------------------------------------------------------------------------
@@ -474,7 +474,7 @@ class Publication:
         if position == errors.E_TOO_LONG:
             raise self._too_long(_length(data))
         if position < _MISUSE or position == -6:
-            raise errors.native_error(position, core.last_error(), operation="offer")
+            self._client._library.check(position, "offer")
         return position
 
     def _too_long(self, length: int) -> MessageTooLong:

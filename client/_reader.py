@@ -48,13 +48,14 @@ class Reader(ABC):
 
     # No __slots__: the fast path's classes are these upon one with fields in C.
 
-    def __init__(self, poll: Callable[[Any, Any, int, int], int], handle: Any) -> None:
+    def __init__(self, poll: Callable[[Any, Any, int, int], int], handle: core.Handle) -> None:
         self._poll = poll
         self._handle: Any = handle
+        self._library = handle.library
         self._header: Header = self._new_header()
         self._maps: list[memoryview] = []
         self._logs: list[Any] = []  # the same, for the fast path
-        self._messages = core.Messages(DEFAULT_LIMIT)
+        self._messages = core.Messages(DEFAULT_LIMIT, self._library)
         self._batch_messages: list[core.Messages] = []
         self._batch: MessageBatch | None = None
         self._polling = False
@@ -191,7 +192,7 @@ class Reader(ABC):
         return made
 
     def _new_messages(self, capacity: int) -> core.Messages:
-        return core.Messages(capacity)
+        return core.Messages(capacity, self._library)
 
     def _release_batch(self, batch: MessageBatch) -> None:
         if self._batch is batch:
@@ -214,7 +215,7 @@ class Reader(ABC):
         messages = self._messages
         if limit > messages.capacity or limit < 1:
             self._check_limit(limit)
-            messages = self._messages = core.Messages(limit)
+            messages = self._messages = core.Messages(limit, self._library)
         self._prepare()
         return messages
 
@@ -242,5 +243,5 @@ class Reader(ABC):
             self._pass_gaps()
             return 0
         if code < 0:
-            raise native_error(code, core.last_error(), operation="polling")
+            raise native_error(code, self._library.last_error(), operation="polling")
         return 0

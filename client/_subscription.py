@@ -194,7 +194,8 @@ class Subscription(Reader):
         if self._handle is None:
             self._client._check()
             raise ClosedError("the subscription is closed")
-        return self._handle
+        handle: core.SubscriptionHandle = self._handle
+        return handle
 
     # ---- images ----------------------------------------------------------------------------------
 

@@ -1,12 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The one door to the C core: ``ffi`` and ``lib`` of ``penstock._core``.
+"""The product's core: ``CORE`` is ``penstock._core`` as a :class:`Library`.
 
 Only modules below ``penstock.core`` import this; everything above sees Python types.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
+
+from penstock.core.library import Library
 
 try:
     from penstock import _core
@@ -16,7 +18,8 @@ except ImportError as error:
         "in a source tree run 'make ext', otherwise reinstall penstock for this Python and platform"
     ) from error
 
-ffi: Any = _core.ffi
-lib: Any = _core.lib
+CORE: Final = Library("penstock._core", _core)
+ffi: Final[Any] = CORE.ffi
+lib: Final[Any] = CORE.lib
 
-__all__ = ["ffi", "lib"]
+__all__ = ["CORE", "ffi", "lib"]

@@ -8,10 +8,8 @@ it.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
-from penstock.core._convert import check, fill
-from penstock.core._lib import ffi, lib
+from penstock.core._lib import CORE
 from penstock.core.driver_types import (
     CncParams,
     CounterInfo,
@@ -23,6 +21,7 @@ from penstock.core.driver_types import (
     SharedParams,
     SlotKind,
 )
+from penstock.core.library import Library, NativeObject
 
 _LABEL_BYTES = 380
 _KEY_BYTES = 112
@@ -30,77 +29,76 @@ _ERROR_TEXT_BYTES = 4096
 _INDEX_ENTRIES = 256
 
 
-class Cnc:
+class Cnc(NativeObject):
     """``DIR/cnc.dat``: counters, error log and heartbeat in Aeron's layout."""
 
-    def __init__(self, handle: Any) -> None:
-        self._handle = handle
-
     @classmethod
-    def create(cls, params: CncParams) -> Cnc:
+    def create(cls, params: CncParams, *, library: Library = CORE) -> Cnc:
         """Makes the file, which must not exist."""
-        native = ffi.new("ps_cnc_params_t *")
-        keep = fill(native, params)
-        out = ffi.new("ps_cnc_t **")
-        check(lib.ps_cnc_create(native, out), f"create cnc.dat in {params.directory}")
+        native = library.ffi.new("ps_cnc_params_t *")
+        keep = library.fill(native, params)
+        out = library.ffi.new("ps_cnc_t **")
+        library.check(
+            library.lib.ps_cnc_create(native, out), f"create cnc.dat in {params.directory}"
+        )
         del keep
-        return cls(out[0])
+        return cls(out[0], library)
 
     @classmethod
-    def open(cls, directory: str, *, read_only: bool = True) -> Cnc:
-        out = ffi.new("ps_cnc_t **")
-        check(
-            lib.ps_cnc_open(directory.encode(), int(read_only), out), f"open cnc.dat in {directory}"
+    def open(
+        cls, directory: str, *, read_only: bool = True, library: Library = CORE
+    ) -> Cnc:
+        out = library.ffi.new("ps_cnc_t **")
+        library.check(
+            library.lib.ps_cnc_open(directory.encode(), int(read_only), out),
+            f"open cnc.dat in {directory}",
         )
-        return cls(out[0])
+        return cls(out[0], library)
 
     def adopt(self, *, pid: int, start_ms: int) -> None:
         """Makes a dead daemon's file this process's; counters and ids stay."""
-        lib.ps_cnc_adopt(self._handle, pid, start_ms)
-
-    @property
-    def handle(self) -> Any:
-        """The native pointer, for other modules of this package."""
-        return self._handle
+        self._lib.ps_cnc_adopt(self._handle, pid, start_ms)
 
     def close(self) -> None:
         if self._handle is not None:
-            lib.ps_cnc_close(self._handle)
+            self._lib.ps_cnc_close(self._handle)
             self._handle = None
 
     def heartbeat(self, epoch_ms: int) -> None:
         """States that the daemon lives; -1 states a clean shutdown."""
-        lib.ps_cnc_heartbeat(self._handle, epoch_ms)
+        self._lib.ps_cnc_heartbeat(self._handle, epoch_ms)
 
     def heartbeat_ms(self) -> int:
-        return int(lib.ps_cnc_get_heartbeat(self._handle))
+        return int(self._lib.ps_cnc_get_heartbeat(self._handle))
 
     def pid(self) -> int:
-        return int(lib.ps_cnc_pid(self._handle))
+        return int(self._lib.ps_cnc_pid(self._handle))
 
     def start_ms(self) -> int:
-        return int(lib.ps_cnc_start_ms(self._handle))
+        return int(self._lib.ps_cnc_start_ms(self._handle))
 
     def next_id(self) -> int:
         """The next correlation id, > 0, unique in the directory."""
-        return int(lib.ps_cnc_next_id(self._handle))
+        return int(self._lib.ps_cnc_next_id(self._handle))
 
     def answer_commands(self, reason: str) -> int:
         """Answers waiting CnC commands with an error; at most 64 a call."""
-        return int(lib.ps_cnc_answer_commands(self._handle, reason.encode()))
+        return int(self._lib.ps_cnc_answer_commands(self._handle, reason.encode()))
 
     def log_error(self, epoch_ms: int, text: str) -> None:
-        check(lib.ps_cnc_log_error(self._handle, epoch_ms, text.encode()), "write the error log")
+        self._check(
+            self._lib.ps_cnc_log_error(self._handle, epoch_ms, text.encode()), "write the error log"
+        )
 
     def errors(self) -> Iterator[ErrorRecord]:
         """The distinct error log, oldest first."""
-        count, first, last = (ffi.new("int64_t *") for _ in range(3))
-        text = ffi.new("char[]", _ERROR_TEXT_BYTES)
+        count, first, last = (self._ffi.new("int64_t *") for _ in range(3))
+        text = self._ffi.new("char[]", _ERROR_TEXT_BYTES)
         index = 0
-        while lib.ps_cnc_read_error(
+        while self._lib.ps_cnc_read_error(
             self._handle, index, count, first, last, text, _ERROR_TEXT_BYTES
         ) == 1:
-            words = bytes(ffi.string(text)).decode("utf-8", "replace")
+            words = bytes(self._ffi.string(text)).decode("utf-8", "replace")
             yield ErrorRecord(count=count[0], first_ms=first[0], last_ms=last[0], text=words)
             index += 1
 
@@ -109,7 +107,7 @@ class Cnc:
         source: str,
     ) -> None:
         """Adds to this stream's entry of the loss report; a full report is not an error."""
-        lib.ps_cnc_report_loss(
+        self._lib.ps_cnc_report_loss(
             self._handle, epoch_ms, lost_bytes, session_id, stream_id, channel.encode(),
             source.encode(),
         )
@@ -117,7 +115,7 @@ class Cnc:
     # ---- counters ----
 
     def counter_capacity(self) -> int:
-        return int(lib.ps_counter_capacity(self._handle))
+        return int(self._lib.ps_counter_capacity(self._handle))
 
     def allocate_counter(
         self, *, type_id: int, key: bytes, label: str, registration_id: int, owner_id: int,
@@ -126,8 +124,8 @@ class Cnc:
         """Id of the new counter; StorageError when the table is full."""
         raw_key = key[:_KEY_BYTES]
         raw_label = label.encode("ascii", "replace")[:_LABEL_BYTES]
-        return check(
-            lib.ps_counter_allocate(
+        return self._check(
+            self._lib.ps_counter_allocate(
                 self._handle, type_id, raw_key, len(raw_key), raw_label, len(raw_label),
                 registration_id, owner_id, reference_id, value, now_ms,
             ),
@@ -135,19 +133,19 @@ class Cnc:
         )
 
     def free_counter(self, counter_id: int, now_ms: int) -> None:
-        lib.ps_counter_free(self._handle, counter_id, now_ms)
+        self._lib.ps_counter_free(self._handle, counter_id, now_ms)
 
     def counter(self, counter_id: int) -> int:
-        return int(lib.ps_counter_get(self._handle, counter_id))
+        return int(self._lib.ps_counter_get(self._handle, counter_id))
 
     def set_counter(self, counter_id: int, value: int) -> None:
-        lib.ps_counter_set(self._handle, counter_id, value)
+        self._lib.ps_counter_set(self._handle, counter_id, value)
 
     def counters(self) -> Iterator[CounterInfo]:
         """All allocated counters, by id."""
-        info = ffi.new("ps_counter_info_t *")
+        info = self._ffi.new("ps_counter_info_t *")
         for counter_id in range(self.counter_capacity()):
-            lib.ps_counter_read(self._handle, counter_id, info)
+            self._lib.ps_counter_read(self._handle, counter_id, info)
             if info.state == 0:
                 return
             if info.state == 1:
@@ -158,94 +156,92 @@ class Cnc:
                     registration_id=info.registration_id,
                     owner_id=info.owner_id,
                     reference_id=info.reference_id,
-                    label=bytes(ffi.string(info.label)).decode("utf-8", "replace"),
-                    key=bytes(ffi.buffer(info.key)),
+                    label=bytes(self._ffi.string(info.label)).decode("utf-8", "replace"),
+                    key=bytes(self._ffi.buffer(info.key)),
                 )
 
 
-class Shared:
+class Shared(NativeObject):
     """``DIR/penstock.dat``: our own shared state in fixed-size slots."""
 
-    def __init__(self, handle: Any) -> None:
-        self._handle = handle
-
     @classmethod
-    def create(cls, params: SharedParams) -> Shared:
-        native = ffi.new("ps_shared_params_t *")
-        keep = fill(native, params)
-        out = ffi.new("ps_shared_t **")
-        check(lib.ps_shared_create(native, out), f"create penstock.dat in {params.directory}")
+    def create(cls, params: SharedParams, *, library: Library = CORE) -> Shared:
+        native = library.ffi.new("ps_shared_params_t *")
+        keep = library.fill(native, params)
+        out = library.ffi.new("ps_shared_t **")
+        library.check(
+            library.lib.ps_shared_create(native, out), f"create penstock.dat in {params.directory}"
+        )
         del keep
-        return cls(out[0])
+        return cls(out[0], library)
 
     @classmethod
-    def open(cls, directory: str, *, read_only: bool = True) -> Shared:
-        out = ffi.new("ps_shared_t **")
-        check(
-            lib.ps_shared_open(directory.encode(), int(read_only), out),
+    def open(
+        cls, directory: str, *, read_only: bool = True, library: Library = CORE
+    ) -> Shared:
+        out = library.ffi.new("ps_shared_t **")
+        library.check(
+            library.lib.ps_shared_open(directory.encode(), int(read_only), out),
             f"open penstock.dat in {directory}",
         )
-        return cls(out[0])
+        return cls(out[0], library)
 
     def adopt(self, params: SharedParams) -> None:
         """Makes a dead daemon's file this process's: slots stay, the identity is new."""
-        native = ffi.new("ps_shared_params_t *")
-        keep = fill(native, params)
-        lib.ps_shared_adopt(self._handle, native)
+        native = self._ffi.new("ps_shared_params_t *")
+        keep = self._fill(native, params)
+        self._lib.ps_shared_adopt(self._handle, native)
         del keep
-
-    @property
-    def handle(self) -> Any:
-        """The native pointer, for other modules of this package."""
-        return self._handle
 
     def close(self) -> None:
         if self._handle is not None:
-            lib.ps_shared_close(self._handle)
+            self._lib.ps_shared_close(self._handle)
             self._handle = None
 
     def set_state(self, state: DriverState) -> None:
-        lib.ps_shared_set_state(self._handle, int(state))
+        self._lib.ps_shared_set_state(self._handle, int(state))
 
     def state(self) -> DriverState:
-        return DriverState(lib.ps_shared_state(self._handle))
+        return DriverState(self._lib.ps_shared_state(self._handle))
 
     def epoch(self) -> int:
-        return int(lib.ps_shared_epoch(self._handle))
+        return int(self._lib.ps_shared_epoch(self._handle))
 
     def pid(self) -> int:
-        return int(lib.ps_shared_pid(self._handle))
+        return int(self._lib.ps_shared_pid(self._handle))
 
     def set_storage(self, *, budget_bytes: int, used_bytes: int) -> None:
-        lib.ps_shared_set_storage(self._handle, budget_bytes, used_bytes)
+        self._lib.ps_shared_set_storage(self._handle, budget_bytes, used_bytes)
 
     def allocate_slot(self, kind: SlotKind, object_id: int) -> int:
         """Index of a zeroed slot; StorageError when all are taken."""
-        return check(
-            lib.ps_slot_allocate(self._handle, int(kind), object_id),
+        return self._check(
+            self._lib.ps_slot_allocate(self._handle, int(kind), object_id),
             f"take a {kind.name.lower()} slot",
         )
 
     def free_slot(self, kind: SlotKind, index: int) -> None:
-        lib.ps_slot_free(self._handle, int(kind), index)
+        self._lib.ps_slot_free(self._handle, int(kind), index)
 
     def slot_count(self, kind: SlotKind) -> int:
-        return int(lib.ps_slot_count(self._handle, int(kind)))
+        return int(self._lib.ps_slot_count(self._handle, int(kind)))
 
     def slot_id(self, kind: SlotKind, index: int) -> int:
         """Id of the slot's owner, 0 when free."""
-        return int(lib.ps_slot_id(self._handle, int(kind), index))
+        return int(self._lib.ps_slot_id(self._handle, int(kind), index))
 
     def describe_client(self, index: int, *, pid: int, uid: int, name: str) -> None:
-        lib.ps_slot_describe_client(self._handle, index, pid, uid, name.encode()[:95])
+        self._lib.ps_slot_describe_client(self._handle, index, pid, uid, name.encode()[:95])
 
     def wake_client(self, index: int) -> None:
         """Ends the sleep of a waiting client.  Any thread."""
-        lib.ps_slot_wake_client(self._handle, index)
+        self._lib.ps_slot_wake_client(self._handle, index)
 
     def read_pressure(self, publication_slot: int) -> PressureView:
-        view = ffi.new("ps_pressure_view_t *")
-        check(lib.ps_slot_read_pressure(self._handle, publication_slot, view), "read pressure")
+        view = self._ffi.new("ps_pressure_view_t *")
+        self._check(
+            self._lib.ps_slot_read_pressure(self._handle, publication_slot, view), "read pressure"
+        )
         return PressureView(
             cause=view.cause,
             since_ns=view.since_ns,
@@ -258,9 +254,9 @@ class Shared:
 
     def read_index(self, kind: SlotKind, index: int) -> list[tuple[int, int]]:
         """(position, epoch ns) of the entries of a log's index ring, ascending."""
-        out = ffi.new("ps_index_view_t[]", _INDEX_ENTRIES)
-        count = check(
-            lib.ps_slot_read_index(self._handle, int(kind), index, out, _INDEX_ENTRIES),
+        out = self._ffi.new("ps_index_view_t[]", _INDEX_ENTRIES)
+        count = self._check(
+            self._lib.ps_slot_read_index(self._handle, int(kind), index, out, _INDEX_ENTRIES),
             "read an index ring",
         )
         return [(int(out[i].position), int(out[i].time_ns)) for i in range(count)]
@@ -268,13 +264,15 @@ class Shared:
     def describe_group(
         self, index: int, *, committed: int, retained_from: int, expiry_ms: int
     ) -> None:
-        code = lib.ps_slot_describe_group(self._handle, index, committed, retained_from, expiry_ms)
-        check(code, "describe a group")
+        code = self._lib.ps_slot_describe_group(
+            self._handle, index, committed, retained_from, expiry_ms
+        )
+        self._check(code, "describe a group")
 
     def read_image(self, image_slot: int) -> ImageView:
         """What an image slot says of its path."""
-        view = ffi.new("ps_image_view_t *")
-        check(lib.ps_slot_read_image(self._handle, image_slot, view), "read an image")
+        view = self._ffi.new("ps_image_view_t *")
+        self._check(self._lib.ps_slot_read_image(self._handle, image_slot, view), "read an image")
         return ImageView(
             id=view.id, session_id=view.session_id, stream_id=view.stream_id, gaps=view.gaps,
             fill_ppm=view.fill_ppm, lost_bytes=view.lost_bytes, rtt_ns=view.rtt_ns,
@@ -282,31 +280,37 @@ class Shared:
         )
 
 
-def create_log(params: LogParams) -> None:
+def create_log(params: LogParams, *, library: Library = CORE) -> None:
     """Makes a log buffer file.  StorageError says how much space it needs and how much is there.
     Any thread."""
-    native = ffi.new("ps_log_params_t *")
-    keep = fill(native, params)
-    check(lib.ps_log_create(native), f"create {params.path}")
+    native = library.ffi.new("ps_log_params_t *")
+    keep = library.fill(native, params)
+    library.check(library.lib.ps_log_create(native), f"create {params.path}")
     del keep
 
 
-def reserve_term(path: str, *, term_length: int, position: int) -> None:
+def reserve_term(
+    path: str, *, term_length: int, position: int, library: Library = CORE
+) -> None:
     """Allocates the blocks of the term that holds position.  Any thread."""
-    check(
-        lib.ps_log_reserve_term(path.encode(), term_length, position),
+    library.check(
+        library.lib.ps_log_reserve_term(path.encode(), term_length, position),
         f"reserve a term of {term_length} bytes in {path}",
     )
 
 
-def punch_log(path: str, *, term_length: int, kept_from: int, kept_to: int) -> None:
+def punch_log(
+    path: str, *, term_length: int, kept_from: int, kept_to: int, library: Library = CORE
+) -> None:
     """Gives back the memory of all terms but those between two positions.  Any thread."""
-    check(
-        lib.ps_log_punch(path.encode(), term_length, kept_from, kept_to),
+    library.check(
+        library.lib.ps_log_punch(path.encode(), term_length, kept_from, kept_to),
         f"give back idle terms of {path}",
     )
 
 
-def free_bytes(path: str) -> int:
+def free_bytes(path: str, *, library: Library = CORE) -> int:
     """Bytes free on the file system of path."""
-    return check(lib.ps_free_bytes(path.encode()), f"look at the file system of {path}")
+    return library.check(
+        library.lib.ps_free_bytes(path.encode()), f"look at the file system of {path}"
+    )

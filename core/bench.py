@@ -1,5 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The load loops of ``penstock bench``: one crossing runs a slice of the load in C."""
+"""The load loops of ``penstock bench``: one crossing runs a slice of the load in C.
+
+The loops are an extension of their own, ``penstock._core_bench``, that calls the core's functions
+through the table of ``ps_fast.h``, as the Python client's fast path does: what is measured is the
+core that applications use, and applications do not carry the loops.
+"""
 
 from __future__ import annotations
 
@@ -8,8 +13,16 @@ from typing import Any, Final
 
 import attrs
 
-from penstock.core._lib import ffi, lib
-from penstock.core.client import raise_native
+from penstock import _core_bench
+from penstock.core._lib import CORE
+from penstock.core.library import Handle
+
+_ffi: Final[Any] = _core_bench.ffi
+_lib: Final[Any] = _core_bench.lib
+CORE.check(
+    _lib.ps_bench_connect(CORE.lib.ps_fast_table()),
+    "the load loops and the core are of different builds: reinstall penstock",
+)
 
 MAX_MESSAGES: Final = 2**62
 
@@ -31,7 +44,7 @@ class Load:
     __slots__ = ("_result",)
 
     def __init__(self) -> None:
-        self._result = ffi.new("ps_bench_result_t *")
+        self._result = _ffi.new("ps_bench_result_t *")
 
     @property
     def messages(self) -> int:
@@ -48,29 +61,34 @@ class Load:
             hash=result.hash,
         )
 
-    def publish(self, client: Any, pub: Any, size: int, until_ns: int) -> None:
+    def publish(self, client: Handle, pub: Handle, size: int, until_ns: int) -> None:
         """Offers as fast as the stream takes it, until a monotonic time."""
-        raise_native(
-            lib.ps_bench_publish(client, pub, size, until_ns, MAX_MESSAGES, self._result),
+        CORE.check(
+            _lib.ps_bench_publish(
+                client.native, pub.native, size, until_ns, MAX_MESSAGES, self._result
+            ),
             "publishing",
         )
 
     def receive(
-        self, client: Any, sub: Any, until_ns: int, max_messages: int = MAX_MESSAGES
+        self, client: Handle, sub: Handle, until_ns: int, max_messages: int = MAX_MESSAGES
     ) -> None:
         """Polls until a monotonic time or until there are ``max_messages`` in all."""
-        raise_native(
-            lib.ps_bench_receive(client, sub, until_ns, max_messages, self._result), "receiving"
+        CORE.check(
+            _lib.ps_bench_receive(
+                client.native, sub.native, until_ns, max_messages, self._result
+            ),
+            "receiving",
         )
 
     def fold(self, data: Any, size: int) -> None:
         """Adds received messages of ``size`` bytes that lie back to back in ``data``."""
-        with ffi.from_buffer("uint8_t[]", data) as base:
-            lib.ps_bench_fold(base, size, len(base) // size, self._result)
+        with _ffi.from_buffer("uint8_t[]", data) as base:
+            _lib.ps_bench_fold(base, size, len(base) // size, self._result)
 
     def fold_messages(self, messages: Any, count: int) -> None:
         """Adds what a poll put into ``messages``, the native array."""
-        lib.ps_bench_fold_messages(messages, count, self._result)
+        _lib.ps_bench_fold_messages(messages, count, self._result)
 
 
 class ManyLoads:
@@ -78,11 +96,11 @@ class ManyLoads:
 
     __slots__ = ("_count", "_handles", "_results")
 
-    def __init__(self, kind: str, handles: Sequence[Any]) -> None:
+    def __init__(self, kind: str, handles: Sequence[Handle]) -> None:
         """``kind`` is ``pub`` or ``sub``."""
         self._count = len(handles)
-        self._handles = ffi.new(f"ps_{kind}_t *[]", list(handles))
-        self._results = ffi.new("ps_bench_result_t[]", self._count)
+        self._handles = _ffi.new(f"ps_{kind}_t *[]", [handle.native for handle in handles])
+        self._results = _ffi.new("ps_bench_result_t[]", self._count)
 
     @property
     def messages(self) -> int:
@@ -93,42 +111,48 @@ class ManyLoads:
         return [(self._results[i].messages, self._results[i].hash) for i in range(self._count)]
 
     def publish_paced(
-        self, client: Any, size: int, per_tick: int, tick_ns: int, until_ns: int
+        self, client: Handle, size: int, per_tick: int, tick_ns: int, until_ns: int
     ) -> None:
-        raise_native(
-            lib.ps_bench_publish_paced(
-                client, self._handles, self._count, size, per_tick, tick_ns, until_ns,
+        CORE.check(
+            _lib.ps_bench_publish_paced(
+                client.native, self._handles, self._count, size, per_tick, tick_ns, until_ns,
                 self._results,
             ),
             "publishing",
         )
 
-    def receive(self, client: Any, until_ns: int) -> None:
-        raise_native(
-            lib.ps_bench_receive_many(
-                client, self._handles, self._count, until_ns, self._results
+    def receive(self, client: Handle, until_ns: int) -> None:
+        CORE.check(
+            _lib.ps_bench_receive_many(
+                client.native, self._handles, self._count, until_ns, self._results
             ),
             "receiving",
         )
 
 
-def ping(client: Any, pub: Any, sub: Any, size: int, count: int, spin_ns: int) -> list[int]:
+def ping(
+    client: Handle, pub: Handle, sub: Handle, size: int, count: int, spin_ns: int
+) -> list[int]:
     """Times of ``count`` round trips in nanoseconds."""
-    times = ffi.new("int64_t[]", count)
-    raise_native(lib.ps_bench_ping(client, pub, sub, size, count, spin_ns, times), "pinging")
+    times = _ffi.new("int64_t[]", count)
+    code = _lib.ps_bench_ping(
+        client.native, pub.native, sub.native, size, count, spin_ns, times
+    )
+    CORE.check(code, "pinging")
     return list(times)
 
 
-def pong(client: Any, pub: Any, sub: Any, until_ns: int, spin_ns: int) -> None:
+def pong(client: Handle, pub: Handle, sub: Handle, until_ns: int, spin_ns: int) -> None:
     """Echoes until a monotonic time."""
-    raise_native(lib.ps_bench_pong(client, pub, sub, until_ns, spin_ns), "echoing")
+    code = _lib.ps_bench_pong(client.native, pub.native, sub.native, until_ns, spin_ns)
+    CORE.check(code, "echoing")
 
 
 def fill(block: Any, size: int, first: int) -> None:
     """Writes consecutive messages of ``size`` bytes, from number ``first`` on, into ``block``."""
-    with ffi.from_buffer("uint8_t[]", block) as base:
-        lib.ps_bench_fill(base, size, first, len(base) // size)
+    with _ffi.from_buffer("uint8_t[]", block) as base:
+        _lib.ps_bench_fill(base, size, first, len(base) // size)
 
 
 #: ``expected_hash(count)``: what a receiver of the first ``count`` messages ends with.
-expected_hash: Final[Callable[[int], int]] = lib.ps_bench_expected
+expected_hash: Final[Callable[[int], int]] = _lib.ps_bench_expected

@@ -1,5 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Builds ``penstock._core`` with cffi (API mode, abi3).
+"""Builds ``penstock._core``, ``_core_sim`` and ``_core_bench`` with cffi (API mode, abi3).
+
+``_core`` is the product.  ``_core_sim`` is the same object files with the simulator's: the process
+that simulates drives a core of its own, and no user's process carries an oracle.  ``_core_bench``
+has the load loops of ``penstock bench`` and calls ``_core`` through its table of functions.
 
 The declaration handed to cffi is made from the C headers themselves, so that there is one
 contract and no copy of it: preprocessor lines, comments and the ``extern "C"`` blocks are taken
@@ -16,7 +20,7 @@ from cffi import FFI
 CORE = Path(__file__).resolve().parent
 ROOT = CORE.parent
 # Order matters: a header's types come before their users.
-DECLARATIONS = (
+CORE_DECLARATIONS = (
     "core/src/base/ps_types.h",
     "core/include/penstock.h",
     "core/src/client/ps_fast.h",
@@ -24,11 +28,9 @@ DECLARATIONS = (
     "core/src/memory/ps_admin.h",
     "core/src/driver/ps_driver.h",
     "core/src/driver/ps_log_reader.h",
-    "sim/native/world/ps_sim.h",
-    "penstock/_bench/native/ps_bench.h",
 )
-# Every folder with C of the extension; a file's folder says what the file may include.
-FOLDERS = (
+# Every folder with C; a file's folder says what the file may include.
+CORE_FOLDERS = (
     "core/include",
     "core/src/base",
     "core/src/wire",
@@ -40,11 +42,10 @@ FOLDERS = (
     "core/src/receiver",
     "core/src/driver",
     "core/src/client",
-    "sim/native/network",
-    "sim/native/world",
-    "sim/native/oracle",
-    "penstock/_bench/native",
 )
+SIM_FOLDERS = ("sim/native/network", "sim/native/world", "sim/native/oracle")
+BENCH_FOLDERS = ("penstock/_bench/native",)
+FOLDERS = (*CORE_FOLDERS, *SIM_FOLDERS, *BENCH_FOLDERS)
 COMMON_FLAGS = [
     "-std=gnu11",
     "-Wall",
@@ -63,14 +64,14 @@ BUILD_FLAGS = {
 }
 
 
-def source_files(root: Path = ROOT) -> list[Path]:
-    """Return the C sources of the extension below ``root``, in a fixed order."""
-    return [path for folder in FOLDERS for path in sorted((root / folder).glob("*.c"))]
+def source_files(root: Path = ROOT, folders: tuple[str, ...] = FOLDERS) -> list[Path]:
+    """Return the C sources of ``folders`` below ``root``, in a fixed order."""
+    return [path for folder in folders for path in sorted((root / folder).glob("*.c"))]
 
 
-def header_files(root: Path = ROOT) -> list[Path]:
-    """Return the headers that the sources include, in a fixed order."""
-    return [path for folder in FOLDERS for path in sorted((root / folder).glob("*.h"))]
+def header_files(root: Path = ROOT, folders: tuple[str, ...] = FOLDERS) -> list[Path]:
+    """Return the headers of ``folders`` below ``root``, in a fixed order."""
+    return [path for folder in folders for path in sorted((root / folder).glob("*.h"))]
 
 
 def declaration(text: str) -> str:
@@ -84,21 +85,41 @@ def declaration(text: str) -> str:
     return re.sub(r"\n\s*\n+", "\n", text)
 
 
-def build_flags() -> dict[str, list[str]]:
-    """Arguments of an extension of ours: how to compile and to link."""
+def build_flags(*, line_numbers: bool = True) -> dict[str, list[str]]:
+    """Arguments of an extension of ours: how to compile and to link.
+
+    ``line_numbers`` says whether a release keeps line numbers for profilers and debuggers.
+    """
     build = os.environ.get("PENSTOCK_BUILD", "release")
     if build not in BUILD_FLAGS:
         raise SystemExit(f"PENSTOCK_BUILD={build}: expected one of {', '.join(BUILD_FLAGS)}")
     compile_flags, link_flags = BUILD_FLAGS[build]
+    if build == "release" and not line_numbers:
+        link_flags = [*link_flags, "-Wl,--strip-debug"]
     return {
         "extra_compile_args": [*COMMON_FLAGS, *compile_flags],
         "extra_link_args": ["-pthread", *link_flags],
     }
 
 
-def make_builder() -> FFI:
-    headers = [ROOT / name for name in DECLARATIONS]
+def make_builder(
+    name: str,
+    declarations: tuple[str, ...],
+    folders: tuple[str, ...],
+    *,
+    uses: FFI | None = None,
+    included: tuple[str, ...] = (),
+    line_numbers: bool = True,
+) -> FFI:
+    """The builder of extension ``name`` from the C of ``folders``.
+
+    ``declarations`` are the headers that Python sees; the types of ``uses`` are its types too, and
+    ``included`` the headers these come from.
+    """
+    headers = [ROOT / path for path in declarations]
     builder = FFI()
+    if uses is not None:
+        builder.include(uses)
     # Typedefs may be repeated in C11 but not in a cdef: forward declarations are kept once.
     seen: set[str] = set()
     for header in headers:
@@ -111,14 +132,30 @@ def make_builder() -> FFI:
             lines.append(line)
         builder.cdef("\n".join(lines))
     builder.set_source(
-        "penstock._core",
-        "\n".join(f'#include "{header.name}"' for header in headers),
-        sources=[str(path.relative_to(ROOT)) for path in source_files()],
+        name,
+        "\n".join(f'#include "{Path(path).name}"' for path in (*included, *declarations)),
+        sources=[str(path.relative_to(ROOT)) for path in source_files(ROOT, folders)],
         include_dirs=list(FOLDERS),
-        depends=[str(path.relative_to(ROOT)) for path in header_files()],
-        **build_flags(),
+        depends=[
+            "core/build_core.py",
+            *(str(path.relative_to(ROOT)) for path in header_files(ROOT, folders)),
+        ],
+        **build_flags(line_numbers=line_numbers),
     )
     return builder
 
 
-ffibuilder = make_builder()
+ffibuilder = make_builder("penstock._core", CORE_DECLARATIONS, CORE_FOLDERS)
+sim_ffibuilder = make_builder(
+    "penstock._core_sim",
+    (*CORE_DECLARATIONS, "sim/native/world/ps_sim.h"),
+    (*CORE_FOLDERS, *SIM_FOLDERS),
+    line_numbers=False,  # the product has them; twice they would be a third of the wheel
+)
+bench_ffibuilder = make_builder(
+    "penstock._core_bench",
+    ("penstock/_bench/native/ps_bench.h",),
+    BENCH_FOLDERS,
+    uses=ffibuilder,
+    included=CORE_DECLARATIONS,
+)

@@ -1,56 +1,47 @@
 # SPDX-License-Identifier: Apache-2.0
 """The data path of a client: typed wrappers of ``penstock.h``, and nothing else.
 
-This is the only client-side module that touches ``ffi``.  Handles are cffi objects that free their
-native part when the last reference to them goes, so that a call in another thread, or a view into a
-mapped log, keeps the memory under it alive.  Closing therefore means: mark closed, drop the handle.
+This is the only client-side module that touches ``ffi``.  A handle frees its native part when the
+last reference to it goes, so that a call in another thread, or a view into a mapped log, keeps the
+memory under it alive.  Closing therefore means: mark closed, drop the handle.
 
-Functions whose names start with ``pub_``, ``sub_`` and ``img_`` take such a handle.  The ones bound
-straight to the library (``pub_offer`` and its like) are the hot path: one crossing, no Python frame
-in between.  Positions are bytes since the start of the stream; times are in the unit of the name.
+A handle knows the library that made it, and its functions are called there.  Functions whose names
+start with ``pub_``, ``sub_`` and ``img_`` take such a handle; the hot path calls ``handle.lib``
+with ``handle.native`` itself: one crossing, no Python frame in between.  Positions are bytes since
+the start of the stream; times are in the unit of the name.
 """
 
 from __future__ import annotations
 
 import os
-import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, Final, NamedTuple, TypeAlias
 
 import attrs
 
 from penstock.core import errors
-from penstock.core._lib import ffi, lib
+from penstock.core._lib import CORE as CORE
+from penstock.core.library import Closer
+from penstock.core.library import Handle as Handle
+from penstock.core.library import Library as Library
+from penstock.core.messages import MESSAGE as MESSAGE
+from penstock.core.messages import MESSAGE_FIELDS as MESSAGE_FIELDS
+from penstock.core.messages import Messages as Messages
+from penstock.core.messages import copy_bytes as copy_bytes
 
-ClientHandle: TypeAlias = Any
-PublicationHandle: TypeAlias = Any
-SubscriptionHandle: TypeAlias = Any
-ImageHandle: TypeAlias = Any
+ClientHandle: TypeAlias = Handle
+PublicationHandle: TypeAlias = Handle
+SubscriptionHandle: TypeAlias = Handle
+ImageHandle: TypeAlias = Handle
 MessageArray: TypeAlias = Any
 
-POLL_ASSEMBLE: Final[int] = lib.PS_POLL_ASSEMBLE
-POLL_KEEP: Final[int] = lib.PS_POLL_KEEP
-
-
-def last_error() -> str:
-    """Text of the calling thread's last failure in the core, "" if none."""
-    return _text(lib.ps_last_error())
+POLL_ASSEMBLE: Final[int] = CORE.lib.PS_POLL_ASSEMBLE
+POLL_KEEP: Final[int] = CORE.lib.PS_POLL_KEEP
 
 
 def library_version() -> str:
     """Version of the native core, ``major.minor.patch``."""
-    return _text(lib.ps_version())
-
-
-def raise_native(code: int, operation: str = "") -> None:
-    """Raises the exception for ``code`` when it is negative."""
-    if code < 0:
-        raise errors.native_error(code, last_error(), operation=operation)
-
-
-def _text(pointer: Any) -> str:
-    raw: bytes = ffi.string(pointer) if pointer else b""
-    return raw.decode("utf-8", "replace")
+    return bytes(CORE.ffi.string(CORE.lib.ps_version())).decode()
 
 
 # ---- client --------------------------------------------------------------------------------------
@@ -67,30 +58,30 @@ class ClientParams:
     receiver_wake_fd: int
 
 
-def client_open(params: ClientParams) -> ClientHandle:
+def client_open(params: ClientParams, library: Library = CORE) -> ClientHandle:
     """Maps ``cnc.dat`` and ``penstock.dat``.  VersionMismatch, NativeError.
 
     Takes over the two descriptors: they are closed with the handle, or when this fails.
     """
     fds = [fd for fd in (params.sender_wake_fd, params.receiver_wake_fd) if fd >= 0]
-    directory = ffi.new("char[]", params.directory.encode())
-    native = ffi.new("ps_client_params_t *")
+    directory = library.ffi.new("char[]", params.directory.encode())
+    native = library.ffi.new("ps_client_params_t *")
     native.directory = directory
     native.client_id = params.client_id
     native.client_slot = params.client_slot
     native.sender_wake_fd = params.sender_wake_fd
     native.receiver_wake_fd = params.receiver_wake_fd
-    out = ffi.new("ps_client_t **")
-    code = lib.ps_client_open(native, out)
+    out = library.ffi.new("ps_client_t **")
+    code = library.lib.ps_client_open(native, out)
     if code < 0:
         _close_all(fds)
-    raise_native(code, f"cannot map {params.directory}")
+    library.check(code, f"cannot map {params.directory}")
 
-    def close(handle: ClientHandle) -> None:
-        lib.ps_client_close(handle)
+    def close(pointer: Any) -> None:
+        library.lib.ps_client_close(pointer)
         _close_all(fds)
 
-    return ffi.gc(out[0], close)
+    return Handle(library, out[0], close)
 
 
 def close_fds(*fds: int) -> None:
@@ -103,19 +94,39 @@ def _close_all(fds: list[int]) -> None:
         os.close(fd)
 
 
-#: ``client_ticket(handle) -> ticket``: taken before looking whether the awaited thing happened.
-client_ticket: Final[Callable[[ClientHandle], int]] = lib.ps_client_ticket
-#: ``client_wake(handle)``: ends every sleep of this client's threads.
-client_wake: Final[Callable[[ClientHandle], None]] = lib.ps_client_wake
-client_counter_count: Final[Callable[[ClientHandle], int]] = lib.ps_client_counter_count
-client_counter_get: Final[Callable[[ClientHandle, int], int]] = lib.ps_client_counter_get
-client_counter_set: Final[Callable[[ClientHandle, int, int], None]] = lib.ps_client_counter_set
-client_counter_add: Final[Callable[[ClientHandle, int, int], int]] = lib.ps_client_counter_add
+def client_ticket(client: ClientHandle) -> int:
+    """Taken before looking whether the awaited thing happened."""
+    return int(client.lib.ps_client_ticket(client.native))
+
+
+def client_wake(client: ClientHandle) -> None:
+    """Ends every sleep of this client's threads."""
+    client.lib.ps_client_wake(client.native)
+
+
+def client_counter_count(client: ClientHandle) -> int:
+    """How many counters the daemon's file has room for."""
+    return int(client.lib.ps_client_counter_count(client.native))
+
+
+def client_counter_get(client: ClientHandle, counter_id: int) -> int:
+    """Value of a counter; 0 of one that is not there."""
+    return int(client.lib.ps_client_counter_get(client.native, counter_id))
+
+
+def client_counter_set(client: ClientHandle, counter_id: int, value: int) -> None:
+    """Stores a counter's value."""
+    client.lib.ps_client_counter_set(client.native, counter_id, value)
+
+
+def client_counter_add(client: ClientHandle, counter_id: int, delta: int) -> int:
+    """Adds to a counter; its value after."""
+    return int(client.lib.ps_client_counter_add(client.native, counter_id, delta))
 
 
 def client_set_daemon_away(client: ClientHandle, away: bool) -> None:
     """While away, offers answer ``Offer.DAEMON_AWAY``."""
-    lib.ps_client_set_daemon_away(client, 1 if away else 0)
+    client.lib.ps_client_set_daemon_away(client.native, 1 if away else 0)
 
 
 def client_replace_fds(params: ClientParams, sender_wake_fd: int, receiver_wake_fd: int) -> None:
@@ -139,12 +150,12 @@ def client_sleep(client: ClientHandle, ticket: int, timeout_ns: int) -> bool:
 
     A signal ends the sleep as if woken, so that the caller's loop lets Python run its handlers.
     """
-    code: int = lib.ps_client_sleep(client, ticket, timeout_ns)
+    code: int = client.lib.ps_client_sleep(client.native, ticket, timeout_ns)
     if code == 0 or code == errors.E_INTERRUPTED:
         return True
     if code == errors.E_TIMEOUT:
         return False
-    raise errors.native_error(code, last_error(), operation="waiting")
+    raise errors.native_error(code, client.library.last_error(), operation="waiting")
 
 
 # ---- publication ---------------------------------------------------------------------------------
@@ -180,6 +191,7 @@ class PublicationConstants:
 
 def pub_open(client: ClientHandle, params: PublicationParams) -> PublicationHandle:
     """Maps the publication's log.  VersionMismatch, CorruptLogError, NativeError."""
+    ffi = client.library.ffi
     path = ffi.new("char[]", params.log_path.encode())
     native = ffi.new("ps_pub_params_t *")
     native.log_path = path
@@ -189,28 +201,17 @@ def pub_open(client: ClientHandle, params: PublicationParams) -> PublicationHand
     native.max_message_bytes = params.max_message_bytes
     native.exclusive = 1 if params.exclusive else 0
     out = ffi.new("ps_pub_t **")
-    raise_native(lib.ps_pub_open(client, native, out), f"cannot map {params.log_path}")
-    return ffi.gc(out[0], _Closer(lib.ps_pub_close, client))
+    code = client.lib.ps_pub_open(client.native, native, out)
+    client.library.check(code, f"cannot map {params.log_path}")
+    return Handle(client.library, out[0], client.lib.ps_pub_close, client)
 
 
-def address_of(handle: Any) -> int:
-    """The native address of a handle, for the fast path; it keeps the handle itself beside it."""
-    address: int = int(ffi.cast("uintptr_t", handle))
-    return address
+def address_of(handle: Handle) -> int:
+    """The native address of a handle, for the fast path; it keeps the handle itself beside it.
 
-
-class _Closer:
-    """A destructor that keeps what the handle stands on alive until the handle itself is freed."""
-
-    __slots__ = ("_close", "_owner")
-
-    def __init__(self, close: Callable[[Any], None], owner: Any) -> None:
-        self._close = close
-        self._owner = owner
-
-    def __call__(self, handle: Any) -> None:
-        self._close(handle)
-        self._owner = None
+    :raises InvalidArgument: the handle is of another library than the fast path calls."""
+    CORE.refuse_others(handle=handle)
+    return int(CORE.ffi.cast("uintptr_t", handle.native))
 
 
 def _nothing(_pointer: Any) -> None:
@@ -219,40 +220,66 @@ def _nothing(_pointer: Any) -> None:
 
 def pub_constants(pub: PublicationHandle) -> PublicationConstants:
     """The constants of an open publication."""
-    native = ffi.new("ps_pub_constants_t *")
-    lib.ps_pub_get_constants(pub, native)
+    native = pub.library.ffi.new("ps_pub_constants_t *")
+    pub.lib.ps_pub_get_constants(pub.native, native)
     names = [field.name for field in attrs.fields(PublicationConstants)]
     return PublicationConstants(**{name: getattr(native, name) for name in names})
 
 
-#: ``pub_offer(handle, bytes, length, reserved_value) -> position or code``; bytes objects only.
-pub_offer: Final[Callable[[PublicationHandle, bytes, int, int], int]] = lib.ps_pub_offer
-pub_mark_closed: Final[Callable[[PublicationHandle], None]] = lib.ps_pub_mark_closed
-pub_position: Final[Callable[[PublicationHandle], int]] = lib.ps_pub_position
-pub_limit: Final[Callable[[PublicationHandle], int]] = lib.ps_pub_limit
-pub_available_window: Final[Callable[[PublicationHandle], int]] = lib.ps_pub_available_window
-pub_is_connected: Final[Callable[[PublicationHandle], int]] = lib.ps_pub_is_connected
-pub_want_room: Final[Callable[[PublicationHandle], None]] = lib.ps_pub_want_room
+def pub_offer(pub: PublicationHandle, data: bytes, length: int, reserved_value: int) -> int:
+    """The position after the message, or the code; bytes objects only."""
+    return int(pub.lib.ps_pub_offer(pub.native, data, length, reserved_value))
+
+
+def pub_mark_closed(pub: PublicationHandle) -> None:
+    """Offers answer CLOSED from now on."""
+    pub.lib.ps_pub_mark_closed(pub.native)
+
+
+def pub_position(pub: PublicationHandle) -> int:
+    """Where the stream ends now."""
+    return int(pub.lib.ps_pub_position(pub.native))
+
+
+def pub_limit(pub: PublicationHandle) -> int:
+    """Up to where messages may be published now."""
+    return int(pub.lib.ps_pub_limit(pub.native))
+
+
+def pub_available_window(pub: PublicationHandle) -> int:
+    """Bytes left up to the limit."""
+    return int(pub.lib.ps_pub_available_window(pub.native))
+
+
+def pub_is_connected(pub: PublicationHandle) -> int:
+    """1 while a receiver is there."""
+    return int(pub.lib.ps_pub_is_connected(pub.native))
+
+
+def pub_want_room(pub: PublicationHandle) -> None:
+    """Asks to be woken when the limit moves."""
+    pub.lib.ps_pub_want_room(pub.native)
 
 
 def pub_offer_buffer(pub: PublicationHandle, data: Any, reserved_value: int) -> int:
     """Offers any contiguous buffer.  TypeError when ``data`` is none."""
-    with ffi.from_buffer(_flat(data)) as pointer:
-        position: int = lib.ps_pub_offer(pub, pointer, len(pointer), reserved_value)
+    with pub.library.ffi.from_buffer(_flat(data)) as pointer:
+        position: int = pub.lib.ps_pub_offer(pub.native, pointer, len(pointer), reserved_value)
     return position
 
 
 def pub_offer_buffers(pub: PublicationHandle, pieces: Sequence[Any], reserved_value: int) -> int:
     """Offers one message gathered from ``pieces``."""
+    ffi = pub.library.ffi
     if not pieces:
-        position: int = lib.ps_pub_offer(pub, b"", 0, reserved_value)
+        position: int = pub.lib.ps_pub_offer(pub.native, b"", 0, reserved_value)
         return position
     pointers = [ffi.from_buffer(_flat(piece)) for piece in pieces]
     native = ffi.new("ps_iov_t[]", len(pointers))
     for index, pointer in enumerate(pointers):
         native[index].data = pointer
         native[index].length = len(pointer)
-    position = lib.ps_pub_offerv(pub, native, len(pointers), reserved_value)
+    position = pub.lib.ps_pub_offerv(pub.native, native, len(pointers), reserved_value)
     for pointer in pointers:
         ffi.release(pointer)
     return position
@@ -286,10 +313,11 @@ def pub_offer_batch(
 
     ``offsets`` is a buffer of native int64, monotonic, inside ``base``: checked by the caller.
     """
+    ffi = pub.library.ffi
     accepted = ffi.new("int32_t *")
     with ffi.from_buffer(base) as bytes_, ffi.from_buffer("int64_t[]", offsets) as bounds:
-        code = lib.ps_pub_offer_batch(
-            pub, ffi.cast("const uint8_t *", bytes_), bounds + first, count, accepted
+        code = pub.lib.ps_pub_offer_batch(
+            pub.native, ffi.cast("const uint8_t *", bytes_), bounds + first, count, accepted
         )
     return BatchOutcome(accepted[0], code)
 
@@ -298,10 +326,11 @@ def pub_offer_strided(
     pub: PublicationHandle, base: Any, stride: int, first: int, count: int
 ) -> BatchOutcome:
     """Offers ``count`` messages of ``stride`` bytes, back to back, from number ``first`` on."""
+    ffi = pub.library.ffi
     accepted = ffi.new("int32_t *")
     with ffi.from_buffer(base) as bytes_:
         start = ffi.cast("const uint8_t *", bytes_) + first * stride
-        code = lib.ps_pub_offer_strided(pub, start, stride, count, accepted)
+        code = pub.lib.ps_pub_offer_strided(pub.native, start, stride, count, accepted)
     return BatchOutcome(accepted[0], code)
 
 
@@ -312,26 +341,28 @@ class NativeClaim:
 
     def __init__(self, pub: PublicationHandle, length: int) -> None:
         self._pub = pub
-        self._native = ffi.new("ps_claim_t *")
-        self.position: int = lib.ps_pub_try_claim(pub, length, self._native)
+        self._native = pub.library.ffi.new("ps_claim_t *")
+        self.position: int = pub.lib.ps_pub_try_claim(pub.native, length, self._native)
 
     def view(self) -> memoryview:
         """The writable payload.  The log stays mapped for as long as any view of it exists."""
         native = self._native
         if native.length == 0:
             return memoryview(bytearray())
-        pointer = ffi.gc(native.data, _Closer(_nothing, self._pub))
+        ffi = self._pub.library.ffi
+        pointer = ffi.gc(native.data, Closer(_nothing, self._pub))
         return memoryview(ffi.buffer(pointer, native.length))
 
     def commit(self, reserved_value: int) -> int:
-        """0, or a ``ps_error_code``."""
-        code: int = lib.ps_pub_commit(self._pub, self._native, reserved_value)
-        return code
+        """0.  ClaimLost."""
+        pub = self._pub
+        code = pub.lib.ps_pub_commit(pub.native, self._native, reserved_value)
+        return pub.library.check(code, "commit")
 
     def abort(self) -> int:
-        """0, or a ``ps_error_code``."""
-        code: int = lib.ps_pub_abort(self._pub, self._native)
-        return code
+        """0.  ClaimLost."""
+        pub = self._pub
+        return pub.library.check(pub.lib.ps_pub_abort(pub.native, self._native), "abort")
 
 
 # ---- images and subscriptions --------------------------------------------------------------------
@@ -352,6 +383,7 @@ class ImageParams:
 
 def img_open(client: ClientHandle, params: ImageParams) -> ImageHandle:
     """Maps an image's log.  VersionMismatch, CorruptLogError, NativeError."""
+    ffi = client.library.ffi
     path = ffi.new("char[]", params.log_path.encode())
     native = ffi.new("ps_img_params_t *")
     native.log_path = path
@@ -362,53 +394,104 @@ def img_open(client: ClientHandle, params: ImageParams) -> ImageHandle:
     native.image_slot = params.image_slot
     native.publication_slot = params.publication_slot
     out = ffi.new("ps_img_t **")
-    raise_native(lib.ps_img_open(client, native, out), f"cannot map {params.log_path}")
-    return ffi.gc(out[0], _Closer(lib.ps_img_close, client))
+    code = client.lib.ps_img_open(client.native, native, out)
+    client.library.check(code, f"cannot map {params.log_path}")
+    return Handle(client.library, out[0], client.lib.ps_img_close, client)
 
 
-img_position: Final[Callable[[ImageHandle], int]] = lib.ps_img_position
-img_released: Final[Callable[[ImageHandle], int]] = lib.ps_img_released
-img_is_end_of_stream: Final[Callable[[ImageHandle], int]] = lib.ps_img_is_end_of_stream
-img_end_of_stream_position: Final[Callable[[ImageHandle], int]] = lib.ps_img_end_of_stream_position
-img_term_length: Final[Callable[[ImageHandle], int]] = lib.ps_img_term_length
-img_mtu: Final[Callable[[ImageHandle], int]] = lib.ps_img_mtu
-img_initial_term_id: Final[Callable[[ImageHandle], int]] = lib.ps_img_initial_term_id
-img_session_id: Final[Callable[[ImageHandle], int]] = lib.ps_img_session_id
-img_join_position: Final[Callable[[ImageHandle], int]] = lib.ps_img_join_position
-img_transport_count: Final[Callable[[ImageHandle], int]] = lib.ps_img_transport_count
-img_has_data: Final[Callable[[ImageHandle], int]] = lib.ps_img_has_data
-#: ``img_poll(handle, messages, limit, flags) -> count or ps_error_code``.
-img_poll: Final[Callable[[ImageHandle, MessageArray, int, int], int]] = lib.ps_img_poll
-img_release: Final[Callable[[ImageHandle], None]] = lib.ps_img_release
+def img_position(image: ImageHandle) -> int:
+    """Delivered up to here."""
+    return int(image.lib.ps_img_position(image.native))
+
+
+def img_released(image: ImageHandle) -> int:
+    """Released up to here."""
+    return int(image.lib.ps_img_released(image.native))
+
+
+def img_is_end_of_stream(image: ImageHandle) -> int:
+    """1 when everything up to the end of the stream was delivered."""
+    return int(image.lib.ps_img_is_end_of_stream(image.native))
+
+
+def img_end_of_stream_position(image: ImageHandle) -> int:
+    """Where the stream ends, 2^63 - 1 until known."""
+    return int(image.lib.ps_img_end_of_stream_position(image.native))
+
+
+def img_term_length(image: ImageHandle) -> int:
+    """Bytes of a term."""
+    return int(image.lib.ps_img_term_length(image.native))
+
+
+def img_mtu(image: ImageHandle) -> int:
+    """Bytes of a datagram."""
+    return int(image.lib.ps_img_mtu(image.native))
+
+
+def img_initial_term_id(image: ImageHandle) -> int:
+    """Term id of position 0."""
+    return int(image.lib.ps_img_initial_term_id(image.native))
+
+
+def img_session_id(image: ImageHandle) -> int:
+    """The publisher's session."""
+    return int(image.lib.ps_img_session_id(image.native))
+
+
+def img_join_position(image: ImageHandle) -> int:
+    """Where this subscriber joined."""
+    return int(image.lib.ps_img_join_position(image.native))
+
+
+def img_transport_count(image: ImageHandle) -> int:
+    """Transports that are alive."""
+    return int(image.lib.ps_img_transport_count(image.native))
+
+
+def img_has_data(image: ImageHandle) -> int:
+    """1 when a poll would find something."""
+    return int(image.lib.ps_img_has_data(image.native))
+
+
+def img_poll(image: ImageHandle, messages: MessageArray, limit: int, flags: int) -> int:
+    """How many messages the array got, or a ps_error_code."""
+    return int(image.lib.ps_img_poll(image.native, messages, limit, flags))
+
+
+def img_release(image: ImageHandle) -> None:
+    """Releases everything delivered."""
+    image.lib.ps_img_release(image.native)
 
 
 def img_rewind(image: ImageHandle, position: int) -> None:
     """What lies behind ``position`` will be delivered again."""
-    raise_native(lib.ps_img_rewind(image, position), "rewinding")
+    image.library.check(image.lib.ps_img_rewind(image.native, position), "rewinding")
 
 
 #: What a poll returns at a gap.
-GAP: Final[int] = lib.PS_E_GAP
+GAP: Final[int] = CORE.lib.PS_E_GAP
 
 
 def img_report_gaps(image: ImageHandle) -> None:
     """Polls end before gaps from now on, and return :data:`GAP` behind them."""
-    lib.ps_img_report_gaps(image)
+    image.lib.ps_img_report_gaps(image.native)
 
 
 def img_take_gap(image: ImageHandle) -> tuple[int, int, int | None] | None:
     """The gap a poll stands behind: positions from and to, and messages where that is known."""
-    out = ffi.new("int64_t[3]")
-    if not lib.ps_img_take_gap(image, out, out + 1, out + 2):
+    out = image.library.ffi.new("int64_t[3]")
+    if not image.lib.ps_img_take_gap(image.native, out, out + 1, out + 2):
         return None
     return out[0], out[1], None if out[2] < 0 else out[2]
 
 
 def img_map(image: ImageHandle) -> memoryview:
     """The whole mapped log, read-only.  It stays mapped for as long as any view of it exists."""
+    ffi = image.library.ffi
     length = ffi.new("int64_t *")
-    base = lib.ps_img_map(image, length)
-    pointer = ffi.gc(ffi.cast("uint8_t *", base), _Closer(_nothing, image))
+    base = image.lib.ps_img_map(image.native, length)
+    pointer = ffi.gc(ffi.cast("uint8_t *", base), Closer(_nothing, image))
     return memoryview(ffi.buffer(pointer, length[0])).toreadonly()
 
 
@@ -422,104 +505,55 @@ class MappedLog(NamedTuple):
 
 def img_mapped(image: ImageHandle) -> MappedLog:
     """The whole mapped log, for the fast path."""
+    ffi = image.library.ffi
     length = ffi.new("int64_t *")
-    base = lib.ps_img_map(image, length)
+    base = image.lib.ps_img_map(image.native, length)
     return MappedLog(int(ffi.cast("uintptr_t", base)), length[0], image)
 
 
 def sub_open(client: ClientHandle, registration_id: int, stream_id: int) -> SubscriptionHandle:
     """A subscription without images."""
+    ffi = client.library.ffi
     out = ffi.new("ps_sub_t **")
-    code = lib.ps_sub_open(client, registration_id, stream_id, out)
-    raise_native(code, "cannot open the subscription")
-    return ffi.gc(out[0], _Closer(lib.ps_sub_close, client))
+    code = client.lib.ps_sub_open(client.native, registration_id, stream_id, out)
+    client.library.check(code, "cannot open the subscription")
+    return Handle(client.library, out[0], client.lib.ps_sub_close, client)
 
 
 def sub_add_image(sub: SubscriptionHandle, image: ImageHandle) -> None:
     """Appends ``image`` to the list that is polled.  The caller keeps the image handle."""
-    raise_native(lib.ps_sub_add_image(sub, image), "adding an image")
+    sub.library.refuse_others(image=image)
+    sub.library.check(sub.lib.ps_sub_add_image(sub.native, image.native), "adding an image")
 
 
 def sub_remove_image(sub: SubscriptionHandle, image: ImageHandle) -> None:
     """Takes ``image`` out; those behind it move up."""
-    raise_native(lib.ps_sub_remove_image(sub, image), "removing an image")
+    sub.library.refuse_others(image=image)
+    sub.library.check(
+        sub.lib.ps_sub_remove_image(sub.native, image.native), "removing an image"
+    )
 
 
-#: ``sub_poll(handle, messages, limit, flags) -> count or ps_error_code``.
-sub_poll: Final[Callable[[SubscriptionHandle, MessageArray, int, int], int]] = lib.ps_sub_poll
-sub_has_data: Final[Callable[[SubscriptionHandle], int]] = lib.ps_sub_has_data
-sub_release: Final[Callable[[SubscriptionHandle], None]] = lib.ps_sub_release
-sub_image_count: Final[Callable[[SubscriptionHandle], int]] = lib.ps_sub_image_count
-
-#: One ``ps_message_t``: data address, length, log_offset, start_position, position, reserved_value,
-#: session_id, stream_id, term_id, term_offset, image_index, flags, assembled.
-MESSAGE: Final = struct.Struct("@PqqqqqiiiiiBB2x")
-#: The same as NumPy structured dtype description.
-MESSAGE_FIELDS: Final = (
-    ("data", "u8"),
-    ("length", "i8"),
-    ("log_offset", "i8"),
-    ("start_position", "i8"),
-    ("position", "i8"),
-    ("reserved_value", "i8"),
-    ("session_id", "i4"),
-    ("stream_id", "i4"),
-    ("term_id", "i4"),
-    ("term_offset", "i4"),
-    ("image_index", "i4"),
-    ("flags", "u1"),
-    ("assembled", "u1"),
-    ("_pad", "u2"),
-)
-assert MESSAGE.size == ffi.sizeof("ps_message_t")
+def sub_poll(sub: SubscriptionHandle, messages: MessageArray, limit: int, flags: int) -> int:
+    """How many messages the array got, or a ps_error_code."""
+    return int(sub.lib.ps_sub_poll(sub.native, messages, limit, flags))
 
 
-#: ``messages_bytes(native, count) -> bytes``: sum of the lengths.
-messages_bytes: Final[Callable[[MessageArray, int], int]] = lib.ps_messages_bytes
+def sub_has_data(sub: SubscriptionHandle) -> int:
+    """1 when a poll would find something."""
+    return int(sub.lib.ps_sub_has_data(sub.native))
 
 
-class Messages:
-    """Room for the results of one poll.
+def sub_release(sub: SubscriptionHandle) -> None:
+    """Releases everything delivered."""
+    sub.lib.ps_sub_release(sub.native)
 
-    ``native`` goes to ``sub_poll`` and ``img_poll``; ``raw`` is the same memory for
-    ``MESSAGE.iter_unpack`` and NumPy, ``address`` the same for the fast path.
-    """
 
-    __slots__ = ("address", "capacity", "native", "raw")
-
-    def __init__(self, capacity: int) -> None:
-        self.capacity = capacity
-        self.native: MessageArray = ffi.new("ps_message_t[]", capacity)
-        self.raw = memoryview(ffi.buffer(self.native))
-        self.address = address_of(self.native)
-
-    # The next three take ``count`` messages of the latest poll, while it is the latest.  Addresses
-    # are of memory with room for them.
-
-    def payload_bytes(self, count: int) -> int:
-        """Sum of the lengths."""
-        return messages_bytes(self.native, count)
-
-    def gather(self, count: int, offsets: int, data: int) -> None:
-        """Copies the payloads to ``data``, and count + 1 int64 to ``offsets``."""
-        lib.ps_messages_gather(
-            self.native, count, ffi.cast("int64_t *", offsets), ffi.cast("uint8_t *", data)
-        )
-
-    def columns(self, count: int, positions: int, session_ids: int, reserved_values: int) -> None:
-        """Copies int64, int32 and int64 a message."""
-        lib.ps_messages_columns(
-            self.native, count, ffi.cast("int64_t *", positions),
-            ffi.cast("int32_t *", session_ids), ffi.cast("int64_t *", reserved_values),
-        )
+def sub_image_count(sub: SubscriptionHandle) -> int:
+    """Images in the list that is polled."""
+    return int(sub.lib.ps_sub_image_count(sub.native))
 
 
 def sub_rewind(sub: SubscriptionHandle, messages: Messages, count: int, first: int) -> None:
     """Undelivers ``messages[first:count]`` of the last poll."""
-    lib.ps_sub_rewind(sub, messages.native, count, first)
-
-
-def copy_bytes(address: int, length: int) -> bytes:
-    """A copy of an assembled message, by the address that the poll gave."""
-    copied: bytes = ffi.buffer(ffi.cast("uint8_t *", address), length)[:]
-    return copied
+    sub.lib.ps_sub_rewind(sub.native, messages.native, count, first)

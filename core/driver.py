@@ -10,8 +10,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from penstock.core._convert import check, fill, new_address, read_address
-from penstock.core._lib import ffi, lib
+from penstock.core._lib import CORE
 from penstock.core.admin import Cnc, Shared
 from penstock.core.driver_types import (
     Address,
@@ -31,30 +30,28 @@ from penstock.core.driver_types import (
     SendEndpointParams,
     SubscriberParams,
 )
+from penstock.core.library import Library, NativeObject
 
 _HANDLES = frozenset({"endpoint_id"})
 _RECEIVERS_MAX = 1024
 
 
-class Net:
+class Net(NativeObject):
     """A transport for the driver; taken over by the driver it is given to."""
 
-    def __init__(self, handle: Any) -> None:
-        self._handle = handle
-
     @classmethod
-    def udp(cls) -> Net:
+    def udp(cls, library: Library = CORE) -> Net:
         """Kernel UDP."""
-        return cls(lib.ps_net_udp())
+        return cls(library.lib.ps_net_udp(), library)
 
     def impaired(self, params: ImpairParams) -> Net:
         """Wraps and takes over this transport; loses, delays and damages as asked."""
-        native = ffi.new("ps_impair_params_t *")
-        fill(native, params)
-        wrapped = lib.ps_net_impair(self.take(), native)
-        if wrapped == ffi.NULL:
-            check(-1003, "make an impaired network")
-        return Net(wrapped)
+        native = self._ffi.new("ps_impair_params_t *")
+        self._fill(native, params)
+        wrapped = self._lib.ps_net_impair(self.take(), native)
+        if wrapped == self._ffi.NULL:
+            self._check(-1003, "make an impaired network")
+        return Net(wrapped, self.library)
 
     def take(self) -> Any:
         """Gives the native pointer away, once."""
@@ -66,46 +63,44 @@ class Net:
     def free(self) -> None:
         """Frees a network that no driver has taken."""
         if self._handle is not None:
-            lib.ps_net_free(self.take())
+            self._lib.ps_net_free(self.take())
 
 
-class Driver:
-    """Sender and receiver agents with everything that they own."""
+class Driver(NativeObject):
+    """Sender and receiver agents with everything that they own, in the library of ``cnc``."""
 
     def __init__(self, params: DriverParams, *, net: Net, cnc: Cnc, shared: Shared) -> None:
-        native = ffi.new("ps_driver_params_t *")
-        lib.ps_driver_params_default(native)
-        fill(native, params)
+        """:raises InvalidArgument: ``net`` or ``shared`` is of another library."""
+        super().__init__(None, cnc.library)
+        self.library.refuse_others(net=net, shared=shared)
+        native = self._ffi.new("ps_driver_params_t *")
+        self._lib.ps_driver_params_default(native)
+        self._fill(native, params)
         native.net = net.take()
         native.cnc = cnc.handle
         native.shared = shared.handle
-        out = ffi.new("ps_driver_t **")
-        check(lib.ps_driver_create(native, out), "create the driver")
-        self._driver = out[0]
-        self._event = ffi.new("ps_event_t *")
+        out = self._ffi.new("ps_driver_t **")
+        self._check(self._lib.ps_driver_create(native, out), "create the driver")
+        self._handle = out[0]
+        self._event = self._ffi.new("ps_event_t *")
         self._send_endpoints: dict[int, Any] = {}
         self._recv_endpoints: dict[int, Any] = {}
         self._publications: dict[int, Any] = {}
         self._images: dict[int, Any] = {}
 
-    @property
-    def handle(self) -> Any:
-        """The native pointer, for other modules of this package."""
-        return self._driver
-
     def start(self) -> None:
-        check(lib.ps_driver_start(self._driver), "start the driver's threads")
+        self._check(self._lib.ps_driver_start(self._handle), "start the driver's threads")
 
     def stop(self) -> None:
         """Stops and joins the threads; objects stay.  Idempotent."""
-        if self._driver is not None:
-            lib.ps_driver_stop(self._driver)
+        if self._handle is not None:
+            self._lib.ps_driver_stop(self._handle)
 
     def close(self) -> None:
         """Stops, and frees everything that is left.  Idempotent."""
-        if self._driver is not None:
-            lib.ps_driver_destroy(self._driver)
-            self._driver = None
+        if self._handle is not None:
+            self._lib.ps_driver_destroy(self._handle)
+            self._handle = None
             for table in (
                 self._send_endpoints, self._recv_endpoints, self._publications, self._images
             ):
@@ -113,29 +108,29 @@ class Driver:
 
     def step(self, now_ns: int) -> int:
         """INVOKER: one duty cycle.  Returns the work done."""
-        return int(lib.ps_driver_step(self._driver, now_ns))
+        return int(self._lib.ps_driver_step(self._handle, now_ns))
 
     def next_deadline_ns(self, now_ns: int) -> int:
         """INVOKER: time of the agents' next timer."""
-        return int(lib.ps_driver_next_deadline_ns(self._driver, now_ns))
+        return int(self._lib.ps_driver_next_deadline_ns(self._handle, now_ns))
 
     def event_fd(self) -> int:
-        return int(lib.ps_driver_event_fd(self._driver))
+        return int(self._lib.ps_driver_event_fd(self._handle))
 
     def wake_fd(self, agent: Agent) -> int:
-        return int(lib.ps_driver_wake_fd(self._driver, int(agent)))
+        return int(self._lib.ps_driver_wake_fd(self._handle, int(agent)))
 
     def wake(self) -> None:
         """Wakes both agents.  Any thread."""
-        lib.ps_driver_wake(self._driver)
+        self._lib.ps_driver_wake(self._handle)
 
     def duty_cycles(self, agent: Agent) -> int:
-        return int(lib.ps_driver_duty_cycles(self._driver, int(agent)))
+        return int(self._lib.ps_driver_duty_cycles(self._handle, int(agent)))
 
     def poll_event(self) -> DriverEvent | None:
         """The next event of either agent."""
         event = self._event
-        if lib.ps_driver_poll_event(self._driver, event) != 1:
+        if self._lib.ps_driver_poll_event(self._handle, event) != 1:
             return None
         return DriverEvent(
             type=EventType(event.type),
@@ -159,112 +154,118 @@ class Driver:
             peer_ordinal=event.peer_ordinal,
             peer_flow_control=event.peer_flow_control,
             peer_group_tag=event.peer_group_tag,
-            source=read_address(getattr(event, "from")),
-            text=bytes(ffi.string(event.text)).decode("utf-8", "replace"),
+            source=self.library.read_address(getattr(event, "from")),
+            text=bytes(self._ffi.string(event.text)).decode("utf-8", "replace"),
         )
 
     # ---- send endpoints ----
 
     def open_send_endpoint(self, params: SendEndpointParams) -> Address | None:
         """Opens the sockets; returns the bound address."""
-        native = ffi.new("ps_send_endpoint_params_t *")
-        fill(native, params)
-        out = ffi.new("ps_send_endpoint_t **")
-        check(lib.ps_send_endpoint_open(self._driver, native, out), "publish")
+        native = self._ffi.new("ps_send_endpoint_params_t *")
+        self._fill(native, params)
+        out = self._ffi.new("ps_send_endpoint_t **")
+        self._check(self._lib.ps_send_endpoint_open(self._handle, native, out), "publish")
         self._send_endpoints[params.id] = out[0]
-        local = ffi.new("ps_addr_t *")
-        lib.ps_send_endpoint_local(out[0], local)
-        return read_address(local)
+        local = self._ffi.new("ps_addr_t *")
+        self._lib.ps_send_endpoint_local(out[0], local)
+        return self.library.read_address(local)
 
     def add_send_destination(self, endpoint_id: int, destination_id: int, address: Address) -> None:
-        code = lib.ps_send_endpoint_add_destination(
-            self._driver, self._send_endpoints[endpoint_id], destination_id, new_address(address)
+        code = self._lib.ps_send_endpoint_add_destination(
+            self._handle, self._send_endpoints[endpoint_id],
+            destination_id, self.library.new_address(address),
         )
-        check(code, f"add destination {address}")
+        self._check(code, f"add destination {address}")
 
     def remove_send_destination(self, endpoint_id: int, destination_id: int) -> None:
-        code = lib.ps_send_endpoint_remove_destination(
-            self._driver, self._send_endpoints[endpoint_id], destination_id
+        code = self._lib.ps_send_endpoint_remove_destination(
+            self._handle, self._send_endpoints[endpoint_id], destination_id
         )
-        check(code, "remove a destination")
+        self._check(code, "remove a destination")
 
     def set_send_address(self, endpoint_id: int, destination_id: int, address: Address) -> None:
         """New address after a name changed; destination_id -1 is the unicast peer."""
-        code = lib.ps_send_endpoint_set_address(
-            self._driver, self._send_endpoints[endpoint_id], destination_id, new_address(address)
+        code = self._lib.ps_send_endpoint_set_address(
+            self._handle, self._send_endpoints[endpoint_id],
+            destination_id, self.library.new_address(address),
         )
-        check(code, f"redirect to {address}")
+        self._check(code, f"redirect to {address}")
 
     def remove_send_endpoint(self, endpoint_id: int) -> None:
-        code = lib.ps_send_endpoint_remove(self._driver, self._send_endpoints[endpoint_id])
-        check(code, "remove a send endpoint")
+        code = self._lib.ps_send_endpoint_remove(self._handle, self._send_endpoints[endpoint_id])
+        self._check(code, "remove a send endpoint")
 
     def destroy_send_endpoint(self, endpoint_id: int) -> None:
-        lib.ps_send_endpoint_destroy(self._driver, self._send_endpoints.pop(endpoint_id))
+        self._lib.ps_send_endpoint_destroy(self._handle, self._send_endpoints.pop(endpoint_id))
 
     # ---- publications ----
 
     def add_publication(self, params: PublicationParams) -> None:
-        native = ffi.new("ps_publication_params_t *")
-        keep = fill(native, params, skip=_HANDLES | {"strategy"})
+        native = self._ffi.new("ps_publication_params_t *")
+        keep = self._fill(native, params, skip=_HANDLES | {"strategy"})
         if params.endpoint_id:
             native.endpoint = self._send_endpoints[params.endpoint_id]
-        out = ffi.new("ps_publication_t **")
-        check(lib.ps_publication_add(self._driver, native, out), "add a publication")
+        out = self._ffi.new("ps_publication_t **")
+        self._check(self._lib.ps_publication_add(self._handle, native, out), "add a publication")
         del keep
         self._publications[params.id] = out[0]
 
     def add_publication_subscriber(self, publication_id: int, params: SubscriberParams) -> None:
-        code = lib.ps_publication_add_subscriber(
-            self._driver, self._publications[publication_id], self._subscriber(params)
+        code = self._lib.ps_publication_add_subscriber(
+            self._handle, self._publications[publication_id], self._subscriber(params)
         )
-        check(code, "add a local subscriber")
+        self._check(code, "add a local subscriber")
 
     def remove_publication_subscriber(self, publication_id: int, position_counter_id: int) -> None:
-        code = lib.ps_publication_remove_subscriber(
-            self._driver, self._publications[publication_id], position_counter_id
+        code = self._lib.ps_publication_remove_subscriber(
+            self._handle, self._publications[publication_id], position_counter_id
         )
-        check(code, "remove a local subscriber")
+        self._check(code, "remove a local subscriber")
 
     def add_publication_client(self, publication_id: int, client_slot: int) -> None:
-        code = lib.ps_publication_add_client(
-            self._driver, self._publications[publication_id], client_slot
+        code = self._lib.ps_publication_add_client(
+            self._handle, self._publications[publication_id], client_slot
         )
-        check(code, "add a publisher")
+        self._check(code, "add a publisher")
 
     def remove_publication_client(self, publication_id: int, client_slot: int) -> None:
-        code = lib.ps_publication_remove_client(
-            self._driver, self._publications[publication_id], client_slot
+        code = self._lib.ps_publication_remove_client(
+            self._handle, self._publications[publication_id], client_slot
         )
-        check(code, "remove a publisher")
+        self._check(code, "remove a publisher")
 
     def drain_publication(self, publication_id: int) -> None:
         publication = self._publications[publication_id]
-        check(lib.ps_publication_drain(self._driver, publication), "drain a publication")
+        self._check(
+            self._lib.ps_publication_drain(self._handle, publication), "drain a publication"
+        )
 
     def revoke_publication(self, publication_id: int) -> None:
         publication = self._publications[publication_id]
-        check(lib.ps_publication_revoke(self._driver, publication), "revoke a publication")
+        self._check(
+            self._lib.ps_publication_revoke(self._handle, publication), "revoke a publication"
+        )
 
     def unblock_publication(self, publication_id: int, client_slot: int) -> None:
         """Pads over what the dead client in the slot left claimed; -1: whoever blocks."""
-        code = lib.ps_publication_unblock(
-            self._driver, self._publications[publication_id], client_slot
+        code = self._lib.ps_publication_unblock(
+            self._handle, self._publications[publication_id], client_slot
         )
-        check(code, "unblock a publication")
+        self._check(code, "unblock a publication")
 
     def publication_reserved(self, publication_id: int, position: int) -> None:
-        code = lib.ps_publication_reserved(
-            self._driver, self._publications[publication_id], position
+        code = self._lib.ps_publication_reserved(
+            self._handle, self._publications[publication_id], position
         )
-        check(code, "hand over a reserved term")
+        self._check(code, "hand over a reserved term")
 
     def give_up_publication(self, publication_id: int, least_terms: int) -> None:
         """Asks the sender to give up the terms that are not in use; GIVEN_UP follows."""
-        code = lib.ps_publication_give_up(
-            self._driver, self._publications[publication_id], least_terms
+        code = self._lib.ps_publication_give_up(
+            self._handle, self._publications[publication_id], least_terms
         )
-        check(code, "ask for idle terms")
+        self._check(code, "ask for idle terms")
 
     def release(
         self, *, position: int, position_counter_id: int, subscriber_slot: int,
@@ -272,16 +273,16 @@ class Driver:
     ) -> None:
         """Moves the position of a subscriber that has no process, never backwards; -1: it reads a
         network image."""
-        params = ffi.new("ps_release_params_t *")
+        params = self._ffi.new("ps_release_params_t *")
         params.position = position
         params.position_counter_id = position_counter_id
         params.subscriber_slot = subscriber_slot
         params.publication_slot = publication_slot
-        check(lib.ps_driver_release(self._driver, params), "move a group's position")
+        self._check(self._lib.ps_driver_release(self._handle, params), "move a group's position")
 
     def publication_status(self, publication_id: int) -> PublicationStatus:
-        out = ffi.new("ps_publication_status_t *")
-        lib.ps_publication_get_status(self._publications[publication_id], out)
+        out = self._ffi.new("ps_publication_status_t *")
+        self._lib.ps_publication_get_status(self._publications[publication_id], out)
         return PublicationStatus(
             producer_position=out.producer_position,
             consumer_position=out.consumer_position,
@@ -294,8 +295,8 @@ class Driver:
 
     def publication_receivers(self, publication_id: int) -> tuple[ReceiverView, ...]:
         """Live receivers, and what each said last."""
-        out = ffi.new("ps_receiver_view_t[]", _RECEIVERS_MAX)
-        count = lib.ps_publication_receivers(
+        out = self._ffi.new("ps_receiver_view_t[]", _RECEIVERS_MAX)
+        count = self._lib.ps_publication_receivers(
             self._publications[publication_id], out, _RECEIVERS_MAX
         )
         return tuple(
@@ -304,142 +305,149 @@ class Driver:
                 window=view.window, group_tag=view.group_tag if view.has_group_tag else None,
                 capabilities=view.capabilities, reason=view.reason,
                 reason_client=view.reason_client, backlog_bytes=view.backlog_bytes,
-                fill_ppm=view.fill_ppm, address=read_address(view.address),
+                fill_ppm=view.fill_ppm, address=self.library.read_address(view.address),
             )
             for view in out[0:count]
         )
 
     def set_publication_limit(self, publication_id: int, limit: int, until_ns: int) -> None:
         """The limit of a custom strategy; counts until until_ns of the driver's clock."""
-        code = lib.ps_publication_set_limit(
-            self._driver, self._publications[publication_id], limit, until_ns
+        code = self._lib.ps_publication_set_limit(
+            self._handle, self._publications[publication_id], limit, until_ns
         )
-        check(code, "set a limit")
+        self._check(code, "set a limit")
 
     def remove_publication(self, publication_id: int) -> None:
         publication = self._publications[publication_id]
-        check(lib.ps_publication_remove(self._driver, publication), "remove a publication")
+        self._check(
+            self._lib.ps_publication_remove(self._handle, publication), "remove a publication"
+        )
 
     def destroy_publication(self, publication_id: int) -> None:
-        lib.ps_publication_destroy(self._driver, self._publications.pop(publication_id))
+        self._lib.ps_publication_destroy(self._handle, self._publications.pop(publication_id))
 
     # ---- receive endpoints ----
 
     def open_recv_endpoint(self, params: RecvEndpointParams) -> None:
-        native = ffi.new("ps_recv_endpoint_params_t *")
-        fill(native, params)
-        out = ffi.new("ps_recv_endpoint_t **")
-        check(lib.ps_recv_endpoint_open(self._driver, native, out), "open a receive endpoint")
+        native = self._ffi.new("ps_recv_endpoint_params_t *")
+        self._fill(native, params)
+        out = self._ffi.new("ps_recv_endpoint_t **")
+        self._check(
+            self._lib.ps_recv_endpoint_open(self._handle, native, out), "open a receive endpoint"
+        )
         self._recv_endpoints[params.id] = out[0]
 
     def add_recv_destination(
         self, endpoint_id: int, params: RecvDestinationParams
     ) -> Address | None:
         """Opens its socket; returns the bound address."""
-        native = ffi.new("ps_recv_destination_params_t *")
-        fill(native, params)
-        local = ffi.new("ps_addr_t *")
-        code = lib.ps_recv_endpoint_add_destination(
-            self._driver, self._recv_endpoints[endpoint_id], native, local
+        native = self._ffi.new("ps_recv_destination_params_t *")
+        self._fill(native, params)
+        local = self._ffi.new("ps_addr_t *")
+        code = self._lib.ps_recv_endpoint_add_destination(
+            self._handle, self._recv_endpoints[endpoint_id], native, local
         )
-        check(code, "subscribe")
-        return read_address(local)
+        self._check(code, "subscribe")
+        return self.library.read_address(local)
 
     def remove_recv_destination(self, endpoint_id: int, destination_id: int) -> None:
-        code = lib.ps_recv_endpoint_remove_destination(
-            self._driver, self._recv_endpoints[endpoint_id], destination_id
+        code = self._lib.ps_recv_endpoint_remove_destination(
+            self._handle, self._recv_endpoints[endpoint_id], destination_id
         )
-        check(code, "remove a receive destination")
+        self._check(code, "remove a receive destination")
 
     def destroy_recv_destination(self, endpoint_id: int, destination_id: int) -> None:
         """Closes the socket of a destination that the receiver released."""
-        code = lib.ps_recv_endpoint_destroy_destination(
+        code = self._lib.ps_recv_endpoint_destroy_destination(
             self._recv_endpoints[endpoint_id], destination_id
         )
-        check(code, "close a receive destination")
+        self._check(code, "close a receive destination")
 
     def set_recv_control(self, endpoint_id: int, destination_id: int, control: Address) -> None:
-        code = lib.ps_recv_endpoint_set_control(
-            self._driver, self._recv_endpoints[endpoint_id], destination_id, new_address(control)
+        code = self._lib.ps_recv_endpoint_set_control(
+            self._handle, self._recv_endpoints[endpoint_id],
+            destination_id, self.library.new_address(control),
         )
-        check(code, f"redirect status messages to {control}")
+        self._check(code, f"redirect status messages to {control}")
 
     def add_interest(self, endpoint_id: int, stream_id: int, session_id: int | None) -> None:
         """session_id None: every session."""
-        code = lib.ps_recv_endpoint_add_interest(
-            self._driver, self._recv_endpoints[endpoint_id], stream_id, session_id or 0,
+        code = self._lib.ps_recv_endpoint_add_interest(
+            self._handle, self._recv_endpoints[endpoint_id], stream_id, session_id or 0,
             int(session_id is None),
         )
-        check(code, "declare interest")
+        self._check(code, "declare interest")
 
     def remove_interest(self, endpoint_id: int, stream_id: int, session_id: int | None) -> None:
-        code = lib.ps_recv_endpoint_remove_interest(
-            self._driver, self._recv_endpoints[endpoint_id], stream_id, session_id or 0,
+        code = self._lib.ps_recv_endpoint_remove_interest(
+            self._handle, self._recv_endpoints[endpoint_id], stream_id, session_id or 0,
             int(session_id is None),
         )
-        check(code, "withdraw interest")
+        self._check(code, "withdraw interest")
 
     def forget_session(
         self, endpoint_id: int, stream_id: int, session_id: int, *, keep: bool
     ) -> None:
-        code = lib.ps_recv_endpoint_forget_session(
-            self._driver, self._recv_endpoints[endpoint_id], stream_id, session_id, int(keep)
+        code = self._lib.ps_recv_endpoint_forget_session(
+            self._handle, self._recv_endpoints[endpoint_id], stream_id, session_id, int(keep)
         )
-        check(code, "forget a session")
+        self._check(code, "forget a session")
 
     def remove_recv_endpoint(self, endpoint_id: int) -> None:
-        code = lib.ps_recv_endpoint_remove(self._driver, self._recv_endpoints[endpoint_id])
-        check(code, "remove a receive endpoint")
+        code = self._lib.ps_recv_endpoint_remove(self._handle, self._recv_endpoints[endpoint_id])
+        self._check(code, "remove a receive endpoint")
 
     def destroy_recv_endpoint(self, endpoint_id: int) -> None:
-        lib.ps_recv_endpoint_destroy(self._driver, self._recv_endpoints.pop(endpoint_id))
+        self._lib.ps_recv_endpoint_destroy(self._handle, self._recv_endpoints.pop(endpoint_id))
 
     # ---- images ----
 
     def add_image(self, params: ImageParams) -> None:
-        native = ffi.new("ps_image_params_t *")
-        keep = fill(native, params, skip=_HANDLES)
+        native = self._ffi.new("ps_image_params_t *")
+        keep = self._fill(native, params, skip=_HANDLES)
         native.endpoint = self._recv_endpoints[params.endpoint_id]
-        out = ffi.new("ps_image_t **")
-        check(lib.ps_image_add(self._driver, native, out), "add an image")
+        out = self._ffi.new("ps_image_t **")
+        self._check(self._lib.ps_image_add(self._handle, native, out), "add an image")
         del keep
         self._images[params.id] = out[0]
 
     def add_image_subscriber(self, image_id: int, params: SubscriberParams) -> None:
-        code = lib.ps_image_add_subscriber(
-            self._driver, self._images[image_id], self._subscriber(params)
+        code = self._lib.ps_image_add_subscriber(
+            self._handle, self._images[image_id], self._subscriber(params)
         )
-        check(code, "add a subscriber")
+        self._check(code, "add a subscriber")
 
     def remove_image_subscriber(self, image_id: int, position_counter_id: int) -> None:
-        code = lib.ps_image_remove_subscriber(
-            self._driver, self._images[image_id], position_counter_id
+        code = self._lib.ps_image_remove_subscriber(
+            self._handle, self._images[image_id], position_counter_id
         )
-        check(code, "remove a subscriber")
+        self._check(code, "remove a subscriber")
 
     def image_join_position(self, image_id: int) -> int:
         """Where a subscriber that comes now starts."""
-        return int(lib.ps_image_join_position(self._images[image_id]))
+        return int(self._lib.ps_image_join_position(self._images[image_id]))
 
     def drain_image(self, image_id: int) -> None:
-        check(lib.ps_image_drain(self._driver, self._images[image_id]), "drain an image")
+        self._check(
+            self._lib.ps_image_drain(self._handle, self._images[image_id]), "drain an image"
+        )
 
     def reject_image(self, image_id: int, reason: str) -> None:
-        code = lib.ps_image_reject(self._driver, self._images[image_id], reason.encode())
-        check(code, "reject an image")
+        code = self._lib.ps_image_reject(self._handle, self._images[image_id], reason.encode())
+        self._check(code, "reject an image")
 
     def image_reserved(self, image_id: int, position: int) -> None:
-        code = lib.ps_image_reserved(self._driver, self._images[image_id], position)
-        check(code, "hand over a reserved term")
+        code = self._lib.ps_image_reserved(self._handle, self._images[image_id], position)
+        self._check(code, "hand over a reserved term")
 
     def give_up_image(self, image_id: int, least_terms: int) -> None:
         """Asks the receiver to give up the terms that are not in use; GIVEN_UP follows."""
-        code = lib.ps_image_give_up(self._driver, self._images[image_id], least_terms)
-        check(code, "ask for idle terms")
+        code = self._lib.ps_image_give_up(self._handle, self._images[image_id], least_terms)
+        self._check(code, "ask for idle terms")
 
     def image_status(self, image_id: int) -> ImageStatus:
-        out = ffi.new("ps_image_status_t *")
-        lib.ps_image_get_status(self._images[image_id], out)
+        out = self._ffi.new("ps_image_status_t *")
+        self._lib.ps_image_get_status(self._images[image_id], out)
         return ImageStatus(
             position=out.position,
             high_water=out.high_water,
@@ -450,16 +458,15 @@ class Driver:
         )
 
     def remove_image(self, image_id: int, *, keep_session: bool) -> None:
-        code = lib.ps_image_remove(self._driver, self._images[image_id], int(keep_session))
-        check(code, "remove an image")
+        code = self._lib.ps_image_remove(self._handle, self._images[image_id], int(keep_session))
+        self._check(code, "remove an image")
 
     def destroy_image(self, image_id: int) -> None:
-        lib.ps_image_destroy(self._driver, self._images.pop(image_id))
+        self._lib.ps_image_destroy(self._handle, self._images.pop(image_id))
 
-    @staticmethod
-    def _subscriber(params: SubscriberParams) -> Any:
-        native = ffi.new("ps_subscriber_params_t *")
-        fill(native, params)
+    def _subscriber(self, params: SubscriberParams) -> Any:
+        native = self._ffi.new("ps_subscriber_params_t *")
+        self._fill(native, params)
         return native
 
 

@@ -13,8 +13,7 @@ from typing import Any, Final
 import attrs
 
 from penstock.core import errors
-from penstock.core._convert import check
-from penstock.core._lib import ffi, lib
+from penstock.core._lib import CORE, ffi, lib
 
 #: Frames begin at multiples of this.
 ALIGNMENT: Final = 32
@@ -112,7 +111,7 @@ class MappedLog:
         out = ffi.new("ps_gather_log_t **")
         facts = ffi.new("ps_gather_facts_t *")
         name = ffi.new("char[]", path.encode())
-        check(lib.ps_gather_open(name, out, facts), f"cannot read {path}")
+        CORE.check(lib.ps_gather_open(name, out, facts), f"cannot read {path}")
         return cls(ffi.gc(out[0], lib.ps_gather_close), LogFacts.of(facts))
 
     def close(self) -> None:
@@ -123,7 +122,7 @@ class MappedLog:
         """From ``position`` to ``end`` or to the end of its term."""
         handle = self._open_handle()
         native = ffi.new("ps_gather_frames_t *")
-        check(lib.ps_gather_locate(handle, position, end, native), "reading a log")
+        CORE.check(lib.ps_gather_locate(handle, position, end, native), "reading a log")
         return Frames(native, handle)
 
     def intact(self, position: int) -> bool:
@@ -175,7 +174,7 @@ class Rows:
 
         :raises CorruptLogError: a header that cannot be; rows copied before stay.
         """
-        return Stop(check(lib.ps_gather_copy(frames.native, self._native), "reading a log"))
+        return Stop(CORE.check(lib.ps_gather_copy(frames.native, self._native), "reading a log"))
 
     @property
     def count(self) -> int:
@@ -234,7 +233,7 @@ def _scan(log: MappedLog, start: int, end: int, byte_limit: int, limit: int) -> 
         scan.byte_limit = max(0, start + byte_limit - position)
         scan.message_limit = limit
         scan.messages = messages
-        check(lib.ps_gather_scan(frames.native, scan), "reading a log")
+        CORE.check(lib.ps_gather_scan(frames.native, scan), "reading a log")
         messages, position = int(scan.messages), int(scan.position)
         if scan.stop == Stop.INCOMPLETE and frames.end % log.facts.term_length == 0:
             position = frames.end  # no message goes on in the next term

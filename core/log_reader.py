@@ -5,8 +5,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from penstock.core._convert import check
-from penstock.core._lib import ffi, lib
+from penstock.core._lib import CORE, ffi, lib
 from penstock.core.gather import LogFacts
 
 
@@ -16,7 +15,7 @@ class LogReader:
     def __init__(self, path: str) -> None:
         """:raises NativeError: it cannot be mapped, or is no log."""
         out = ffi.new("ps_log_reader_t **")
-        check(lib.ps_log_reader_open(path.encode(), out), f"map {path}")
+        CORE.check(lib.ps_log_reader_open(path.encode(), out), f"map {path}")
         self._handle: Any = out[0]
         facts = ffi.new("ps_log_facts_t *")
         lib.ps_log_reader_facts(self._handle, facts)
@@ -44,7 +43,7 @@ class LogReader:
         """
         position = lib.ps_log_reader_cut(self._handle, start, end, max_bytes)
         if position < 0:
-            check(int(position), "cut frames")
+            CORE.check(int(position), "cut frames")
         return int(position)
 
     def copy(self, start: int, end: int) -> bytes:

@@ -176,14 +176,16 @@ class Executor:
 
     def _file_handlers(self) -> dict[type[a.Action], Callable[[Any], Any]]:
         cnc, shared, now_ms = self._cnc, self._shared, self._port.epoch_ms
+        library = self._cnc.library
         return {
             a.CreateLog: self._create_log,
             a.DeleteFile: self._delete_file,
             a.ReserveTerm: lambda x: admin.reserve_term(
-                x.path, term_length=x.term_length, position=x.position
+                x.path, term_length=x.term_length, position=x.position, library=library
             ),
             a.PunchLog: lambda x: admin.punch_log(
-                x.path, term_length=x.term_length, kept_from=x.kept_from, kept_to=x.kept_to
+                x.path, term_length=x.term_length, kept_from=x.kept_from, kept_to=x.kept_to,
+                library=library,
             ),
             a.SetStorage: lambda x: shared.set_storage(
                 budget_bytes=x.budget_bytes, used_bytes=x.used_bytes
@@ -326,7 +328,7 @@ class Executor:
             raise
 
     def _create_log(self, action: a.CreateLog) -> None:
-        admin.create_log(action.params)
+        admin.create_log(action.params, library=self._cnc.library)
 
     def _delete_file(self, action: a.DeleteFile) -> None:
         self.logs.forget(action.path)

@@ -11,7 +11,7 @@ from penstock.client._image import Image
 from penstock.client._publication import Publication
 from penstock.client._restart import Gap
 from penstock.client._subscription import Subscription
-from penstock.core.sim import PublisherStatistics, ReaderStatistics, SimWorld
+from penstock.sim.core import PublisherStatistics, ReaderStatistics, SimWorld
 from penstock.sim.host import Host
 from penstock.sim.scenario import PublisherScript, SubscriberScript
 
@@ -85,7 +85,7 @@ class Publisher:
             self.ledgers.append(ledger)
         self._apps.append(
             self._native.add_publisher(
-                self._publication._handle,
+                self._publication._open(),
                 host=self._host.index,
                 ledger=ledger,
                 sizes=(self.script.size_low, self.script.size_high),

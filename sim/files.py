@@ -20,7 +20,7 @@ import attrs
 
 from penstock.core.driver_types import DriverParams
 from penstock.core.errors import ConfigurationError
-from penstock.core.sim import Link
+from penstock.sim.core import Link
 from penstock.sim.scenario import (
     Budget,
     Drop,

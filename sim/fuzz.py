@@ -13,8 +13,8 @@ from typing import Any, Final
 
 import attrs
 
-from penstock.core.sim import Link
 from penstock.sim import faults, features
+from penstock.sim.core import Link
 from penstock.sim.draw import CERTAIN_PPM, FAULTS_END_NS, Draw
 from penstock.sim.scenario import (
     CYCLE_NS,

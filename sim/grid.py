@@ -16,7 +16,7 @@ from typing import Final
 
 import attrs
 
-from penstock.core.sim import Link
+from penstock.sim.core import Link
 from penstock.sim.scenario import (
     MS_NS,
     SECOND_NS,

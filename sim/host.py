@@ -32,7 +32,6 @@ from penstock.core.driver_types import (
     Threading,
 )
 from penstock.core.errors import ChannelRefused
-from penstock.core.sim import SimNetwork, SimWorld
 from penstock.daemon import journal
 from penstock.daemon.addressing import LocalInterface
 from penstock.daemon.adoption import sweep
@@ -43,6 +42,7 @@ from penstock.daemon.executor import Executor
 from penstock.daemon.samples import sample
 from penstock.daemon.strategies import Running
 from penstock.sim._port import SimPort
+from penstock.sim.core import SIM, SimNetwork, SimWorld
 from penstock.sim.scenario import HostScript
 
 #: Epoch time of virtual time 0, in ms.
@@ -102,7 +102,9 @@ class Host:
         self._daemon_id = rng.randrange(1, 2**63)
         self._answers: list[tuple[int, int, a.Outcome]] = []  # of strategies, not heard yet
         self._cnc = self._make_cnc()
-        self._shared = admin.Shared.create(self._shared_params(receiver_id_base))
+        self._shared = admin.Shared.create(
+            self._shared_params(receiver_id_base), library=SIM
+        )
         self._make_driver(receiver_id_base)
 
     def _make_driver(self, receiver_id_base: int) -> None:
@@ -195,7 +197,8 @@ class Host:
                 error_log_bytes=_MIB,
                 file_mode=0o600,
                 software_version=256,
-            )
+            ),
+            library=SIM,
         )
 
     def _shared_params(self, receiver_id_base: int) -> SharedParams:
@@ -232,8 +235,8 @@ class Host:
         self._records = {}
         receiver_id_base = self._rng.randrange(1, 2**62)
         directory = str(self.directory)
-        self._cnc = admin.Cnc.open(directory, read_only=False)
-        self._shared = admin.Shared.open(directory, read_only=False)
+        self._cnc = admin.Cnc.open(directory, read_only=False, library=SIM)
+        self._shared = admin.Shared.open(directory, read_only=False, library=SIM)
         self._cnc.adopt(pid=1 + self.index, start_ms=self.epoch_ms())
         self._shared.adopt(self._shared_params(receiver_id_base))
         self._make_driver(receiver_id_base)
@@ -321,7 +324,7 @@ class Host:
         self.settle()
         port = SimPort(self, self._granted.pop(number))
         self._ports[port.lease.client_id] = port
-        return Client(port)
+        return Client(port, library=SIM)
 
     def command(self, client_id: int, correlation_id: int, message: Message) -> None:
         """A request of a client; its reply comes during the call."""

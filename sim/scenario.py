@@ -12,7 +12,7 @@ from typing import Final
 
 import attrs
 
-from penstock.core.sim import Link
+from penstock.sim.core import Link
 
 MS_NS: Final = 1_000_000
 SECOND_NS: Final = 1_000_000_000

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Self
 
 import attrs
 
-from penstock.core.sim import NetworkStatistics, WireStatistics
 from penstock.daemon.trace import line
 from penstock.sim.apps import same_stream
+from penstock.sim.core import NetworkStatistics, WireStatistics
 
 if TYPE_CHECKING:
     from penstock.sim.world import World

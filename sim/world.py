@@ -24,8 +24,8 @@ from typing import Final, Self
 import attrs
 
 from penstock.core.driver_types import NEVER_NS
-from penstock.core.sim import Link, NetworkStatistics, SimNetwork, SimWorld, Stop, WireStatistics
 from penstock.sim.apps import Publisher, Subscriber
+from penstock.sim.core import Link, NetworkStatistics, SimNetwork, SimWorld, Stop, WireStatistics
 from penstock.sim.host import Host, LivelockError
 from penstock.sim.measure import Meter
 from penstock.sim.memory import Memory

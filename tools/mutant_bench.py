@@ -46,7 +46,7 @@ class Bench:
         self._lay_out()
 
     def _lay_out(self) -> None:
-        ignored = shutil.ignore_patterns("*.so", "__pycache__", "_core.c")
+        ignored = shutil.ignore_patterns("*.so", "__pycache__", "_core*.c")
         shutil.copytree(ROOT / "core", self.place / "core", ignore=ignored)
         shutil.copytree(
             ROOT / "penstock/_bench/native", self.place / "penstock/_bench/native", ignore=ignored
@@ -63,19 +63,22 @@ class Bench:
         for name in ("core", *names):
             (self.package / name).symlink_to(self.place / name)
         for library in (ROOT / "penstock").glob("_*.so"):
-            if not library.name.startswith("_core"):
+            if not library.name.startswith("_core_sim"):
                 shutil.copy(library, self.package / library.name)
         self.objects.mkdir()
         subprocess.run(
-            [self.python, "-c", "from build_core import ffibuilder as b; b.emit_c_code('_core.c')"],
+            [self.python, "-c",
+             "from build_core import sim_ffibuilder as b; b.emit_c_code('_core_sim.c')"],
             cwd=self.place / "core", check=True, stdout=subprocess.DEVNULL,
         )
         build = runpy.run_path(str(self.place / "core" / "build_core.py"))
         self.folders = build["FOLDERS"]
-        self.sources = {source.name: source for source in build["source_files"](self.place)}
+        folders = build["CORE_FOLDERS"] + build["SIM_FOLDERS"]
+        sources = build["source_files"](self.place, folders)
+        self.sources = {source.name: source for source in sources}
         for source in self.sources.values():
             self._compile(source)
-        self._compile(self.place / "core" / "_core.c", "-DPy_LIMITED_API=0x030b0000")
+        self._compile(self.place / "core" / "_core_sim.c", "-DPy_LIMITED_API=0x030b0000")
         self._link()
 
     def _compile(self, source: Path, *flags: str) -> bool:
@@ -87,13 +90,13 @@ class Bench:
         return subprocess.run(command, check=False, capture_output=True).returncode == 0
 
     def _link(self) -> None:
-        fresh = self.package / "_core.new"
+        fresh = self.package / "_core_sim.new"
         objects = sorted(map(str, self.objects.glob("*.o")))
         subprocess.run(
             [os.environ.get("CC", "cc"), "-shared", "-o", str(fresh), *objects, "-pthread", "-lm"],
             check=True,
         )
-        fresh.rename(self.package / "_core.abi3.so")
+        fresh.rename(self.package / "_core_sim.abi3.so")
 
     def judge(self, start: int, seeds: int) -> str:
         """What noticed, "" when nothing did.  A seed that takes for ever counts as noticed."""

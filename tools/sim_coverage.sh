@@ -12,7 +12,7 @@ trap 'rm -rf "$place"' EXIT
 mkdir -p "$place/package/penstock" "$place/objects"
 for path in "$root"/penstock/*; do
     case $path in
-    *_core*.so) ;;
+    *_core_sim*.so) ;;
     *) ln -s "$path" "$place/package/penstock/" ;;
     esac
 done
@@ -20,20 +20,18 @@ for name in client config core daemon sim spark_bridge; do
     ln -s "$root/$name" "$place/package/penstock/$name"
 done
 (cd "$root/core" && "$python" -c \
-    "from build_core import ffibuilder as b; b.emit_c_code('$place/_core.c')" >/dev/null)
+    "from build_core import sim_ffibuilder as b; b.emit_c_code('$place/_core_sim.c')" >/dev/null)
 include=$("$python" -c 'import sysconfig; print(sysconfig.get_paths()["include"])')
 flags=(-std=gnu11 -UNDEBUG -O1 -g --coverage -fPIC -w "-I$include")
-for folder in "$root"/core/include "$root"/core/src/* "$root"/sim/native/* \
-    "$root"/penstock/_bench/native; do
+for folder in "$root"/core/include "$root"/core/src/* "$root"/sim/native/*; do
     flags+=("-I$folder")
 done
-for source in "$root"/core/src/*/*.c "$root"/sim/native/*/*.c "$root"/penstock/_bench/native/*.c \
-    "$place/_core.c"; do
+for source in "$root"/core/src/*/*.c "$root"/sim/native/*/*.c "$place/_core_sim.c"; do
     extra=()
-    [ "$source" != "$place/_core.c" ] || extra=(-DPy_LIMITED_API=0x030b0000)
+    [ "$source" != "$place/_core_sim.c" ] || extra=(-DPy_LIMITED_API=0x030b0000)
     (cd "$place/objects" && "${CC:-cc}" "${flags[@]}" "${extra[@]}" -c "$source")
 done
-"${CC:-cc}" -shared --coverage -o "$place/package/penstock/_core.abi3.so" "$place"/objects/*.o \
+"${CC:-cc}" -shared --coverage -o "$place/package/penstock/_core_sim.abi3.so" "$place"/objects/*.o \
     -pthread -lm
 PYTHONSAFEPATH=1 PYTHONPATH="$place/package" "$python" -m penstock sim fuzz --seeds "$seeds" \
     --keep-going --shrunk "$place/shrunk.toml" --histogram || true

@@ -55,7 +55,7 @@ def _publisher(client: Client, task: _Task) -> None:
 def _send_native(client: Client, publication: Publication, size: int, orders: Orders) -> int:
     load = Load()
     while not orders.stopped:
-        load.publish(client._native(), publication._handle, size, time.monotonic_ns() + _SLICE_NS)
+        load.publish(client._native(), publication._open(), size, time.monotonic_ns() + _SLICE_NS)
     return load.messages
 
 
@@ -168,7 +168,7 @@ def _native_trip(
     native = client._native()
 
     def trip(count: int) -> list[int]:
-        return ping(native, pings._handle, pongs._handle, size, count, spin_ns)
+        return ping(native, pings._open(), pongs._handle, size, count, spin_ns)
 
     return trip
 
@@ -210,7 +210,7 @@ def _ponger(client: Client, task: _Task) -> None:
     spin_ns = task["spin_ns"]
     native = client._native()
     while task["client"] == "native":
-        pong(native, pongs._handle, pings._handle, time.monotonic_ns() + 10**8, spin_ns)
+        pong(native, pongs._open(), pings._handle, time.monotonic_ns() + 10**8, spin_ns)
 
     def echo(message: memoryview, _header: object) -> None:
         if pongs.offer(message) < 0:
@@ -238,7 +238,7 @@ def _many_publisher(client: Client, task: _Task) -> None:
     say("ready")
     orders.wait_go()
     busy = publications[: task["busy"]]
-    loads = ManyLoads("pub", [publication._handle for publication in busy])
+    loads = ManyLoads("pub", [publication._open() for publication in busy])
     per_tick = max(1, round(task["rate"] * _TICK_NS / 1e9 / max(1, len(busy))))
     while not orders.stopped:
         if busy:

@@ -16,7 +16,7 @@ import pytest
 from support.hosts import PenstockHost, memory_directory, penstock_host
 from support.messages import digest, messages
 
-from penstock.core.sim import Link
+from penstock.sim.core import Link
 from penstock.sim.scenario import MS_NS, SECOND_NS, Scenario, host_ip
 from penstock.sim.world import World
 

@@ -8,8 +8,8 @@ import attrs
 import pytest
 from support.old_core import OldCore, Patch
 
-from penstock.core.sim import Link
 from penstock.sim import faults, files, library
+from penstock.sim.core import Link
 from penstock.sim.fuzz import generate
 from penstock.sim.scenario import (
     MS_NS,

@@ -9,7 +9,7 @@ from collections.abc import Callable
 import attrs
 import pytest
 
-from penstock.core.sim import Link
+from penstock.sim.core import Link
 from penstock.sim.scenario import (
     MS_NS,
     SECOND_NS,

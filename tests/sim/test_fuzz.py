@@ -13,8 +13,8 @@ import pytest
 from click.testing import CliRunner
 
 from penstock.cli.sim import command
-from penstock.core.sim import Link
 from penstock.sim import files
+from penstock.sim.core import Link
 from penstock.sim.fuzz import generate
 from penstock.sim.runner import attempt, shrink, sweep
 from penstock.sim.scenario import MS_NS, SECOND_NS, Scenario, two_hosts

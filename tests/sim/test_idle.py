@@ -10,7 +10,7 @@ import attrs
 import pytest
 from support.old_core import OldCore, Patch
 
-from penstock.core.sim import Link
+from penstock.sim.core import Link
 from penstock.sim.host import Host
 from penstock.sim.scenario import MS_NS, SECOND_NS, HostScript, Scenario, two_hosts
 from penstock.sim.world import World, run

@@ -10,8 +10,8 @@ from support.old_behaviours import OLD, Old, single_gap
 from support.old_core import OldCore
 
 from penstock.core.errors import ConfigurationError
-from penstock.core.sim import Link
 from penstock.sim import files, library
+from penstock.sim.core import Link
 from penstock.sim.scenario import HostScript, LinkRule, two_hosts
 from penstock.sim.world import run
 

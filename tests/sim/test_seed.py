@@ -13,7 +13,7 @@ from typing import Any
 import attrs
 import pytest
 
-from penstock.core.sim import Link
+from penstock.sim.core import Link
 from penstock.sim.fuzz import generate
 from penstock.sim.runner import attempt
 from penstock.sim.scenario import (

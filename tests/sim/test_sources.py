@@ -10,7 +10,7 @@ import attrs
 import pytest
 
 from penstock.core.driver_types import ImageStatus, PublicationStatus, ReceiverView
-from penstock.core.sim import Link
+from penstock.sim.core import Link
 from penstock.sim.scenario import (
     MS_NS,
     SECOND_NS,

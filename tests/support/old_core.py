@@ -52,12 +52,13 @@ class OldCore:
             shutil.copytree(ROOT / folder, place / folder, ignore=shutil.ignore_patterns("*.so"))
         build = runpy.run_path(str(self._core / "build_core.py"))
         self._folders = build["FOLDERS"]
-        sources = build["source_files"](place)
+        sources = build["source_files"](place, build["CORE_FOLDERS"] + build["SIM_FOLDERS"])
         self._sources = {source.name: source for source in sources}
         self._objects.mkdir()
         self._lay_out()
         subprocess.run(
-            [sys.executable, "-c", "from build_core import ffibuilder as b; b.emit_c_code('_c.c')"],
+            [sys.executable, "-c", "from build_core import sim_ffibuilder as b; "
+             "b.emit_c_code('_c.c')"],
             cwd=self._core, check=True,
         )
         with ThreadPoolExecutor(2) as pool:
@@ -67,7 +68,7 @@ class OldCore:
     def _lay_out(self) -> None:
         self._package.mkdir(parents=True)
         for path in (ROOT / "penstock").iterdir():
-            if not path.name.startswith("_core") and path.name != "__pycache__":
+            if not path.name.startswith("_core_sim") and path.name != "__pycache__":
                 (self._package / path.name).symlink_to(path)
         for name in ("client", "config", "daemon", "sim", "spark_bridge"):
             (self._package / name).symlink_to(ROOT / name)
@@ -101,7 +102,7 @@ class OldCore:
                 self._compile(path)
 
     def _run(self, scenario: Scenario) -> list[str]:
-        library = self._package / "_core.abi3.so"
+        library = self._package / "_core_sim.abi3.so"
         library.unlink(missing_ok=True)
         objects = sorted(map(str, self._objects.glob("*.o")))
         subprocess.run(

@@ -14,8 +14,8 @@ from pathlib import Path
 import attrs
 from style import BLUE, COLOURS, GREY, NAVY, RED, YELLOW, plt, save
 
-from penstock.core.sim import Link
 from penstock.sim import files, library
+from penstock.sim.core import Link
 from penstock.sim.scenario import (
     MS_NS,
     SECOND_NS,

@@ -2,6 +2,8 @@
  * ps_fast.c: see ps_fast.h. */
 #include "ps_fast.h"
 
+#include "ps_driver_internal.h"
+
 static const ps_fast_table_t table = {
     .version = PS_FAST_VERSION,
     .size = sizeof(ps_fast_table_t),
@@ -22,6 +24,9 @@ static const ps_fast_table_t table = {
     .messages_gather = ps_messages_gather,
     .messages_columns = ps_messages_columns,
     .client_await = ps_client_await,
+    .pub_want_room = ps_pub_want_room,
+    .pub_available_window = ps_pub_available_window,
+    .fail = ps_fail,
 };
 
 const ps_fast_table_t *ps_fast_table(void)

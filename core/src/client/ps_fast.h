@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * ps_fast.h: the functions of the core that the Python fast path (core/fast, `penstock._fast`)
- * calls.  That is a second extension; the core's symbols are hidden in the first one, so it is
- * handed this table when both are loaded, and checks version and size of it.
+ * ps_fast.h: the functions of the core that other extensions call: the Python fast path
+ * (core/fast, `penstock._fast`) and the load loops (`penstock._core_bench`).  The core's symbols
+ * are hidden in `penstock._core`, so each is handed this table when it is loaded, and checks
+ * version and size of it.
  */
 #ifndef PS_FAST_H
 #define PS_FAST_H
@@ -37,6 +38,10 @@ typedef struct ps_fast_table {
     void (*messages_columns)(const ps_message_t *messages, int32_t count, int64_t *positions,
                              int32_t *session_ids, int64_t *reserved_values);
     int32_t (*client_await)(ps_client_t *client, uint32_t ticket);
+    void (*pub_want_room)(ps_pub_t *pub);
+    int64_t (*pub_available_window)(const ps_pub_t *pub);
+    /* Keeps the text for ps_last_error of this thread; returns code. */
+    int (*fail)(int code, const char *format, ...);
 } ps_fast_table_t;
 
 enum ps_fast_version { PS_FAST_VERSION = 1 };

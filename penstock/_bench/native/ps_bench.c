@@ -8,8 +8,6 @@
 #include <string.h>
 #include <time.h>
 
-#include "ps_driver_internal.h"
-
 enum {
     POLL_LIMIT = 256,
     YIELDS = 16,
@@ -19,20 +17,38 @@ enum {
     SPIN_LOOKS = 64
 };
 
+static const ps_fast_table_t *core; /* set once, before any loop runs */
+
+int ps_bench_connect(const ps_fast_table_t *table)
+{
+    if (table->version != PS_FAST_VERSION || table->size < sizeof *table) {
+        return PS_E_VERSION;
+    }
+    core = table;
+    return PS_OK;
+}
+
+static int64_t monotonic_ns(void)
+{
+    struct timespec now;
+    (void)clock_gettime(CLOCK_MONOTONIC, &now);
+    return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
+}
+
 static void sleep_for_room(ps_client_t *client, ps_pub_t *pub)
 {
-    const uint32_t ticket = ps_client_ticket(client);
-    ps_pub_want_room(pub);
-    if (ps_pub_available_window(pub) <= 0) {
-        (void)ps_client_sleep(client, ticket, PARK_NS);
+    const uint32_t ticket = core->client_ticket(client);
+    core->pub_want_room(pub);
+    if (core->pub_available_window(pub) <= 0) {
+        (void)core->client_sleep(client, ticket, PARK_NS);
     }
 }
 
 static void sleep_for_data(ps_client_t *client, ps_sub_t *sub, int64_t timeout_ns)
 {
-    const uint32_t ticket = ps_client_ticket(client);
-    if (!ps_sub_has_data(sub)) {
-        (void)ps_client_sleep(client, ticket, timeout_ns);
+    const uint32_t ticket = core->client_ticket(client);
+    if (!core->sub_has_data(sub)) {
+        (void)core->client_sleep(client, ticket, timeout_ns);
     }
 }
 
@@ -50,7 +66,7 @@ static int64_t offer_waiting(ps_client_t *client, ps_pub_t *pub, const uint8_t *
 {
     int32_t waits = 0;
     for (;;) {
-        const int64_t position = ps_pub_offer(pub, message, (size_t)size, 0);
+        const int64_t position = core->pub_offer(pub, message, (size_t)size, 0);
         if (position > 0) {
             return position;
         }
@@ -58,7 +74,7 @@ static int64_t offer_waiting(ps_client_t *client, ps_pub_t *pub, const uint8_t *
             return position;
         }
         out->refusals++;
-        if (ps_monotonic_ns() >= until_ns) {
+        if (monotonic_ns() >= until_ns) {
             return 0;
         }
         if (position == PS_ADMIN_ACTION) {
@@ -83,7 +99,7 @@ int ps_bench_publish(ps_client_t *client, ps_pub_t *pub, int32_t size, int64_t u
 {
     uint8_t message[SIZE_MAX_BYTES];
     if (size < 16 || size > SIZE_MAX_BYTES) {
-        return ps_fail(PS_E_INVALID, "message size %d is not in 16..%d", size, SIZE_MAX_BYTES);
+        return core->fail(PS_E_INVALID, "message size %d is not in 16..%d", size, SIZE_MAX_BYTES);
     }
     memset(message, 0, (size_t)size);
     while (out->messages < max_messages) {
@@ -95,14 +111,14 @@ int ps_bench_publish(ps_client_t *client, ps_pub_t *pub, int32_t size, int64_t u
         out->messages++;
         out->bytes += size;
         if (out->messages % CLOCK_EVERY == 0 || out->first_ns == 0) {
-            out->last_ns = ps_monotonic_ns();
+            out->last_ns = monotonic_ns();
             out->first_ns = out->first_ns == 0 ? out->last_ns : out->first_ns;
             if (out->last_ns >= until_ns) {
                 return PS_OK;
             }
         }
     }
-    out->last_ns = ps_monotonic_ns();
+    out->last_ns = monotonic_ns();
     return PS_OK;
 }
 
@@ -131,7 +147,7 @@ int ps_bench_receive(ps_client_t *client, ps_sub_t *sub, int64_t until_ns, int64
     ps_message_t messages[POLL_LIMIT];
     int32_t idle = 0;
     while (out->messages < max_messages) {
-        const int32_t count = ps_sub_poll(sub, messages, POLL_LIMIT, PS_POLL_ASSEMBLE);
+        const int32_t count = core->sub_poll(sub, messages, POLL_LIMIT, PS_POLL_ASSEMBLE);
         if (count < 0) {
             return count;
         }
@@ -144,7 +160,7 @@ int ps_bench_receive(ps_client_t *client, ps_sub_t *sub, int64_t until_ns, int64
         if (count > 0 && out->first_ns != 0 && (out->messages & 0xfff) > POLL_LIMIT) {
             continue;
         }
-        const int64_t now_ns = ps_monotonic_ns();
+        const int64_t now_ns = monotonic_ns();
         if (count > 0) {
             out->first_ns = out->first_ns == 0 ? now_ns : out->first_ns;
             out->last_ns = now_ns;
@@ -158,7 +174,7 @@ int ps_bench_receive(ps_client_t *client, ps_sub_t *sub, int64_t until_ns, int64
             sleep_for_data(client, sub, PARK_NS);
         }
     }
-    out->last_ns = ps_monotonic_ns();
+    out->last_ns = monotonic_ns();
     return PS_OK;
 }
 
@@ -166,10 +182,10 @@ int ps_bench_receive(ps_client_t *client, ps_sub_t *sub, int64_t until_ns, int64
 static int32_t poll_one(ps_client_t *client, ps_sub_t *sub, ps_message_t *message, int64_t spin_ns,
                         int64_t until_ns)
 {
-    const int64_t begin_ns = ps_monotonic_ns();
+    const int64_t begin_ns = monotonic_ns();
     for (;;) {
         for (int32_t i = 0; i < SPIN_LOOKS; i++) {
-            const int32_t count = ps_sub_poll(sub, message, 1, PS_POLL_ASSEMBLE);
+            const int32_t count = core->sub_poll(sub, message, 1, PS_POLL_ASSEMBLE);
             if (count != 0) {
                 return count;
             }
@@ -177,7 +193,7 @@ static int32_t poll_one(ps_client_t *client, ps_sub_t *sub, ps_message_t *messag
                 break;
             }
         }
-        const int64_t now_ns = ps_monotonic_ns();
+        const int64_t now_ns = monotonic_ns();
         if (now_ns >= until_ns) {
             return 0;
         }
@@ -194,21 +210,21 @@ int ps_bench_ping(ps_client_t *client, ps_pub_t *pub, ps_sub_t *sub, int32_t siz
     ps_bench_result_t ignored = { 0 };
     ps_message_t echo;
     if (size < 1 || size > SIZE_MAX_BYTES) {
-        return ps_fail(PS_E_INVALID, "message size %d is not in 1..%d", size, SIZE_MAX_BYTES);
+        return core->fail(PS_E_INVALID, "message size %d is not in 1..%d", size, SIZE_MAX_BYTES);
     }
     for (int32_t i = 0; i < count; i++) {
-        const int64_t begin_ns = ps_monotonic_ns();
+        const int64_t begin_ns = monotonic_ns();
         memcpy(message, &i, size < (int32_t)sizeof i ? (size_t)size : sizeof i);
         const int64_t until_ns = begin_ns + INT64_C(5000000000);
         const int64_t position = offer_waiting(client, pub, message, size, until_ns, &ignored);
         const int32_t got =
             position > 0 ? poll_one(client, sub, &echo, spin_ns, until_ns) : (int32_t)position;
         if (got <= 0) {
-            return got < 0 ? got : ps_fail(PS_E_TIMEOUT, "no echo of message %d within 5 s", i);
+            return got < 0 ? got : core->fail(PS_E_TIMEOUT, "no echo of message %d within 5 s", i);
         }
-        times_ns[i] = ps_monotonic_ns() - begin_ns;
+        times_ns[i] = monotonic_ns() - begin_ns;
         if (echo.length != size || memcmp(echo.data, message, (size_t)size) != 0) {
-            return ps_fail(PS_E_CORRUPT, "the echo of message %d is another message", i);
+            return core->fail(PS_E_CORRUPT, "the echo of message %d is another message", i);
         }
     }
     return PS_OK;
@@ -271,7 +287,7 @@ static int offer_tick(ps_pub_t *pub, uint8_t *message, int32_t size, int32_t per
         write_message(message, size, (uint64_t)out->messages);
         int64_t position = PS_ADMIN_ACTION;
         for (int32_t turn = 0; turn < YIELDS && position == PS_ADMIN_ACTION; turn++) {
-            position = ps_pub_offer(pub, message, (size_t)size, 0);
+            position = core->pub_offer(pub, message, (size_t)size, 0);
         }
         if (position > 0) {
             out->messages++;
@@ -298,9 +314,9 @@ int ps_bench_publish_paced(ps_client_t *client, ps_pub_t **pubs, int32_t count, 
     uint8_t message[SIZE_MAX_BYTES] = { 0 };
     (void)client;
     if (size < 16 || size > SIZE_MAX_BYTES || tick_ns <= 0) {
-        return ps_fail(PS_E_INVALID, "message size %d is not in 16..%d", size, SIZE_MAX_BYTES);
+        return core->fail(PS_E_INVALID, "message size %d is not in 16..%d", size, SIZE_MAX_BYTES);
     }
-    for (int64_t at_ns = ps_monotonic_ns(); at_ns < until_ns; at_ns += tick_ns) {
+    for (int64_t at_ns = monotonic_ns(); at_ns < until_ns; at_ns += tick_ns) {
         sleep_until(at_ns);
         for (int32_t i = 0; i < count; i++) {
             const int code = offer_tick(pubs[i], message, size, per_tick, &outs[i]);
@@ -317,10 +333,10 @@ int ps_bench_receive_many(ps_client_t *client, ps_sub_t **subs, int32_t count, i
 {
     ps_message_t messages[POLL_LIMIT];
     for (;;) {
-        const uint32_t ticket = ps_client_ticket(client);
+        const uint32_t ticket = core->client_ticket(client);
         int64_t got = 0;
         for (int32_t i = 0; i < count; i++) {
-            const int32_t polled = ps_sub_poll(subs[i], messages, POLL_LIMIT, PS_POLL_ASSEMBLE);
+            const int32_t polled = core->sub_poll(subs[i], messages, POLL_LIMIT, PS_POLL_ASSEMBLE);
             if (polled < 0) {
                 return polled;
             }
@@ -329,11 +345,11 @@ int ps_bench_receive_many(ps_client_t *client, ps_sub_t **subs, int32_t count, i
             }
             got += polled;
         }
-        if (ps_monotonic_ns() >= until_ns) {
+        if (monotonic_ns() >= until_ns) {
             return PS_OK;
         }
         if (got == 0) {
-            (void)ps_client_sleep(client, ticket, PARK_NS * 10);
+            (void)core->client_sleep(client, ticket, PARK_NS * 10);
         }
     }
 }

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * ps_bench.h: the load loops of `penstock bench --client native`: what a C program would write
- * around penstock.h, run with the interpreter's lock released.  Also the cffi declaration.
+ * around penstock.h, run with the interpreter's lock released.  The loops are an extension of their
+ * own and call the core through its table of functions.  Also the cffi declaration.
  *
  * Every peer in bench/ sends the same messages and computes the same hash: message i is size bytes,
  * its first 8 bytes hold i (little-endian), the rest repeat the byte (i & 0xff) only in its last 8
@@ -13,6 +14,7 @@
 #include <stdint.h>
 
 #include "penstock.h"
+#include "ps_fast.h"
 
 typedef struct ps_bench_result {
     int64_t messages;
@@ -23,6 +25,9 @@ typedef struct ps_bench_result {
     int64_t first_ns; /* monotonic: first and last message of this call */
     int64_t last_ns;
 } ps_bench_result_t;
+
+/* First: the core whose functions the loops call.  PS_E_VERSION: it is of another build. */
+int ps_bench_connect(const ps_fast_table_t *core);
 
 /* Offers messages of size >= 16 bytes until until_ns (monotonic) or max_messages; numbers continue
  * at out->messages, so that calls add up.  Waits by yielding, then by parking.  0 or a code. */

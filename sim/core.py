@@ -1,20 +1,32 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The simulated network and world (ps_sim.h): hosts, links, datagrams and applications in virtual
-time."""
+"""The simulator's core ``penstock._core_sim``, and what it has beside the product's (ps_sim.h):
+hosts, links, datagrams and applications in virtual time.
+
+``SIM`` is that core as a :class:`penstock.core.library.Library`.  Everything in a simulated world
+is made with it: drivers, clients, files.
+"""
 
 from __future__ import annotations
 
 import enum
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 import attrs
 
-from penstock.core._convert import check, fill, last_error, new_address
-from penstock.core._lib import ffi, lib
 from penstock.core.driver import Driver, Net
 from penstock.core.driver_types import Address
 from penstock.core.errors import native_error
+from penstock.core.library import Handle, Library, NativeObject
 
+try:
+    from penstock import _core_sim
+except ImportError as error:
+    raise ImportError(
+        f"the simulator's core penstock._core_sim cannot be loaded ({error}); "
+        "in a source tree run 'make ext', otherwise reinstall penstock for this Python and platform"
+    ) from error
+
+SIM: Final = Library("penstock._core_sim", _core_sim)
 
 @attrs.frozen(kw_only=True)
 class Link:
@@ -75,7 +87,7 @@ class WireStatistics:
 
 @attrs.frozen(kw_only=True)
 class PublisherStatistics:
-    """What an application has published."""
+    """Messages that an application has published."""
 
     messages: int
     bytes: int
@@ -87,7 +99,7 @@ class PublisherStatistics:
 
 @attrs.frozen(kw_only=True)
 class ReaderStatistics:
-    """What an application has received of one session.  ``first`` is -1 before the first."""
+    """Messages of one session at an application.  ``first`` is -1 before the first."""
 
     messages: int
     bytes: int
@@ -117,164 +129,173 @@ def _read(kind: type[_T], native: Any) -> _T:
     return kind(**{name: int(getattr(native, name)) for name in names})
 
 
-class SimNetwork:
+class SimNetwork(NativeObject):
     """All that happens on it is a function of the seed and of the calls."""
 
     def __init__(self, seed: int) -> None:
-        out = ffi.new("ps_simnet_t **")
-        check(lib.ps_simnet_create(seed % 2**64, out), "make a simulated network")
-        self._handle: Any = out[0]
+        super().__init__(None, SIM)
+        out = self._ffi.new("ps_simnet_t **")
+        self._check(self._lib.ps_simnet_create(seed % 2**64, out), "make a simulated network")
+        self._handle = out[0]
 
     def close(self) -> None:
         """Every driver on it must be closed before.  Idempotent."""
         if self._handle is not None:
-            lib.ps_simnet_destroy(self._handle)
+            self._lib.ps_simnet_destroy(self._handle)
             self._handle = None
 
     def add_host(self, *ips: str) -> int:
         """Index of a new host with these addresses."""
-        host = check(lib.ps_simnet_add_host(self._handle), "add a host")
+        host = self._check(self._lib.ps_simnet_add_host(self._handle), "add a host")
         for ip in ips:
-            address = new_address(Address(ip=ip, port=0))
-            check(lib.ps_simnet_add_address(self._handle, host, address), f"give {ip} to a host")
+            address = self.library.new_address(Address(ip=ip, port=0))
+            self._check(
+                self._lib.ps_simnet_add_address(self._handle, host, address), f"give {ip} to a host"
+            )
         return host
 
     def set_link(self, link: Link, *, sender: int = -1, receiver: int = -1) -> None:
         """Changes the link between two of the hosts there are; -1: all of them."""
-        native = ffi.new("ps_simnet_link_t *")
-        fill(native, link)
-        check(lib.ps_simnet_set_link(self._handle, sender, receiver, native), "change a link")
+        native = self._ffi.new("ps_simnet_link_t *")
+        self._fill(native, link)
+        self._check(
+            self._lib.ps_simnet_set_link(self._handle, sender, receiver, native), "change a link"
+        )
 
     def host_net(self, host: int) -> Net:
         """The transport of a host, for its driver."""
-        net = lib.ps_simnet_host_net(self._handle, host)
-        if net == ffi.NULL:
-            raise native_error(-1003, last_error(), operation="make a host's network")
-        return Net(net)
+        net = self._lib.ps_simnet_host_net(self._handle, host)
+        if net == self._ffi.NULL:
+            raise native_error(-1003, self.library.last_error(), operation="make a host's network")
+        return Net(net, self.library)
 
     def next_event_ns(self) -> int:
-        """When the next datagram arrives; NEVER_NS: none is under way."""
-        return int(lib.ps_simnet_next_event_ns(self._handle))
+        """When the next datagram arrives; NEVER_NS: none is in flight."""
+        return int(self._lib.ps_simnet_next_event_ns(self._handle))
 
     def advance(self, now_ns: int) -> int:
         """Lets arrive what is due.  Returns how many datagrams."""
-        return int(lib.ps_simnet_advance(self._handle, now_ns))
+        return int(self._lib.ps_simnet_advance(self._handle, now_ns))
 
     def trace_hash(self) -> int:
         """64 bits over everything sent and everything arrived."""
-        return int(lib.ps_simnet_trace_hash(self._handle))
+        return int(self._lib.ps_simnet_trace_hash(self._handle))
 
     def statistics(self) -> NetworkStatistics:
-        native = ffi.new("ps_simnet_stats_t *")
-        lib.ps_simnet_statistics(self._handle, native)
+        native = self._ffi.new("ps_simnet_stats_t *")
+        self._lib.ps_simnet_statistics(self._handle, native)
         return _read(NetworkStatistics, native)
 
     def drop(self, sender: int, receiver: int, number: int) -> None:
         """Loses the datagram of this number (0, 1, ...) of the link."""
-        check(lib.ps_simnet_drop(self._handle, sender, receiver, number), "list a loss")
+        self._check(self._lib.ps_simnet_drop(self._handle, sender, receiver, number), "list a loss")
 
     def stuff(self, host: int, *, until_ns: int, short_ppm: int) -> None:
         """The host's sockets take nothing until then, and of some calls only a part."""
-        check(lib.ps_simnet_stuff(self._handle, host, until_ns, short_ppm), "fill sockets")
+        self._check(
+            self._lib.ps_simnet_stuff(self._handle, host, until_ns, short_ppm), "fill sockets"
+        )
 
     def calm(self, port: int, delay_ns: int) -> None:
         """Datagrams to or from this port pass every link in so long, whatever befalls others."""
-        check(lib.ps_simnet_calm(self._handle, port, delay_ns), "keep a port calm")
+        self._check(self._lib.ps_simnet_calm(self._handle, port, delay_ns), "keep a port calm")
 
     def watch(self, half_term_stream_id: int = 0) -> None:
         """Reads along on the wire from now on.  A stream may be named whose strategy opens half a
         term whatever its receivers state."""
-        check(lib.ps_simnet_watch(self._handle, half_term_stream_id), "watch the wire")
+        self._check(self._lib.ps_simnet_watch(self._handle, half_term_stream_id), "watch the wire")
 
     def wire(self) -> WireStatistics:
-        native = ffi.new("ps_sim_wire_t *")
-        lib.ps_simnet_wire(self._handle, native)
+        native = self._ffi.new("ps_sim_wire_t *")
+        self._lib.ps_simnet_wire(self._handle, native)
         return _read(WireStatistics, native)
 
-    @property
-    def handle(self) -> Any:
-        """The native pointer, for other modules of this package."""
-        return self._handle
 
-
-class SimWorld:
+class SimWorld(NativeObject):
     """Drivers and applications in virtual time: runs in C until a conductor is needed."""
 
     def __init__(self, network: SimNetwork) -> None:
-        out = ffi.new("ps_simworld_t **")
-        check(lib.ps_simworld_create(network.handle, out), "make a world")
-        self._handle: Any = out[0]
-        self._now = ffi.new("int64_t *")
+        super().__init__(None, SIM)
+        out = self._ffi.new("ps_simworld_t **")
+        self._check(self._lib.ps_simworld_create(network.handle, out), "make a world")
+        self._handle = out[0]
+        self._now = self._ffi.new("int64_t *")
 
     def close(self) -> None:
         """Before the network.  Idempotent."""
         if self._handle is not None:
-            lib.ps_simworld_destroy(self._handle)
+            self._lib.ps_simworld_destroy(self._handle)
             self._handle = None
 
     def set_driver(self, host: int, driver: Driver | None, cycle_ns: int) -> None:
         """The driver that runs on a host; None: none does."""
-        native = ffi.NULL if driver is None else driver.handle
-        check(lib.ps_simworld_set_driver(self._handle, host, native, cycle_ns), "seat a driver")
+        native = self._ffi.NULL
+        if driver is not None:
+            self.library.refuse_others(driver=driver)
+            native = driver.handle
+        self._check(
+            self._lib.ps_simworld_set_driver(self._handle, host, native, cycle_ns), "seat a driver"
+        )
 
     def set_control_ns(self, host: int, deadline_ns: int) -> None:
         """When the host's conductor wants to be called."""
-        lib.ps_simworld_set_control_ns(self._handle, host, deadline_ns)
+        self._lib.ps_simworld_set_control_ns(self._handle, host, deadline_ns)
 
     def step(self, host: int, now_ns: int) -> int:
         """One duty cycle of the host's driver; the work it did."""
-        return int(lib.ps_simworld_step(self._handle, host, now_ns))
+        return int(self._lib.ps_simworld_step(self._handle, host, now_ns))
 
     def probe(self) -> None:
         """From now on every duty cycle is looked at.  Before the first driver."""
-        check(lib.ps_simworld_probe(self._handle), "probe the drivers")
+        self._check(self._lib.ps_simworld_probe(self._handle), "probe the drivers")
 
     def touch(self, host: int) -> None:
         """Something was done on the host: its driver has to look."""
-        lib.ps_simworld_touch(self._handle, host)
+        self._lib.ps_simworld_touch(self._handle, host)
 
     def wants_control(self, host: int, now_ns: int) -> bool:
-        return bool(lib.ps_simworld_wants_control(self._handle, host, now_ns))
+        return bool(self._lib.ps_simworld_wants_control(self._handle, host, now_ns))
 
     def hold_control(self, host: int, until_ns: int) -> None:
         """The host's conductor is busy until then."""
-        lib.ps_simworld_hold_control(self._handle, host, until_ns)
+        self._lib.ps_simworld_hold_control(self._handle, host, until_ns)
 
     def run(self, now_ns: int, until_ns: int) -> tuple[Stop, int]:
         """Runs on; returns why it stopped, and when."""
         self._now[0] = now_ns
-        stop = lib.ps_simworld_run(self._handle, until_ns, self._now)
+        stop = self._lib.ps_simworld_run(self._handle, until_ns, self._now)
         return Stop(stop), int(self._now[0])
 
     def steps(self) -> int:
         """Duty cycles of all drivers so far."""
-        return int(lib.ps_simworld_steps(self._handle))
+        return int(self._lib.ps_simworld_steps(self._handle))
 
     def violations(self) -> list[str]:
         found: list[str] = []
-        while text := bytes(ffi.string(lib.ps_simworld_violation(self._handle, len(found)))):
+        violation, string = self._lib.ps_simworld_violation, self._ffi.string
+        while text := bytes(string(violation(self._handle, len(found)))):
             found.append(text.decode())
         return found
 
     # ---- ledgers: what sessions carried ----
 
     def add_ledger(self, session_id: int, stream_id: int, seed: int) -> int:
-        return check(
-            lib.ps_simworld_add_ledger(self._handle, session_id, stream_id, seed % 2**64),
+        return self._check(
+            self._lib.ps_simworld_add_ledger(self._handle, session_id, stream_id, seed % 2**64),
             "add a ledger",
         )
 
     def ledger_messages(self, ledger: int) -> int:
-        return int(lib.ps_simworld_ledger_messages(self._handle, ledger))
+        return int(self._lib.ps_simworld_ledger_messages(self._handle, ledger))
 
     def ledger_position(self, ledger: int) -> int:
-        return int(lib.ps_simworld_ledger_position(self._handle, ledger))
+        return int(self._lib.ps_simworld_ledger_position(self._handle, ledger))
 
     # ---- applications ----
 
     def add_publisher(
         self,
-        publication: Any,
+        publication: Handle,
         *,
         host: int,
         ledger: int,
@@ -283,59 +304,65 @@ class SimWorld:
         start_ns: int,
         interval_ns: int,
     ) -> int:
-        native = ffi.new("ps_sim_publisher_params_t *")
-        native.pub = publication
+        native = self._ffi.new("ps_sim_publisher_params_t *")
+        self.library.refuse_others(publication=publication)
+        native.pub = publication.native
         native.host = host
         native.ledger = ledger
         native.size_low, native.size_high = sizes
         native.count = count
         native.start_ns = start_ns
         native.interval_ns = interval_ns
-        return check(lib.ps_simworld_add_publisher(self._handle, native), "add a publisher")
+        return self._check(
+            self._lib.ps_simworld_add_publisher(self._handle, native), "add a publisher"
+        )
 
     def add_subscriber(
-        self, subscription: Any, *, host: int, stream_id: int, poll_limit: int,
+        self, subscription: Handle, *, host: int, stream_id: int, poll_limit: int,
         poll_interval_ns: int, batch: int = 0,
     ) -> int:
-        native = ffi.new("ps_sim_subscriber_params_t *")
-        native.sub = subscription
+        native = self._ffi.new("ps_sim_subscriber_params_t *")
+        self.library.refuse_others(subscription=subscription)
+        native.sub = subscription.native
         native.host = host
         native.stream_id = stream_id
         native.poll_limit = poll_limit
         native.poll_interval_ns = poll_interval_ns
         native.batch = batch
-        return check(lib.ps_simworld_add_subscriber(self._handle, native), "add a subscriber")
+        return self._check(
+            self._lib.ps_simworld_add_subscriber(self._handle, native), "add a subscriber"
+        )
 
     def detach_publisher(self, publisher: int) -> None:
         """Its handle is not used any more."""
-        lib.ps_simworld_detach_publisher(self._handle, publisher)
+        self._lib.ps_simworld_detach_publisher(self._handle, publisher)
 
     def detach_subscriber(self, subscriber: int) -> None:
-        lib.ps_simworld_detach_subscriber(self._handle, subscriber)
+        self._lib.ps_simworld_detach_subscriber(self._handle, subscriber)
 
     def pause_publisher(self, publisher: int, paused: bool) -> None:
-        lib.ps_simworld_pause_publisher(self._handle, publisher, paused)
+        self._lib.ps_simworld_pause_publisher(self._handle, publisher, paused)
 
     def pause_subscriber(self, subscriber: int, paused: bool) -> None:
-        lib.ps_simworld_pause_subscriber(self._handle, subscriber, paused)
+        self._lib.ps_simworld_pause_subscriber(self._handle, subscriber, paused)
 
     def expect_gap(self, subscriber: int, session_id: int, stream_id: int) -> None:
         """The subscriber was told of a new image: what it misses before it is explicit."""
-        lib.ps_simworld_expect_gap(self._handle, subscriber, session_id, stream_id)
+        self._lib.ps_simworld_expect_gap(self._handle, subscriber, session_id, stream_id)
 
     def allow_gaps(self, subscriber: int) -> None:
-        lib.ps_simworld_allow_gaps(self._handle, subscriber)
+        self._lib.ps_simworld_allow_gaps(self._handle, subscriber)
 
     def publisher(self, publisher: int) -> PublisherStatistics:
-        native = ffi.new("ps_sim_publisher_stats_t *")
-        lib.ps_simworld_publisher(self._handle, publisher, native)
+        native = self._ffi.new("ps_sim_publisher_stats_t *")
+        self._lib.ps_simworld_publisher(self._handle, publisher, native)
         return _read(PublisherStatistics, native)
 
     def reader(self, subscriber: int, ledger: int) -> ReaderStatistics:
-        native = ffi.new("ps_sim_reader_stats_t *")
-        lib.ps_simworld_reader(self._handle, subscriber, ledger, native)
+        native = self._ffi.new("ps_sim_reader_stats_t *")
+        self._lib.ps_simworld_reader(self._handle, subscriber, ledger, native)
         return _read(ReaderStatistics, native)
 
     def digest(self, subscriber: int) -> int:
         """64 bits over everything the subscriber received, and when."""
-        return int(lib.ps_simworld_digest(self._handle, subscriber))
+        return int(self._lib.ps_simworld_digest(self._handle, subscriber))

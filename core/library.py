@@ -1,0 +1,156 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A compiled core as an object: its functions, and how Python values become its arguments.
+
+A process may hold two of them: the product's ``penstock._core`` and the simulator's
+``penstock._core_sim``, which has the same object files and more.  They share no variable, so an
+object of one is never given to a function of the other: each handle knows its library, and a
+handle of the other one is refused by name.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Callable
+from typing import Any, Final, Protocol
+
+import attrs
+
+from penstock.core.driver_types import Address
+from penstock.core.errors import InvalidArgument, native_error
+
+
+class Owned(Protocol):
+    """Anything that belongs to a library."""
+
+    @property
+    def library(self) -> Library: ...
+
+
+class Library:
+    """The functions of one compiled core.  Any thread."""
+
+    __slots__ = ("ffi", "lib", "name")
+
+    def __init__(self, name: str, module: Any) -> None:
+        """``module`` is the extension that cffi made; ``name`` is what errors call it."""
+        self.name: Final = name
+        self.ffi: Final[Any] = module.ffi
+        self.lib: Final[Any] = module.lib
+
+    def __repr__(self) -> str:
+        return f"Library({self.name!r})"
+
+    # ---- results ----
+
+    def last_error(self) -> str:
+        """Text of this thread's last failure in this core, "" if none."""
+        pointer = self.lib.ps_last_error()
+        return bytes(self.ffi.string(pointer)).decode("utf-8", "replace") if pointer else ""
+
+    def check(self, code: int, operation: str = "") -> int:
+        """``code`` when it is not negative, else the exception for it."""
+        if code < 0:
+            raise native_error(code, self.last_error(), operation=operation)
+        return code
+
+    def refuse_others(self, **objects: Owned) -> None:
+        """:raises InvalidArgument: an object, named by its keyword, is of another library."""
+        for name, owned in objects.items():
+            if owned.library is not self:
+                raise InvalidArgument(
+                    f"{name} belongs to {owned.library.name}, not to {self.name}: make both "
+                    "with the same library"
+                )
+
+    # ---- arguments ----
+
+    def fill_address(self, target: Any, address: Address | None) -> None:
+        """Writes a ``ps_addr_t``; None is family 0."""
+        if address is None:
+            target.family = 0
+            return
+        target.family = address.family
+        target.port = address.port
+        target.scope_id = address.scope_id
+        self.ffi.buffer(target.ip)[0:16] = address.packed()
+
+    def new_address(self, address: Address | None) -> Any:
+        out = self.ffi.new("ps_addr_t *")
+        self.fill_address(out, address)
+        return out
+
+    def read_address(self, source: Any) -> Address | None:
+        """The Python form of a ``ps_addr_t``; None when its family is unset or unknown."""
+        raw = bytes(self.ffi.buffer(source.ip))
+        if source.family == 4:
+            return Address(ip=str(ipaddress.IPv4Address(raw[:4])), port=source.port)
+        if source.family == 6:
+            ip = str(ipaddress.IPv6Address(raw))
+            return Address(ip=ip, port=source.port, scope_id=source.scope_id)
+        return None
+
+    def fill(self, target: Any, value: Any, *, skip: frozenset[str] = frozenset()) -> list[Any]:
+        """Copies every field of an attrs value into the struct.  Returns what must stay alive as
+        long as the struct is used (strings)."""
+        keep: list[Any] = []
+        for field in attrs.fields(type(value)):
+            if field.name in skip:
+                continue
+            item = getattr(value, field.name)
+            if isinstance(item, Address):
+                self.fill_address(getattr(target, field.name), item)
+            elif isinstance(item, str):
+                text = self.ffi.new("char[]", item.encode("utf-8"))
+                keep.append(text)
+                setattr(target, field.name, text)
+            elif attrs.has(type(item)):
+                keep.extend(self.fill(getattr(target, field.name), item))
+            elif item is not None:
+                setattr(target, field.name, int(item))
+        return keep
+
+
+class Handle:
+    """A native object of a library.  Frees it, and lets go of what it stands on, when the last
+    reference to the handle or to its pointer goes."""
+
+    __slots__ = ("__weakref__", "lib", "library", "native")
+
+    def __init__(
+        self, library: Library, pointer: Any, free: Callable[[Any], None], owner: object = None
+    ) -> None:
+        """``free(pointer)`` is called once, before ``owner`` is let go."""
+        self.library = library
+        self.lib = library.lib
+        self.native = library.ffi.gc(pointer, Closer(free, owner))
+
+
+class Closer:
+    """A destructor that keeps what the pointer stands on alive until the pointer is freed."""
+
+    __slots__ = ("_free", "_owner")
+
+    def __init__(self, free: Callable[[Any], None], owner: object) -> None:
+        self._free = free
+        self._owner = owner
+
+    def __call__(self, pointer: Any) -> None:
+        self._free(pointer)
+        self._owner = None
+
+
+class NativeObject:
+    """Base of what the control plane makes in a library."""
+
+    def __init__(self, handle: Any, library: Library) -> None:
+        self.library: Final = library
+        self._handle = handle
+        self._lib = library.lib
+        self._ffi = library.ffi
+        self._check = library.check
+        self._fill = library.fill
+
+    @property
+    def handle(self) -> Any:
+        """The native pointer, for other modules that use the same library."""
+        return self._handle
