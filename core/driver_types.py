@@ -283,6 +283,7 @@ class SendEndpointParams:
     mdc: Mdc = Mdc.NONE
     status_counter_id: int
     destinations_counter_id: int = NO_COUNTER
+    refused_counter_id: int = NO_COUNTER
     multicast: bool = False
 
 

@@ -54,6 +54,8 @@ class Port(Protocol):
 
     def record(self, action: a.Record) -> None: ...
 
+    def warn(self, text: str) -> None: ...
+
     def epoch_ms(self) -> int: ...
 
     def resolve(self, action: a.ResolveName) -> Address: ...
@@ -307,8 +309,12 @@ class Executor:
 
     def log_error(self, text: str) -> None:
         """Into the distinct error log, and its counter."""
-        self._cnc.log_error(self._port.epoch_ms(), text)
         self.add_to_counter(SystemCounter.ERRORS, 1)
+        self._port.warn(text)
+        try:
+            self._cnc.log_error(self._port.epoch_ms(), text)
+        except StorageError as error:
+            self._port.warn(f"{error}: raise storage.error_log_bytes")
 
     def add_to_counter(self, counter_id: int, delta: int) -> None:
         """System counters that only the control plane writes."""

@@ -30,7 +30,7 @@ from penstock.core.errors import PenstockError
 from penstock.daemon.conductor import model
 
 NAME: Final = "registry.journal"
-FORMAT: Final = 4                       # to be raised when what records hold changes
+FORMAT: Final = 5                       # to be raised when what records hold changes
 _HEAD: Final = b"PENSTOCK-REGISTRY %d\n" % FORMAT
 _FRAME: Final = struct.Struct("<III")
 _LENGTH: Final = struct.Struct("<I")

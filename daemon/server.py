@@ -58,6 +58,7 @@ from penstock.daemon.group_service import GroupService
 from penstock.daemon.identity import new_identity, version, version_number
 from penstock.daemon.journal import Journal
 from penstock.daemon.leases import LeaseSocket
+from penstock.daemon.limited_log import LimitedLog
 from penstock.daemon.notify import Notifier
 from penstock.daemon.samples import sample
 from penstock.daemon.settings import driver_params_from, net_from, settings_from
@@ -85,6 +86,7 @@ class Server:
         self._directory = directory
         self._identity = new_identity()
         self._notifier = Notifier()
+        self._warnings = LimitedLog(_LOG)
         self._tokens: dict[bytes, int] = {}
         self._client_of: dict[bytes, int] = {}          # by ZeroMQ identity
         self._identity_of: dict[int, bytes] = {}
@@ -426,7 +428,7 @@ class Server:
                 now_ns = time.monotonic_ns()
                 queue.extend(self._conductor.on_result(operation.operation_id, outcome, now_ns))
             elif outcome.error is not None:
-                _LOG.warning("%s: %s", type(operation.action).__name__, outcome.error.message)
+                self.warn(f"{type(operation.action).__name__}: {outcome.error.message}")
         self._shorten_nap()
 
     async def _perform_slowly(self, operation: Operation) -> None:
@@ -577,6 +579,9 @@ class Server:
 
     def record(self, action: a.Record) -> None:
         self._journal.record(action.kind, action.key, action.fields)
+
+    def warn(self, text: str) -> None:
+        self._warnings.warn(text, time.monotonic_ns())
 
     def epoch_ms(self) -> int:
         return time.time_ns() // 1_000_000

@@ -449,6 +449,9 @@ class Host:
         else:
             self._records[key] = dict(action.fields)
 
+    def warn(self, text: str) -> None:
+        """The daemon's log: a simulated daemon has none."""
+
     def epoch_ms(self) -> int:
         return EPOCH_MS + self.now_ns // _MS_NS
 

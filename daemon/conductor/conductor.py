@@ -177,9 +177,7 @@ class Conductor:
             EventType.GIVEN_UP: lambda e: on_given_up(world, e),
             EventType.RELEASED: self._on_released,
             EventType.ENDPOINT_ERROR: self._on_endpoint_error,
-            EventType.DESTINATION: lambda e: world.event(
-                "destination", endpoint_id=e.id, address=str(e.source), added=bool(e.a)
-            ),
+            EventType.DESTINATION: lambda e: send_endpoints.on_destination(world, e),
             EventType.REMOTE_ERROR: self._on_remote_error,
             EventType.SILENT: self._on_silent,
             EventType.LOSS: self._on_loss,
@@ -227,7 +225,7 @@ class Conductor:
         self.world.emit(
             SetCounter(counter_id=endpoint.status_counter, value=ChannelStatus.ERRORED)
         )
-        self.world.emit(LogError(text=f"{endpoint.channel}: {event.text}"))
+        self.world.error("socket", endpoint.channel, f"{endpoint.channel}: {event.text}")
         self.world.event("endpoint_error", channel=endpoint.channel, message=event.text)
 
     def _on_remote_error(self, event: DriverEvent) -> None:

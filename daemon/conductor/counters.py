@@ -32,6 +32,7 @@ class CounterType(enum.IntEnum):
     MDC_DESTINATIONS = 18
     NAKS_RECEIVED = 19
     NAKS_SENT = 20
+    MDC_REFUSED = 1018                  # penstock's own: beyond the driver's, as mdc-num-dest is 18
 
 
 class ChannelStatus(enum.IntEnum):
@@ -94,7 +95,7 @@ def stream_counter(
 def channel_counter(
     type_id: CounterType, *, name: str, registration_id: int, channel: str
 ) -> AllocateCounter:
-    """Channel status (6, 7) and number of destinations (18)."""
+    """Channel status (6, 7), number of destinations (18) and of those refused (1018)."""
     cut = _cut(channel, _CHANNEL_BYTES)
     return AllocateCounter(
         type_id=int(type_id),

@@ -87,7 +87,7 @@ def on_setup(world: World, event: DriverEvent) -> Saga[None]:
         )
         if subscriptions:
             what = f"session {event.session_id} of stream {event.stream_id} from {event.source}"
-            report_refusal(world, what, refused)
+            report_refusal(world, what, refused, source=event.source)
         return
     for subscription in subscriptions:
         if subscription.id not in endpoint.subscriptions:
@@ -97,7 +97,9 @@ def on_setup(world: World, event: DriverEvent) -> Saga[None]:
                 world, subscription, image, join_position=image.join_position
             )
         except Refused as refused:
-            report_refusal(world, f"subscription {subscription.id}", refused)
+            report_refusal(
+                world, f"subscription {subscription.id}", refused, source=event.source
+            )
     if not image.subscribers:
         _move(world, image, ImageTrigger.NO_SUBSCRIBER)
 

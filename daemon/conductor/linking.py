@@ -8,7 +8,7 @@ for the image linger time, since the client may still write to them before it ha
 from __future__ import annotations
 
 from penstock.config.control import ImageAvailable, ImageUnavailable
-from penstock.core.driver_types import SlotKind, SubscriberParams
+from penstock.core.driver_types import Address, SlotKind, SubscriberParams
 from penstock.daemon.conductor.actions import (
     AddImageSubscriber,
     AddPublicationSubscriber,
@@ -18,7 +18,6 @@ from penstock.daemon.conductor.actions import (
     FreeSlot,
     GetImageJoinPosition,
     GetPublicationStatus,
-    LogError,
     OldestPosition,
     ReadCounter,
     RemoveImageSubscriber,
@@ -208,7 +207,13 @@ def _free_link(world: World, link: SubscriberLink) -> None:
     world.emit(FreeSlot(kind=SlotKind.SUBSCRIBER, index=link.slot))
 
 
-def report_refusal(world: World, what: str, refused: Refused) -> None:
-    """A refusal that has no requester to tell: it goes to the error log and the event feed."""
-    world.emit(LogError(text=f"{what}: {refused.message}"))
+def report_refusal(
+    world: World, what: str, refused: Refused, *, source: Address | None = None
+) -> None:
+    """A refusal that has no requester to tell: it goes to the error log and the event feed.
+
+    :param source: the sender of the datagram that caused it.
+    """
+    text = f"{what}: {refused.message}"
+    world.error(f"refused ({refused.code})", what if source is None else source, text)
     world.event("refused", what=what, code=refused.code, message=refused.message)

@@ -78,6 +78,7 @@ class SendEndpoint:
     status_counter: int
     address_counter: int
     destinations_counter: int = -1
+    refused_counter: int = -1
     local: Address
     peer: uri.Address | None = None
     peer_address: Address | None = None

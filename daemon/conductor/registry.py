@@ -44,7 +44,8 @@ def note_send_endpoint(world: World, endpoint: SendEndpoint) -> None:
         return
     names = (
         "key", "channel", "tag", "status_counter", "address_counter", "destinations_counter",
-        "local", "peer", "peer_address", "multicast", "manual", "group", "ttl", "buffers", "params",
+        "refused_counter", "local", "peer", "peer_address", "multicast", "manual", "group", "ttl",
+        "buffers", "params",
     )
     fields = {name: getattr(endpoint, name) for name in names}
     fields["destinations"] = list(endpoint.destinations.values())

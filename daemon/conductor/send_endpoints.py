@@ -4,9 +4,12 @@ last publication has gone."""
 
 from __future__ import annotations
 
+from typing import Final
+
 from penstock.core.driver_types import (
     NO_COUNTER,
     Address,
+    DriverEvent,
     Mdc,
     ObjectKind,
     SendEndpointParams,
@@ -35,6 +38,7 @@ from penstock.daemon.conductor.registry import erase, note_send_endpoint
 from penstock.daemon.conductor.saga import EXCLUSIVE, UNTIL_RELEASE, Refused, Saga, Undo
 from penstock.daemon.conductor.world import World
 
+MAX_DYNAMIC_DESTINATIONS: Final = 2048      # PS_DESTINATIONS_DYNAMIC_MAX
 _MDC = {"": Mdc.NONE, "dynamic": Mdc.DYNAMIC, "manual": Mdc.MANUAL}
 
 
@@ -85,7 +89,7 @@ def _check_shared(endpoint: SendEndpoint, plan: EndpointPlan, addressing: SendAd
 def _open(world: World, plan: EndpointPlan, addressing: SendAddressing) -> Saga[SendEndpoint]:
     endpoint_id = world.next_id()
     undo = Undo(world.runner)
-    destinations = NO_COUNTER
+    destinations = refused = NO_COUNTER
     try:
         status: int = yield channel_counter(
             CounterType.SEND_CHANNEL, name="snd-channel", registration_id=endpoint_id,
@@ -98,6 +102,12 @@ def _open(world: World, plan: EndpointPlan, addressing: SendAddressing) -> Saga[
                 channel=plan.channel,
             )
             undo.on_failure(FreeCounter(counter_id=destinations))
+        if addressing.mode == "dynamic":
+            refused = yield channel_counter(
+                CounterType.MDC_REFUSED, name="mdc-refused", registration_id=endpoint_id,
+                channel=plan.channel,
+            )
+            undo.on_failure(FreeCounter(counter_id=refused))
         params = SendEndpointParams(
             id=endpoint_id,
             data=addressing.data,
@@ -105,6 +115,7 @@ def _open(world: World, plan: EndpointPlan, addressing: SendAddressing) -> Saga[
             mdc=_MDC[addressing.mode],
             status_counter_id=status,
             destinations_counter_id=destinations,
+            refused_counter_id=refused,
             multicast=addressing.multicast,
         )
         local: Address = yield OpenSendEndpoint(params=params)
@@ -126,6 +137,7 @@ def _open(world: World, plan: EndpointPlan, addressing: SendAddressing) -> Saga[
         status_counter=status,
         address_counter=address,
         destinations_counter=destinations,
+        refused_counter=refused,
         local=local,
         peer=addressing.peer,
         peer_address=addressing.peer_address,
@@ -156,9 +168,28 @@ def on_released(world: World, endpoint_id: int) -> None:
         return                          # opened by a command that failed later
     erase(world, "send_endpoint", endpoint_id)
     for counter in (endpoint.status_counter, endpoint.address_counter,
-                    endpoint.destinations_counter):
+                    endpoint.destinations_counter, endpoint.refused_counter):
         if counter != NO_COUNTER:
             world.emit(FreeCounter(counter_id=counter))
+
+
+def on_destination(world: World, event: DriverEvent) -> None:
+    """A receiver of a dynamic multi-destination channel came or went, or found no place."""
+    endpoint = world.send_endpoints.get(event.id)
+    if event.a >= 0 or endpoint is None:
+        world.event(
+            "destination", endpoint_id=event.id, address=str(event.source), added=bool(event.a)
+        )
+        return
+    world.error(
+        "mdc_full", endpoint.channel,
+        f"{endpoint.channel}: all {MAX_DYNAMIC_DESTINATIONS} places of receivers are taken; "
+        "further receivers get nothing until one of them leaves: spread them over several channels",
+    )
+    world.event(
+        "destinations_full", endpoint_id=event.id, channel=endpoint.channel,
+        address=str(event.source), refused=event.b,
+    )
 
 
 # ---- destinations --------------------------------------------------------------------------------

@@ -9,7 +9,9 @@ from collections.abc import Callable
 from typing import Any
 
 from penstock.config.control import Message
-from penstock.daemon.conductor.actions import Action, Notify, PublishEvent, SetStorage
+from penstock.core.driver_types import Address
+from penstock.daemon.conductor.actions import Action, LogError, Notify, PublishEvent, SetStorage
+from penstock.daemon.conductor.error_book import ErrorBook
 from penstock.daemon.conductor.model import (
     Client,
     Group,
@@ -78,6 +80,7 @@ class World:
         self.runner = SagaRunner()
         self.timers = Timers()
         self.storage = Storage(self.runner, settings.storage_budget_bytes)
+        self.errors = ErrorBook()
         self.now_ns = 0
         self.clients: dict[int, Client] = {}
         self.send_endpoints: dict[int, SendEndpoint] = {}
@@ -103,6 +106,18 @@ class World:
     def event(self, name: str, /, **fields: Any) -> None:
         """One line of the event feed; names are stable."""
         self.emit(PublishEvent(name=name, fields=fields))
+
+    def error(self, kind: str, source: Address | str, text: str) -> None:
+        """One entry of the error log for each kind and source.
+
+        :param source: an address if a datagram caused it, else the name of an object of this
+            daemon.
+        """
+        if isinstance(source, Address):
+            entry = self.errors.stranger(kind, source.ip, text)
+        else:
+            entry = self.errors.local(kind, source, text)
+        self.emit(LogError(text=entry))
 
     def hold(self, log_id: int, group_id: int, position: int) -> None:
         """A group holds a log from the position on: at least, never less than was said before."""

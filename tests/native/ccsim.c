@@ -207,6 +207,7 @@ static void open_sender(ccsim_t *sim, int32_t index)
         .id = index + 1,
         .status_counter_id = counter(side),
         .destinations_counter_id = -1,
+        .refused_counter_id = -1,
         .data = { .bind = address(0, (uint16_t)(PORT + 100 + index)),
                   .connect = address(1, (uint16_t)(PORT + index)),
                   .rcvbuf_bytes = 1 << 24 }

@@ -58,7 +58,8 @@ static void open_endpoint(rig_t *rig, int32_t kind)
 {
     ps_send_endpoint_params_t params = { .id = 1,
                                          .status_counter_id = rig->status,
-                                         .destinations_counter_id = rig->destinations };
+                                         .destinations_counter_id = rig->destinations,
+                                         .refused_counter_id = rig->refused };
     params.data.bind = memnet_addr(1, RIG_CONTROL);
     rig->local = params.data.bind;
     if (kind == RIG_DYNAMIC || kind == RIG_MANUAL) {
@@ -146,7 +147,8 @@ rig_t *rig_open(const rig_options_t *options)
     make_driver(rig, options);
     int32_t *const ids[] = { &rig->limit,        &rig->position,      &rig->sender_position,
                              &rig->sender_limit, &rig->back_pressure, &rig->naks,
-                             &rig->receivers,    &rig->destinations,  &rig->status };
+                             &rig->receivers,    &rig->destinations,  &rig->status,
+                             &rig->refused };
     for (size_t i = 0; i < sizeof(ids) / sizeof(ids[0]); i++) {
         *ids[i] = rig_make_counter(rig, 0);
     }

@@ -52,7 +52,7 @@ typedef struct rig {
     ps_publication_t *pub;
     ps_publication_slot_t *slot;
     int32_t limit, position, sender_position, sender_limit, back_pressure, naks, receivers,
-        destinations, status; /* counter ids */
+        destinations, refused, status; /* counter ids */
     ps_log_t log;
     ps_addr_t local; /* of the control socket of the sender */
     ps_addr_t peer;

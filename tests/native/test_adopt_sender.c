@@ -43,7 +43,8 @@ static void succeed(rig_t *rig)
 {
     ps_send_endpoint_params_t endpoint = { .id = 1,
                                            .status_counter_id = rig->status,
-                                           .destinations_counter_id = rig->destinations };
+                                           .destinations_counter_id = rig->destinations,
+                                           .refused_counter_id = -1 };
     ps_driver_destroy(rig->driver);
     ps_driver_params_t params = memnet_driver_params(rig->net, rig->cnc, rig->shared);
     params.seed = 2;

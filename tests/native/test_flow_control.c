@@ -18,7 +18,7 @@ static ps_fc_t make(int32_t kind, int32_t min_size, int64_t tag)
                                              .fc_group_tag = tag,
                                              .fc_group_min_size = min_size };
     ps_fc_t fc;
-    CHECK_EQ(ps_fc_init(&fc, &params, T), PS_OK);
+    CHECK_EQ(ps_fc_init(&fc, &params, T, 1), PS_OK);
     return fc;
 }
 
@@ -221,13 +221,13 @@ static void contradictions_are_refused(void)
 {
     ps_fc_t fc;
     ps_publication_params_t params = { .flow_control = 99 };
-    CHECK_EQ(ps_fc_init(&fc, &params, T), PS_E_INVALID);
+    CHECK_EQ(ps_fc_init(&fc, &params, T, 1), PS_E_INVALID);
     params = (ps_publication_params_t){ .flow_control = PS_FC_MAX, .fc_group_min_size = 1 };
-    CHECK_EQ(ps_fc_init(&fc, &params, T), PS_E_INVALID);
+    CHECK_EQ(ps_fc_init(&fc, &params, T, 1), PS_E_INVALID);
     params = (ps_publication_params_t){ .flow_control = PS_FC_MIN, .fc_group_min_size = 5000 };
-    CHECK_EQ(ps_fc_init(&fc, &params, T), PS_E_INVALID);
+    CHECK_EQ(ps_fc_init(&fc, &params, T, 1), PS_E_INVALID);
     params = (ps_publication_params_t){ .flow_control = PS_FC_MIN, .fc_receiver_timeout_ns = -1 };
-    CHECK_EQ(ps_fc_init(&fc, &params, T), PS_E_INVALID);
+    CHECK_EQ(ps_fc_init(&fc, &params, T, 1), PS_E_INVALID);
 }
 
 /* ---- through a sender ------------------------------------------------------------------------ */

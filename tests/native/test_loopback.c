@@ -152,6 +152,7 @@ static void publish(node_t *node, sending_t *sending, const ps_addr_t *to, uint8
     endpoint.data.gso = 1;
     endpoint.status_counter_id = counter(node, 0);
     endpoint.destinations_counter_id = -1;
+    endpoint.refused_counter_id = -1;
     CHECK_EQ(ps_send_endpoint_open(node->driver, &endpoint, &sending->endpoint), PS_OK);
     snprintf(sending->path, sizeof sending->path, "%s/out.logbuffer", node->directory);
     const ps_log_params_t log =

@@ -321,58 +321,6 @@ static void test_idle_heartbeats_back_off(void)
     rig_close(rig);
 }
 
-static void test_dynamic_destinations(void)
-{
-    rig_t *rig = rig_open(&(rig_options_t){ .kind = RIG_DYNAMIC });
-    const ps_addr_t one = memnet_addr(11, 1111), two = memnet_addr(12, 2222);
-    uint8_t frame[256];
-    ps_event_t event;
-    rig_step(rig, 0);
-    CHECK_EQ(memnet_pending(rig->net), 0);
-    rig_inject(rig, &one, frame, golden("sm_join", frame));
-    rig_step(rig, 1 * MS);
-    CHECK_EQ(rig_counter(rig, rig->destinations), 1);
-    CHECK(rig_event(rig, PS_EV_DESTINATION, &event) && event.a == 1 && event.from.port == 1111);
-    CHECK_EQ(rig_take(rig)->to.port, 1111);
-    CHECK(rig->got.data[6] == PS_TYPE_SETUP && rig->got.data[5] == PS_SETUP_GROUP);
-    rig_sm(rig, 2, &two, 0, 8192, 0);
-    rig_sm(rig, GOLDEN_RECEIVER, &one, 0, 8192, 0);
-    rig_step(rig, 1 * MS);
-    memnet_discard(rig->net);
-    rig_offer(rig, "x", 1, PS_FLAG_UNFRAGMENTED);
-    rig_step(rig, 0);
-    CHECK_EQ(memnet_pending(rig->net), 2);
-    const int32_t first_port = rig_take(rig)->to.port;
-    CHECK_EQ(first_port + rig_take(rig)->to.port, 3333); /* both, in either order */
-    for (int i = 0; i < 50; i++) {                       /* only one goes on */
-        rig_step(rig, 100 * MS);
-        rig_sm(rig, 2, &two, 0, 8192, 0);
-    }
-    rig_step(rig, 100 * MS);
-    CHECK_EQ(rig_counter(rig, rig->destinations), 1);
-    CHECK(rig_event(rig, PS_EV_DESTINATION, &event) && event.a == 1);
-    CHECK(rig_event(rig, PS_EV_DESTINATION, &event) && event.a == 0 && event.from.port == 1111);
-    rig_close(rig);
-}
-
-/* A receiver that was started again has another id at the same address: one socket, one copy. */
-static void test_a_successor_at_an_address_is_the_same_destination(void)
-{
-    rig_t *rig = rig_open(&(rig_options_t){ .kind = RIG_DYNAMIC });
-    const ps_addr_t one = memnet_addr(11, 1111);
-    rig_step(rig, 0);
-    rig_sm(rig, 2, &one, 0, 8192, 0);
-    rig_step(rig, 1 * MS);
-    rig_sm(rig, 3, &one, 0, 8192, 0);
-    rig_step(rig, 1 * MS);
-    CHECK_EQ(rig_counter(rig, rig->destinations), 1);
-    memnet_discard(rig->net);
-    rig_offer(rig, "x", 1, PS_FLAG_UNFRAGMENTED);
-    rig_step(rig, 0);
-    CHECK_EQ(memnet_pending(rig->net), 1);
-    rig_close(rig);
-}
-
 static void test_manual_destinations(void)
 {
     rig_t *rig = rig_open(&(rig_options_t){ .kind = RIG_MANUAL });
@@ -532,8 +480,6 @@ int main(void)
     test_receivers_time_out();
     test_a_required_receiver_that_goes_is_told();
     test_idle_heartbeats_back_off();
-    test_dynamic_destinations();
-    test_a_successor_at_an_address_is_the_same_destination();
     test_manual_destinations();
     test_multicast_listens_to_the_control_group();
     test_short_sends_are_repeated();

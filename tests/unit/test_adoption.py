@@ -26,7 +26,7 @@ from penstock.daemon.journal import Journal, JournalDamaged
 
 UNICAST = "aeron:udp?endpoint=10.0.0.2:40456"
 RECEIVE = "aeron:udp?endpoint=10.0.0.1:0"
-HEAD = b"PENSTOCK-REGISTRY 4\n"
+HEAD = b"PENSTOCK-REGISTRY 5\n"
 TOKEN = b"secret of the client"
 
 
@@ -273,12 +273,12 @@ def shapes() -> bytes:
 
 def test_a_change_of_what_records_hold_is_another_format() -> None:
     """A successor of another version must not take them for its own: raise journal.FORMAT."""
-    assert (journal.FORMAT, zlib.crc32(shapes())) == (4, 3054414884)
+    assert (journal.FORMAT, zlib.crc32(shapes())) == (5, 3823520033)
 
 
 def test_a_journal_of_another_format_is_refused() -> None:
-    older = written().replace(b"REGISTRY 4\n", b"REGISTRY 3\n", 1)
-    with pytest.raises(JournalDamaged, match="not of format 4"):
+    older = written().replace(b"REGISTRY 5\n", b"REGISTRY 4\n", 1)
+    with pytest.raises(JournalDamaged, match="not of format 5"):
         journal.decode(older)
 
 

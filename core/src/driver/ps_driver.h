@@ -135,7 +135,9 @@ enum ps_event_type {
     PS_EV_TERM_NEEDED = 9,     /* publication or image id; a = position reserved so far */
     PS_EV_RELEASED = 10,       /* kind: ps_object_kind; id; the conductor may destroy it */
     PS_EV_ENDPOINT_ERROR = 11, /* endpoint id; reason = ps_error_code; text */
-    PS_EV_DESTINATION = 12,    /* send endpoint id; a = 1 added, 0 timed out; from */
+    /* send endpoint id; from; a = 1 added, 0 timed out, -1 no place left for it (at most one event
+     * a second), b = how often so far */
+    PS_EV_DESTINATION = 12,
     /* publication id; an ERR frame: reason = code, a = receiver id, text */
     PS_EV_REMOTE_ERROR = 13,
     /* endpoint id; nothing heard from `from` for 5 s: re-resolve its name */
@@ -211,6 +213,7 @@ typedef struct ps_send_endpoint_params {
     int32_t mdc;                     /* ps_mdc */
     int32_t status_counter_id;       /* channel status */
     int32_t destinations_counter_id; /* mdc-num-dest, -1 none */
+    int32_t refused_counter_id;      /* mdc-refused, -1 none */
     uint8_t multicast;
 } ps_send_endpoint_params_t;
 

@@ -161,12 +161,17 @@ static int set_up_network(ps_publication_t *pub)
 {
     const ps_driver_params_t *defaults = ps_driver_params(pub->driver);
     const ps_publication_params_t *params = &pub->params;
-    const int result = ps_fc_init(&pub->fc, params, pub->log.term_length);
+    const int result = ps_fc_init(&pub->fc, params, pub->log.term_length, defaults->seed);
     if (result != PS_OK) {
         return result;
     }
     pub->receiver_capacity = params->group ? PS_PUB_RECEIVERS_GROUP : PS_PUB_RECEIVERS_UNICAST;
     pub->receivers = calloc((size_t)pub->receiver_capacity, sizeof(*pub->receivers));
+    const int mapped = ps_map_init(&pub->receiver_index, pub->receiver_capacity,
+                                   defaults->seed ^ (uint64_t)pub->id);
+    if (mapped != PS_OK) {
+        return mapped;
+    }
     pub->retransmit.capacity = !params->group                       ? PS_RESEND_MAX
                                : params->max_resend <= 0            ? 16
                                : params->max_resend > PS_RESEND_MAX ? PS_RESEND_MAX
@@ -248,6 +253,7 @@ void ps_publication_free(ps_publication_t *pub)
     ps_log_unmap(&pub->log);
     ps_fc_free(&pub->fc);
     free(pub->receivers);
+    ps_map_fini(&pub->receiver_index);
     free(pub->board);
     free(pub->retransmit.actions);
     free(pub);

@@ -8,38 +8,29 @@
  * or when it was silent for the receiver timeout.  While a receiver that asked for a SETUP is about
  * to join, the limit of that moment is held, so that the others do not run away from it.
  *
- * Bound: every call looks at each receiver once, at most PS_FC_RECEIVERS_MAX; a group that is
- * larger is paced by those that came first.
+ * Bound: a status message costs O(log n), a timer cycle looks at each receiver once, at most
+ * PS_FC_RECEIVERS_MAX; a group that is larger is paced by those that came first.
  */
 #include "ps_flow_control.h"
 
 static ps_fc_receiver_t *find(ps_fc_t *fc, int64_t id)
 {
-    for (int32_t i = 0; i < fc->tracked; i++) {
-        if (fc->receivers[i].id == id) {
-            return &fc->receivers[i];
-        }
-    }
-    return NULL;
+    const int32_t index = ps_map_get(&fc->index, (uint64_t)id);
+    return index == 0 ? NULL : &fc->receivers[index - 1];
 }
 
 /* The least of hold and all edges; notes whose it is. */
 static int64_t slowest(ps_fc_t *fc)
 {
     int64_t least = fc->hold;
-    int64_t furthest = INT64_MIN;
     if (fc->hold != INT64_MAX) {
         fc->limiting_receiver = 0;
     }
-    for (int32_t i = 0; i < fc->tracked; i++) {
-        const ps_fc_receiver_t *receiver = &fc->receivers[i];
-        furthest = receiver->edge > furthest ? receiver->edge : furthest;
-        if (receiver->edge < least) {
-            least = receiver->edge;
-            fc->limiting_receiver = receiver->id;
-        }
+    if (ps_edges_least(&fc->edges) < least) {
+        least = ps_edges_least(&fc->edges);
+        fc->limiting_receiver = fc->receivers[ps_edges_first_least(&fc->edges)].id;
     }
-    fc->group_binds = furthest > least;
+    fc->group_binds = ps_edges_largest(&fc->edges) > least;
     return least;
 }
 
@@ -50,10 +41,13 @@ static bool carries_tag(const ps_fc_t *fc, const ps_sm_t *sm)
 
 static void add(ps_fc_t *fc, const ps_sm_t *sm, int64_t position, int64_t now_ns)
 {
-    fc->receivers[fc->tracked++] = (ps_fc_receiver_t){ .id = sm->receiver_id,
-                                                       .position = position,
-                                                       .edge = position + sm->window,
-                                                       .heard_ns = now_ns };
+    fc->receivers[fc->tracked] = (ps_fc_receiver_t){ .id = sm->receiver_id,
+                                                     .position = position,
+                                                     .edge = position + sm->window,
+                                                     .heard_ns = now_ns };
+    ps_edges_set(&fc->edges, fc->tracked, position + sm->window);
+    fc->tracked++;
+    (void)ps_map_put(&fc->index, (uint64_t)sm->receiver_id, fc->tracked);
     if (fc->hold != INT64_MAX) { /* who joined is here: the limit moves on at the next cycle */
         fc->hold = INT64_MAX;
         fc->due_ns = now_ns;
@@ -70,6 +64,7 @@ static int64_t min_on_sm(ps_fc_t *fc, const ps_sm_t *sm, int64_t position, int64
     ps_fc_receiver_t *known = matches ? find(fc, sm->receiver_id) : NULL;
     if (known != NULL) {
         known->edge = edge;
+        ps_edges_set(&fc->edges, (int32_t)(known - fc->receivers), edge);
         known->position = position > known->position ? position : known->position;
         known->heard_ns = now_ns;
         known->eos = leaving;
@@ -110,6 +105,19 @@ static void min_on_setup_sent(ps_fc_t *fc, int64_t limit, int64_t now_ns)
     fc->setup_asked = false;
 }
 
+/* The last one moves into the hole. */
+static void leave(ps_fc_t *fc, int32_t index)
+{
+    const int32_t last = --fc->tracked;
+    ps_map_remove(&fc->index, (uint64_t)fc->receivers[index].id);
+    if (index != last) {
+        fc->receivers[index] = fc->receivers[last];
+        ps_edges_set(&fc->edges, index, fc->receivers[index].edge);
+        (void)ps_map_put(&fc->index, (uint64_t)fc->receivers[index].id, index + 1);
+    }
+    ps_edges_clear(&fc->edges, last);
+}
+
 static void evict(ps_fc_t *fc, int64_t now_ns)
 {
     int64_t due_ns = INT64_MAX;
@@ -117,7 +125,7 @@ static void evict(ps_fc_t *fc, int64_t now_ns)
         const ps_fc_receiver_t *receiver = &fc->receivers[i];
         const int64_t end_ns = receiver->heard_ns + fc->timeout_ns;
         if (receiver->eos || receiver->evict || end_ns <= now_ns) {
-            fc->receivers[i] = fc->receivers[--fc->tracked];
+            leave(fc, i);
         } else {
             due_ns = end_ns < due_ns ? end_ns : due_ns;
             i++;

@@ -90,7 +90,8 @@ static const ps_fc_ops_t *ops_of(int32_t kind)
     }
 }
 
-int ps_fc_init(ps_fc_t *fc, const ps_publication_params_t *params, int32_t term_length)
+int ps_fc_init(ps_fc_t *fc, const ps_publication_params_t *params, int32_t term_length,
+               uint64_t salt)
 {
     const int32_t kind = params->flow_control;
     const bool tracks = kind == PS_FC_MIN || kind == PS_FC_TAGGED;
@@ -124,6 +125,8 @@ int ps_fc_init(ps_fc_t *fc, const ps_publication_params_t *params, int32_t term_
         if (fc->receivers == NULL) {
             return ps_fail(PS_E_NO_MEMORY, "no memory for the receivers of a group");
         }
+        const int code = ps_map_init(&fc->index, PS_FC_RECEIVERS_MAX, salt);
+        return code != PS_OK ? code : ps_edges_init(&fc->edges, PS_FC_RECEIVERS_MAX);
     }
     return PS_OK;
 }
@@ -132,4 +135,6 @@ void ps_fc_free(ps_fc_t *fc)
 {
     free(fc->receivers);
     fc->receivers = NULL;
+    ps_map_fini(&fc->index);
+    ps_edges_fini(&fc->edges);
 }

@@ -16,6 +16,8 @@
 #include <stdint.h>
 
 #include "ps_driver.h"
+#include "ps_edges.h"
+#include "ps_receiver_map.h"
 #include "ps_wire.h"
 
 typedef struct ps_fc ps_fc_t;
@@ -46,7 +48,7 @@ typedef struct ps_fc_receiver {
     bool eos, evict; /* leaves at the next timer cycle */
 } ps_fc_receiver_t;
 
-enum { PS_FC_RECEIVERS_MAX = 1024 };
+enum { PS_FC_RECEIVERS_MAX = 2048 };
 #define PS_FC_TIMEOUT_NS INT64_C(5000000000)
 
 struct ps_fc {
@@ -64,6 +66,8 @@ struct ps_fc {
     int64_t tag;
     /* min, tagged */
     ps_fc_receiver_t *receivers; /* [PS_FC_RECEIVERS_MAX] */
+    ps_map_t index;              /* receiver id -> index + 1 */
+    ps_edges_t edges;            /* of receivers, by index */
     int64_t hold;                /* limit remembered for a joining receiver, INT64_MAX none */
     int64_t hold_until_ns;
     bool setup_asked;
@@ -76,8 +80,10 @@ struct ps_fc {
     int64_t edge;            /* furthest edge heard: what max would answer */
 };
 
-/* By params->flow_control and fc_*.  PS_E_INVALID when unknown or contradictory, PS_E_NO_MEMORY. */
-int ps_fc_init(ps_fc_t *fc, const ps_publication_params_t *params, int32_t term_length);
+/* By params->flow_control and fc_*.  salt: from the injected seed.  PS_E_INVALID when unknown or
+ * contradictory, PS_E_NO_MEMORY. */
+int ps_fc_init(ps_fc_t *fc, const ps_publication_params_t *params, int32_t term_length,
+               uint64_t salt);
 void ps_fc_free(ps_fc_t *fc);
 
 /* Custom: limit counts until until_ns.  Sender thread.  Returns the limit to use now. */

@@ -27,7 +27,7 @@ enum {
     PS_PUB_CLIENTS = 64,
     PS_PUB_QUARANTINE = 16,
     PS_PUB_RECEIVERS_UNICAST = 64,
-    PS_PUB_RECEIVERS_GROUP = 1024
+    PS_PUB_RECEIVERS_GROUP = 2048 /* as many as a dynamic list has places */
 };
 
 enum ps_pub_state { PS_PUB_ACTIVE = 0, PS_PUB_DRAINING = 1, PS_PUB_DRAINED = 2 };
@@ -155,6 +155,7 @@ struct ps_publication {
     int64_t paced_until_ns;              /* a bucket is empty until then; INT64_MAX none */
     bool paced;                          /* the congestion bucket ended the last turn */
     ps_pub_receiver_t *receivers;
+    ps_map_t receiver_index; /* receiver id -> index + 1 */
     ps_board_entry_t *board; /* [receiver_capacity], for the conductor */
     int32_t receiver_count, receiver_capacity;
     int32_t receivers_shown; /* fc-receivers */
@@ -202,6 +203,8 @@ static inline int64_t ps_pub_sent_floor(const ps_publication_t *pub)
 /* One turn: a slice of retransmission, then of new data (network), then the limit.  *more: there is
  * work left that can be done now.  Returns bytes sent.  Bound: PS_TURN_*. */
 int32_t ps_publication_turn(ps_publication_t *pub, int64_t now_ns, bool *more);
+/* Writes its SETUP, at most PS_CONTROL_MAX bytes; returns the length. */
+uint32_t ps_publication_build_setup(const ps_publication_t *pub, uint8_t *out);
 /* SETUP / heartbeat, if due.  False: could not be sent. */
 bool ps_publication_send_setup(ps_publication_t *pub, int64_t now_ns);
 bool ps_publication_send_heartbeat(ps_publication_t *pub, int64_t now_ns);

@@ -11,12 +11,8 @@ enum { RESEND_WINDOW = 128 * 1024, UNICAST_MULTIPLE = 16 };
 
 static ps_pub_receiver_t *find_receiver(ps_publication_t *pub, int64_t receiver_id)
 {
-    for (int32_t i = 0; i < pub->receiver_count; i++) {
-        if (pub->receivers[i].id == receiver_id) {
-            return &pub->receivers[i];
-        }
-    }
-    return NULL;
+    const int32_t index = ps_map_get(&pub->receiver_index, (uint64_t)receiver_id);
+    return index == 0 ? NULL : &pub->receivers[index - 1];
 }
 
 static void show_receiver(ps_publication_t *pub, ps_pub_receiver_t *receiver, const ps_sm_t *sm,
@@ -43,7 +39,12 @@ static void forget_receiver(ps_publication_t *pub, ps_pub_receiver_t *receiver)
 {
     static const ps_receiver_view_t nobody;
     ps_pub_receiver_t *last = &pub->receivers[--pub->receiver_count];
-    *receiver = *last;
+    ps_map_remove(&pub->receiver_index, (uint64_t)receiver->id);
+    if (receiver != last) {
+        *receiver = *last;
+        (void)ps_map_put(&pub->receiver_index, (uint64_t)receiver->id,
+                         (int32_t)(receiver - pub->receivers) + 1);
+    }
     ps_board_write(pub->board, (int32_t)(receiver - pub->receivers), &receiver->view);
     ps_board_write(pub->board, (int32_t)(last - pub->receivers), &nobody);
     pub->has_receivers = pub->receiver_count > 0;
@@ -60,6 +61,7 @@ static void refresh_receiver(ps_publication_t *pub, const ps_sm_t *sm, int64_t p
         }
         receiver = &pub->receivers[pub->receiver_count++];
         receiver->id = sm->receiver_id;
+        (void)ps_map_put(&pub->receiver_index, (uint64_t)receiver->id, pub->receiver_count);
     }
     receiver->heard_ns = now_ns;
     receiver->edge = position + sm->window;
@@ -81,12 +83,8 @@ static void refresh_receiver(ps_publication_t *pub, const ps_sm_t *sm, int64_t p
 
 bool ps_publication_is_congested(const ps_publication_t *pub, int64_t receiver_id)
 {
-    for (int32_t i = 0; i < pub->receiver_count; i++) {
-        if (pub->receivers[i].id == receiver_id) {
-            return pub->receivers[i].reason == PS_CAUSE_CONGESTION_WINDOW;
-        }
-    }
-    return false;
+    const int32_t index = ps_map_get(&pub->receiver_index, (uint64_t)receiver_id);
+    return index != 0 && pub->receivers[index - 1].reason == PS_CAUSE_CONGESTION_WINDOW;
 }
 
 static void on_receiver_leaving(ps_publication_t *pub, const ps_sm_t *sm)

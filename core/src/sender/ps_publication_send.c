@@ -418,10 +418,9 @@ static bool send_one(ps_publication_t *pub, const uint8_t *data, uint32_t length
 _Static_assert((int)PS_FC_TAGGED == PS_WIRE_FC_TAGGED && PS_FC_CUSTOM + 1 == PS_WIRE_FC_COUNT,
                "flow control is stated by its number");
 
-bool ps_publication_send_setup(ps_publication_t *pub, int64_t now_ns)
+uint32_t ps_publication_build_setup(const ps_publication_t *pub, uint8_t *out)
 {
     const ps_driver_params_t *params = ps_driver_params(pub->driver);
-    uint8_t out[PS_CONTROL_MAX];
     const ps_setup_t setup = {
         .term_offset = (int32_t)(pub->sender_position & pub->log.term_mask),
         .session_id = pub->log.session_id,
@@ -445,7 +444,13 @@ bool ps_publication_send_setup(ps_publication_t *pub, int64_t now_ns)
         .credit_limit = -1,
         .released_ordinal = -1,
     };
-    const uint32_t length = ps_wire_build_setup(out, &setup, params->advertise ? &trailer : NULL);
+    return ps_wire_build_setup(out, &setup, params->advertise ? &trailer : NULL);
+}
+
+bool ps_publication_send_setup(ps_publication_t *pub, int64_t now_ns)
+{
+    uint8_t out[PS_CONTROL_MAX];
+    const uint32_t length = ps_publication_build_setup(pub, out);
     if (!send_one(pub, out, length, now_ns)) {
         return false;
     }

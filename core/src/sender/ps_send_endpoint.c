@@ -32,6 +32,7 @@ void ps_send_endpoint_free(ps_send_endpoint_t *endpoint)
     if (endpoint->control != NULL) {
         endpoint->ops->close(endpoint->control);
     }
+    ps_destinations_fini(&endpoint->destinations);
     free(endpoint);
 }
 
@@ -48,10 +49,17 @@ int ps_send_endpoint_open(ps_driver_t *driver, const ps_send_endpoint_params_t *
     endpoint->ops = net->ops;
     endpoint->params = *params;
     endpoint->remote = params->data.connect;
-    endpoint->destinations.dynamic = params->mdc == PS_MDC_DYNAMIC;
     endpoint->destinations_cell = cell_or_null(driver, params->destinations_counter_id);
     endpoint->status_cell = cell_or_null(driver, params->status_counter_id);
-    int result = net->ops->open(net->state, &params->data, &endpoint->data);
+    endpoint->refused_cell = cell_or_null(driver, params->refused_counter_id);
+    int result = PS_OK;
+    if (params->mdc != PS_MDC_NONE) {
+        result = ps_destinations_init(&endpoint->destinations, params->mdc == PS_MDC_DYNAMIC,
+                                      ps_driver_params(driver)->seed ^ (uint64_t)params->id);
+    }
+    if (result == PS_OK) {
+        result = net->ops->open(net->state, &params->data, &endpoint->data);
+    }
     if (result == PS_OK && params->control.bind.family != 0) {
         result = net->ops->open(net->state, &params->control, &endpoint->control);
     }
@@ -82,9 +90,9 @@ int ps_send_endpoint_add_destination(ps_driver_t *driver, ps_send_endpoint_t *en
     if (endpoint->params.mdc != PS_MDC_MANUAL) {
         return ps_fail(PS_E_INVALID, "destinations need control-mode=manual");
     }
-    if (endpoint->manual_count >= PS_DESTINATIONS_MAX) {
+    if (endpoint->manual_count >= PS_DESTINATIONS_MANUAL_MAX) {
         return ps_fail(PS_E_NO_SPACE, "an endpoint has at most %d destinations",
-                       (int)PS_DESTINATIONS_MAX);
+                       (int)PS_DESTINATIONS_MANUAL_MAX);
     }
     const int result = ps_driver_command(driver, PS_AGENT_SENDER, &command);
     endpoint->manual_count += result == PS_OK;
@@ -239,30 +247,70 @@ int32_t ps_send_endpoint_poll(ps_send_endpoint_t *endpoint, int64_t now_ns)
         }
         seen += result > 0 ? result : 0;
     }
+    if (endpoint->join_count > 0) {
+        ps_send_endpoint_answer(endpoint, now_ns);
+    }
+    if (endpoint->grew) {
+        endpoint->grew = false;
+        store_count(endpoint);
+        endpoint->due_ns = now_ns; /* its timeout is not known to the scan yet */
+        ps_sender_due(ps_driver_sender(endpoint->driver), now_ns);
+        ps_sender_ready_endpoint(ps_driver_sender(endpoint->driver), endpoint);
+    }
     return seen;
 }
 
-void ps_send_endpoint_heard(ps_send_endpoint_t *endpoint, int64_t receiver_id,
-                            const ps_addr_t *from, int64_t now_ns)
+static void refuse(ps_send_endpoint_t *endpoint, const ps_addr_t *from, int64_t now_ns)
 {
-    ps_sender_t *sender = ps_driver_sender(endpoint->driver);
-    endpoint->heard_ns = now_ns;
-    endpoint->silence_reported_ns = now_ns;
-    if (endpoint->params.mdc == PS_MDC_NONE ||
-        !ps_destinations_on_sm(&endpoint->destinations, receiver_id, from, now_ns)) {
+    const int64_t refused = (int64_t)endpoint->destinations.refused;
+    if (endpoint->refused_cell != NULL) {
+        atomic_store_explicit(endpoint->refused_cell, refused, memory_order_release);
+    }
+    if (endpoint->full_reported_ns != 0 &&
+        now_ns - endpoint->full_reported_ns < REPORT_INTERVAL_NS) {
         return;
     }
-    store_count(endpoint);
-    ps_event_t event = { .type = PS_EV_DESTINATION,
-                         .kind = PS_KIND_SEND_ENDPOINT,
-                         .id = endpoint->id,
-                         .now_ns = now_ns,
-                         .a = 1,
-                         .from = *from };
-    (void)ps_driver_emit(endpoint->driver, PS_AGENT_SENDER, &event); /* the counter tells it too */
-    endpoint->due_ns = now_ns; /* its timeout is not known to the scan yet */
-    ps_sender_due(sender, now_ns);
-    ps_sender_ready_endpoint(sender, endpoint);
+    const ps_event_t event = { .type = PS_EV_DESTINATION,
+                               .kind = PS_KIND_SEND_ENDPOINT,
+                               .id = endpoint->id,
+                               .now_ns = now_ns,
+                               .a = -1,
+                               .b = refused,
+                               .from = *from };
+    if (ps_driver_emit(endpoint->driver, PS_AGENT_SENDER, &event)) {
+        endpoint->full_reported_ns = now_ns;
+    }
+}
+
+void ps_send_endpoint_heard(ps_send_endpoint_t *endpoint, const ps_sm_t *sm, int32_t heard,
+                            const ps_addr_t *from, int64_t now_ns)
+{
+    ps_destinations_t *list = &endpoint->destinations;
+    const int64_t again_ns = ps_driver_params(endpoint->driver)->setup_interval_ns;
+    int verdict;
+    endpoint->heard_ns = now_ns;
+    endpoint->silence_reported_ns = now_ns;
+    if (endpoint->params.mdc == PS_MDC_NONE) {
+        return;
+    }
+    verdict = heard == PS_HEARD_JOIN ? ps_destinations_on_join(list, from, again_ns, now_ns)
+                                     : ps_destinations_on_sm(list, sm->receiver_id, from,
+                                                             heard == PS_HEARD_NAMES, now_ns);
+    if (verdict == PS_DESTINATION_FULL) {
+        refuse(endpoint, from, now_ns);
+    } else if (verdict == PS_DESTINATION_ANSWER) {
+        ps_send_endpoint_join(endpoint, from, now_ns);
+    } else if (verdict == PS_DESTINATION_ADDED) {
+        const ps_event_t event = { .type = PS_EV_DESTINATION,
+                                   .kind = PS_KIND_SEND_ENDPOINT,
+                                   .id = endpoint->id,
+                                   .now_ns = now_ns,
+                                   .a = 1,
+                                   .from = *from };
+        (void)ps_driver_emit(endpoint->driver, PS_AGENT_SENDER,
+                             &event); /* a counter tells it too */
+        endpoint->grew = true;
+    }
 }
 
 static bool report_silence(ps_send_endpoint_t *endpoint, const ps_addr_t *of,
@@ -308,6 +356,8 @@ int64_t ps_send_endpoint_on_timer(ps_send_endpoint_t *endpoint, int64_t now_ns)
         endpoint->silence_reported_ns = now_ns;
     }
     int64_t due_ns = ps_destinations_next_ns(list, timeout_ns);
+    const int64_t join_ns = ps_send_endpoint_join_timer(endpoint, now_ns);
+    due_ns = join_ns < due_ns ? join_ns : due_ns;
     if (unicast && endpoint->silence_reported_ns + timeout_ns < due_ns) {
         due_ns = endpoint->silence_reported_ns + timeout_ns;
     }

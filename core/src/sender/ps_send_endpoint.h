@@ -9,7 +9,12 @@
 #include "ps_driver_internal.h"
 #include "ps_wire.h"
 
-enum { PS_SEND_OUTBOX = 64 };
+enum {
+    PS_SEND_OUTBOX = 64,
+    PS_JOIN_ANSWERS = 64, /* joining receivers that are answered together */
+    PS_JOIN_SETUPS = 32,  /* SETUPs for one of them */
+    PS_JOIN_BUDGET = 512  /* SETUPs for all of them, unless each would get less than one */
+};
 
 /* Heartbeats that leave together. */
 typedef struct ps_send_outbox {
@@ -33,13 +38,19 @@ struct ps_send_endpoint {
     ps_destinations_t destinations;
     _Atomic int64_t *destinations_cell; /* NULL: none */
     _Atomic int64_t *status_cell;
-    int64_t heard_ns; /* last status message */
+    _Atomic int64_t *refused_cell; /* NULL: none */
+    int64_t heard_ns;              /* last status message */
     int64_t silence_reported_ns;
     int64_t error_reported_ns;
+    int64_t full_reported_ns; /* last event that no place was left; 0 never */
     int64_t due_ns;
     ps_send_outbox_t outbox;
+    ps_addr_t joins[PS_JOIN_ANSWERS]; /* waiting for an answer, at most until the poll ends */
+    int32_t join_count;
+    int32_t join_cursor; /* publication that the next answer begins with */
     ps_send_endpoint_t *next;
     bool poll_now;
+    bool grew;   /* a destination was added in this poll */
     bool failed; /* the last send met an error, not a full socket */
     bool removed;
 };
@@ -64,8 +75,18 @@ int32_t ps_send_endpoint_poll(ps_send_endpoint_t *endpoint, int64_t now_ns);
 /* Timers: dynamic destinations, silence.  Returns the next due time. */
 int64_t ps_send_endpoint_on_timer(ps_send_endpoint_t *endpoint, int64_t now_ns);
 /* A valid status message came from `from`. */
-void ps_send_endpoint_heard(ps_send_endpoint_t *endpoint, int64_t receiver_id,
+enum ps_heard {
+    PS_HEARD_OTHER = 0, /* names no publication of this endpoint, or leaves */
+    PS_HEARD_NAMES = 1, /* names one: its sender is a receiver */
+    PS_HEARD_JOIN = 2   /* session 0, stream 0, S flag: asks for everything there is */
+};
+void ps_send_endpoint_heard(ps_send_endpoint_t *endpoint, const ps_sm_t *sm, int32_t heard,
                             const ps_addr_t *from, int64_t now_ns);
+/* ps_send_endpoint_join.c: notes that `to` asked for SETUPs; answers all that did. */
+void ps_send_endpoint_join(ps_send_endpoint_t *endpoint, const ps_addr_t *to, int64_t now_ns);
+void ps_send_endpoint_answer(ps_send_endpoint_t *endpoint, int64_t now_ns);
+/* Answers the provisional places again.  Returns when to call again, INT64_MAX: not. */
+int64_t ps_send_endpoint_join_timer(ps_send_endpoint_t *endpoint, int64_t now_ns);
 /* Command side of the conductor's calls; sender thread. */
 void ps_send_endpoint_on_command(ps_send_endpoint_t *endpoint, const ps_command_t *command,
                                  int64_t now_ns);

@@ -46,7 +46,14 @@ static void on_sm(ps_sender_t *sender, ps_send_endpoint_t *endpoint, const uint8
             return;
         }
     }
-    ps_send_endpoint_heard(endpoint, sm.receiver_id, from, sender->now_ns);
+    const bool join =
+        pub == NULL && (sm.flags & PS_SM_SETUP) != 0 && sm.session_id == 0 && sm.stream_id == 0;
+    const bool names = pub != NULL && (sm.flags & PS_SM_EOS) == 0;
+    ps_send_endpoint_heard(endpoint, &sm,
+                           join    ? PS_HEARD_JOIN
+                           : names ? PS_HEARD_NAMES
+                                   : PS_HEARD_OTHER,
+                           from, sender->now_ns);
     if (pub != NULL) {
         ps_publication_on_sm(pub, &sm, position, from, sender->now_ns);
     }

@@ -156,11 +156,18 @@ static ps_probe_tally_t *tally_of(ps_probe_counts_t *counts, const ps_send_endpo
     return tally;
 }
 
+/* A SETUP for a receiver that has no place yet: no other destination gets a copy. */
+static bool is_to_stranger(const ps_publication_t *pub, const ps_sim_packet_t *packet)
+{
+    return pub->endpoint->params.mdc == PS_MDC_DYNAMIC &&
+           !ps_destinations_has(&pub->endpoint->destinations, &packet->to);
+}
+
 void ps_probe_count_sent(ps_probe_t *probe, int32_t host, const ps_probe_pub_t *model,
                          const ps_sim_packet_t *packet, bool beat, bool again)
 {
     ps_probe_count_begin(probe, host);
-    if (model == NULL || model->pub->endpoint == NULL) {
+    if (model == NULL || model->pub->endpoint == NULL || is_to_stranger(model->pub, packet)) {
         ps_probe_count(probe, host, PS_SYS_BYTES_SENT, packet->length);
         return;
     }

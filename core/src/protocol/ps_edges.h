@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * ps_edges.h: the least and the largest of many positions, of which one changes at a time: a
+ * complete binary tree whose inner nodes hold the bounds of what is below.  One owner thread.
+ */
+#ifndef PS_EDGES_H
+#define PS_EDGES_H
+
+#include <stdint.h>
+
+typedef struct ps_edges {
+    int64_t *least;   /* [2 * capacity]; node 1 is the root, leaves begin at capacity */
+    int64_t *largest; /* the same */
+    int32_t capacity;
+} ps_edges_t;
+
+/* capacity: a power of two, 1..2^20.  All positions are absent.  PS_E_NO_MEMORY. */
+int ps_edges_init(ps_edges_t *edges, int32_t capacity);
+void ps_edges_fini(ps_edges_t *edges);
+/* O(log capacity), no allocation. */
+void ps_edges_set(ps_edges_t *edges, int32_t index, int64_t position);
+void ps_edges_clear(ps_edges_t *edges, int32_t index);
+/* INT64_MAX / INT64_MIN when all are absent. */
+static inline int64_t ps_edges_least(const ps_edges_t *edges)
+{
+    return edges->least[1];
+}
+static inline int64_t ps_edges_largest(const ps_edges_t *edges)
+{
+    return edges->largest[1];
+}
+/* First index that holds the least position; -1 when all are absent. */
+int32_t ps_edges_first_least(const ps_edges_t *edges);
+
+#endif
