@@ -1,0 +1,54 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which text an error has in the distinct error log.
+
+The log has one entry for each text and never forgets, so a text that a stranger can vary fills it.
+Therefore an error is recorded by its kind and its source: the first text stands for all later ones
+of the same kind and source.  Sources are bounded: beyond the bound, one entry of the kind stands
+for all others.  Errors that a datagram causes have a bound of their own, so that no stranger takes
+the room of local errors.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import attrs
+
+STRANGERS: Final = 64           # entries that datagrams cause, of all kinds together
+LOCALS: Final = 512             # entries with a local source
+STRANGER_TEXT: Final = 256      # characters of an entry that a datagram causes
+
+
+@attrs.define
+class ErrorBook:
+    """One owner thread; memory and time are bounded."""
+
+    _texts: dict[tuple[str, str], str] = attrs.field(factory=dict)
+    _strangers: int = 0
+    _locals: int = 0
+
+    def stranger(self, kind: str, ip: str, text: str) -> str:
+        """The entry for an error that a datagram from ``ip`` caused.
+
+        :param kind: one of a fixed set of names, never a value from the wire.
+        """
+        known = self._texts.get((kind, ip))
+        if known is not None:
+            return known
+        if self._strangers >= STRANGERS:
+            return f"{kind}: from more addresses than are listed one by one"
+        self._strangers += 1
+        self._texts[(kind, ip)] = text[:STRANGER_TEXT]
+        return self._texts[(kind, ip)]
+
+    def local(self, kind: str, source: str, text: str) -> str:
+        """The entry for an error of an object of this daemon, named by ``source``."""
+        key = (kind, f"local {source}")
+        known = self._texts.get(key)
+        if known is not None:
+            return known
+        if self._locals >= LOCALS:
+            return f"{kind}: of more objects than are listed one by one"
+        self._locals += 1
+        self._texts[key] = text
+        return text

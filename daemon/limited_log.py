@@ -1,0 +1,60 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Warnings of the daemon's log, limited in number: a flood from outside must not fill a disk."""
+
+from __future__ import annotations
+
+import logging
+from typing import Final
+
+import attrs
+
+REPEAT_NS: Final = 60 * 10**9       # the same text again, at the earliest
+LINES_PER_SECOND: Final = 10        # of all texts together
+BURST: Final = 50
+_TEXTS: Final = 1024                # remembered
+
+
+@attrs.define
+class LimitedLog:
+    """One owner thread.  Warnings that are left out are counted; the next line tells the count."""
+
+    _log: logging.Logger
+    _told: dict[str, int] = attrs.field(factory=dict)           # text -> when, ns
+    _left_out: dict[str, int] = attrs.field(factory=dict)       # text -> how often since
+    _tokens: float = BURST
+    _filled_ns: int = 0
+    _dropped: int = 0
+
+    def warn(self, text: str, now_ns: int) -> None:
+        """One line, unless the same text was logged within the last minute or too many were.
+
+        :param now_ns: of a monotonic clock.
+        """
+        told_ns = self._told.get(text)
+        if told_ns is not None and now_ns - told_ns < REPEAT_NS:
+            self._left_out[text] = self._left_out.get(text, 0) + 1
+            return
+        passed = max(0, now_ns - self._filled_ns) / 1e9
+        self._filled_ns = now_ns
+        self._tokens = min(BURST, self._tokens + passed * LINES_PER_SECOND)
+        if self._tokens < 1:
+            self._dropped += 1
+            return
+        self._tokens -= 1
+        self._remember(text, now_ns)
+        line = text
+        repeats = self._left_out.pop(text, 0)
+        if repeats:
+            line += f" (and {repeats} more times since it was last logged)"
+        if self._dropped:
+            line += f" ({self._dropped} other warnings left out)"
+            self._dropped = 0
+        self._log.warning("%s", line)
+
+    def _remember(self, text: str, now_ns: int) -> None:
+        self._told.pop(text, None)
+        if len(self._told) >= _TEXTS:
+            oldest = next(iter(self._told))
+            del self._told[oldest]
+            self._left_out.pop(oldest, None)
+        self._told[text] = now_ns
