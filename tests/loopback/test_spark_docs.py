@@ -50,7 +50,7 @@ def test_the_tutorial_runs(
     host: PenstockHost, port: Callable[[], int], tmp_path: Path
 ) -> None:
     """With fewer messages; the publisher is held for as long as the query says."""
-    query, publish = re.findall(r"^```python\n(.*?)^```", section("Ten minutes"), re.S | re.M)
+    query, publish = re.findall(r"^```python\n(.*?)^```", section("Tutorial"), re.S | re.M)
     address = f"127.0.0.1:{port()}"
     query, publish = (text.replace("127.0.0.1:40456", address) for text in (query, publish))
     publish = publish.replace("100_001", "20_001")
