@@ -87,7 +87,7 @@ lint-python: $(STAMPS)/lock
 
 # The package as a user has it, from its wheel: what mypy checks and the reference describes.
 installed: $(STAMPS)/lock
-	@rm -rf build/lint && mkdir -p build/lint/dist
+	@rm -rf build/lint build/lib* build/bdist* && mkdir -p build/lint/dist
 	@flock $(STAMPS)/ext.lock $(BIN)/python -m build --wheel --no-isolation \
 	    --outdir build/lint/dist . >build/lint/build.log 2>&1 || { cat build/lint/build.log; exit 1; }
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-compile \
