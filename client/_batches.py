@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Many messages as one block of memory, however the caller holds them.
 
-``offer_batch`` crosses into the core once.  What it needs there is a base address and either a
-stride or int64 offsets; this module makes them from NumPy arrays, Arrow arrays and sequences, with
-no copy where the layout allows.  NumPy and pyarrow are looked at only when the caller brings them.
+``offer_batch`` crosses into the core once. The core needs a base address and either a stride or
+int64 offsets. This module makes them from NumPy arrays, Arrow arrays and sequences, with no copy
+where the layout allows. NumPy and pyarrow are looked at only when the caller brings them.
 """
 
 from __future__ import annotations

@@ -43,7 +43,7 @@ _MAX_CHANNEL = control.MAX_CHANNEL_CHARS
 
 @attrs.frozen(kw_only=True)
 class Registration:
-    """What was asked for, as data, so that it can be asked for again of another daemon."""
+    """Record of one request, so that the client can repeat it to another daemon."""
 
     registration_id: int
     request: Addition
@@ -53,9 +53,9 @@ class Registration:
 class Client:
     """Adds publications, subscriptions and counters at the host's daemon.
 
-    Made by :func:`penstock.connect`.  May be shared by threads.  A context manager that closes
-    itself and everything added through it; after that nothing of it can be used.  In a forked child
-    every use raises ``ForkedError``: connect there anew.
+    Made by :func:`penstock.connect`. May be shared by threads. A context manager that closes itself
+    and everything added through it; after that nothing of it can be used. In a forked child every
+    use raises ``ForkedError``; connect again in the child.
     """
 
     def __init__(
@@ -112,14 +112,14 @@ class Client:
 
     @property
     def is_daemon_alive(self) -> bool:
-        """Whether the daemon holds this client's lease; False while a successor is waited for and
-        offers answer DAEMON_AWAY."""
+        """Whether the daemon holds this client's lease. False while the client waits for a new
+        daemon and offers answer DAEMON_AWAY."""
         state = self._port.state
         return state is PortState.OPEN or (state is PortState.AWAY and not self._bell.is_away)
 
     @property
     def registrations(self) -> tuple[Registration, ...]:
-        """What this client has added and not removed."""
+        """Publications, subscriptions and counters that this client has added and not removed."""
         with self._lock:
             return tuple(self._registrations.values())
 

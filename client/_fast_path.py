@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The client's classes upon their per-message part in C (``core/fast``).
 
-Each is its plain class with some methods taken from C.  What the C side calls by name for the rare
-cases is either in the plain class or here: ``_offer_slowly``, ``_send_slowly``, ``_refusal``,
+Each is its plain class with some methods taken from C. The C side calls some functions by name for
+rare cases. They are in the plain class or here: ``_offer_slowly``, ``_send_slowly``, ``_refusal``,
 ``_prepare``, ``_nothing``, ``_check_limit``, ``_wait_slowly``, ``_check_waiting`` and
 ``_address_of``.
 """

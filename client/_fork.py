@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is to be done in the child of a fork."""
+"""Actions that run in the child of a fork."""
 
 from __future__ import annotations
 

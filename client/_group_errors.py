@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What can go wrong with a consumer group."""
+"""Errors of consumer groups."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Requests about groups over ZeroMQ: to a daemon on this host, or over TCP with CURVE.
 
-Each call, and each fetch while it lasts, has a connection of its own, taken from a pool.  One that
-did not answer is thrown away and the request repeated on another until the time is up: all requests
-may be done twice.
+Each call, and each fetch while it lasts, has a connection of its own, taken from a pool. If a
+connection does not answer, the port closes it and repeats the request on another one until the time
+is up. Every request can therefore take effect twice.
 """
 
 from __future__ import annotations
@@ -188,8 +188,8 @@ class GroupPort:
         return message
 
     def fetch(self, request: control.Fetch) -> Generator[bytes, None, None]:
-        """The pieces of a fetch.  It begins with the first ``next``.  One that the daemon gave up,
-        since no piece was taken for long, is asked for again from where it is."""
+        """The pieces of a fetch. It begins with the first ``next``. If the daemon ended a fetch
+        because no piece was taken for long, the port requests the rest from its position."""
         position = request.start
         while True:
             try:

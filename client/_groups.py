@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Consumer groups: named subscriptions that the daemon keeps, whoever comes and goes.
+"""Consumer groups: named subscriptions that the daemon keeps without a client.
 
 A group's progress is what it acknowledged, and nothing else moves it: reading is done elsewhere (in
 the mapped log on the daemon's host, or with :meth:`GroupControl.fetch` from anywhere) and consumes
-nothing.  What is not acknowledged stays in the log, and once that is a window's worth the sender is
-held.  A group that is not heard of for its expiry time ends, and lets the sender go.
+nothing. Data without an acknowledgement stays in the log. When it fills a window, the sender is
+held. A group that is not heard of for its expiry time ends, and lets the sender go.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class LogCuts:
 
 @attrs.frozen(kw_only=True)
 class GroupState:
-    """What a group holds at one moment."""
+    """State of a group at one moment."""
 
     name: str
     channel: str
@@ -133,7 +133,7 @@ class GroupControl:
         expiry_ns: int,
         allow_unreliable: bool = False,
     ) -> GroupState:
-        """Opens a group, or finds it open: its expiry is set anew, its positions stay.
+        """Open a group, or find it open: its expiry restarts, its positions stay.
 
         :param name: the group's, at most 80 characters; shown where it holds a sender.
         :param sessions: only these; none: all.
@@ -152,7 +152,7 @@ class GroupControl:
         return self._state(request)
 
     def state(self, *, name: str, channel: str, stream_id: int) -> GroupState:
-        """What the group holds; keeps it alive.
+        """Return the group's state, and keep the group alive.
 
         :raises UnknownGroup: it was never opened, was closed, or has expired.
         """
@@ -191,9 +191,9 @@ class GroupControl:
     def fetch(
         self, *, log_id: int, session_id: int, initial_term_id: int, start: int, end: int
     ) -> Generator[bytes, None, None]:
-        """The raw frames of [start, end), headers included, in the order of their positions, in
-        pieces of whole frames and at most 1 MiB; a few are under way at any time.  Closed early, it
-        ends on the daemon too.
+        """Yield the raw frames of [start, end), headers included, in the order of their positions.
+        Each piece has whole frames and at most 1 MiB; a few pieces are in flight at any time.
+        Closed early, it ends on the daemon too.
 
         :raises RangeNotRetained: before the first piece or between two: the daemon does not hold
             it, or not any more; ``lowest_readable`` says from where on it does.

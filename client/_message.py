@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What poll hands out: the header of one message, and batches of many."""
+"""Values that poll hands out: the header of one message, and batches of many."""
 
 from __future__ import annotations
 

@@ -40,7 +40,7 @@ class Offer(enum.IntEnum):
 
 
 class Action(enum.Enum):
-    """What a controlled handler wants to happen next."""
+    """Action that a controlled handler requests next."""
 
     CONTINUE = 0
     """Go on; release with the rest of the poll."""

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Waiting without spinning.
 
-A waiter takes a ticket, looks whether what it waits for has happened, and if not sleeps on the
-client's futex word until something happened after the ticket.  Nothing can be missed in between.
+A waiter takes a ticket and checks its condition. If the condition does not hold, the waiter sleeps
+on the client's futex word until an event after the ticket. Nothing can be missed in between.
 """
 
 from __future__ import annotations

@@ -38,8 +38,8 @@ Request: TypeAlias = (
 
 @attrs.frozen(kw_only=True)
 class Lease:
-    """What the daemon granted to this client.  The two descriptors pass to whoever opens the native
-    client with them, which closes them at its end."""
+    """Lease that the daemon granted to this client. The native client that is opened with the two
+    descriptors owns them and closes them."""
 
     directory: Path
     client_id: int
@@ -64,7 +64,7 @@ class PortState(enum.Enum):
 
 
 class Listener(Protocol):
-    """Who hears from the port, on the port's own thread: return quickly, never raise."""
+    """Listener that the port calls on the port's own thread: return quickly, never raise."""
 
     def on_notice(self) -> None:
         """A notice was queued for some registration."""
@@ -73,14 +73,14 @@ class Listener(Protocol):
         """The daemon hung up; the state is AWAY already."""
 
     def on_back(self, lease: Lease, lost: frozenset[int], same: bool) -> None:
-        """A successor granted ``lease``, whose descriptors are the listener's from now on.
+        """A new daemon granted ``lease``; its descriptors belong to the listener from now on.
 
-        :param lost: registrations that have to be added anew.
+        :param lost: registrations that the client must add again.
         :param same: whether it adopted this client, with its id, slot and files.
         """
 
     def on_gone(self) -> None:
-        """The daemon died or closed the lease for good; the state is GONE already."""
+        """The daemon died or closed the lease permanently; the state is GONE already."""
 
 
 class DriverPort(Protocol):

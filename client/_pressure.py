@@ -11,7 +11,7 @@ import attrs
 
 @attrs.frozen(kw_only=True)
 class Pressure:
-    """What holds a publication back, and for how long it has been held.
+    """Cause that holds a publication back, and the time that it was held.
 
     The two accounts have equal sums: the time that publishers stood at their limit.
     """

@@ -282,7 +282,8 @@ class Publication:
         return core.pub_available_window(self._open())
 
     def pressure(self) -> Pressure:
-        """What holds this publication now and how long it was held, by cause and by culprit.
+        """Return the cause that holds this publication now, and the time held by cause and by
+        culprit.
 
         Asks the daemon: for diagnosis, not for every message.
         """
@@ -302,8 +303,7 @@ class Publication:
 
     @property
     def lost_sessions(self) -> tuple[LostSession, ...]:
-        """Sessions that ended with a daemon whose successor could not go on with them, newest
-        last; at most the last 16."""
+        """Sessions that a new daemon could not continue, newest last; at most the last 16."""
         return tuple(self._lost)
 
     @property

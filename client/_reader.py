@@ -2,8 +2,8 @@
 """Handing out messages: what polling a subscription and polling one image have in common.
 
 The core fills an array with up to ``limit`` message descriptions in one crossing; the handler then
-runs once a message on views into the mapped logs.  What a handler did not take (it raised, or asked
-to stop) is given back to the core, and what it took is released when the poll ends.
+runs once a message on views into the mapped logs. If a handler raises or stops, the reader rewinds
+the core to the first message that was not taken. It releases the taken messages when the poll ends.
 """
 
 from __future__ import annotations
@@ -78,9 +78,9 @@ class Reader(ABC):
     def poll(self, handler: Handler, limit: int = DEFAULT_LIMIT) -> int:
         """Calls ``handler(message, header)`` for up to ``limit`` messages that are there.
 
-        ``message`` is a read-only memoryview into the log, valid until the handler returns.  Never
-        waits.  A handler that raises ends the poll, the exception passes through, and that message
-        and those behind it will be delivered again.  One that closes the subscription ends the
+        ``message`` is a read-only memoryview into the log, valid until the handler returns. Never
+        waits. A handler that raises ends the poll, the exception passes through, and that message
+        and those behind it will be delivered again. A handler that closes the subscription ends the
         poll too.
 
         :returns: how many messages were handled.

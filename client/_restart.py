@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a daemon's death means for its clients (docs/restart.md): what they are told, and the
-listener that puts a client back on its feet."""
+"""Consequences of a daemon's death for its clients (docs/restart.md): the reports, and the listener
+that re-attaches a client."""
 
 from __future__ import annotations
 

@@ -120,7 +120,7 @@ class Subscription(Reader):
 
     @property
     def gaps(self) -> tuple[Gap, ...]:
-        """Where messages are missing for good, newest last; at most the last 64."""
+        """Ranges whose messages are missing permanently, newest last; at most the last 64."""
         return tuple(self._gaps)
 
     # ---- waiting ---------------------------------------------------------------------------------

@@ -2,9 +2,9 @@
 """The client for trio: the same words, awaited.
 
 The data path is the plain client's: an offer or a poll never blocks, so it runs in the trio thread.
-Only waiting differs.  A task that has to wait takes a ticket, looks, and gives the ticket to one
-helper thread per client, which sleeps on the client's futex word and wakes the tasks through trio.
-Exchanges with the daemon run in worker threads.
+Only waiting differs. A waiting task takes a ticket, checks its condition, and gives the ticket to
+one helper thread per client. The thread sleeps on the client's futex word and wakes the tasks
+through trio. Exchanges with the daemon run in worker threads.
 """
 
 from __future__ import annotations

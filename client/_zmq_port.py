@@ -67,9 +67,9 @@ class ZmqPort:
     ):
         """Takes the lease and says hello.
 
-        :param reattach_timeout_s: how long to wait for a successor of a daemon that hung up.
+        :param reattach_timeout_s: time to wait for a new daemon after the old one hung up.
 
-        :raises DaemonNotRunning: nobody listens in ``directory``.
+        :raises DaemonNotRunning: no daemon listens in ``directory``.
         :raises VersionMismatch: the daemon does not understand us, or we it.
         :raises TimeoutExpired: no answer within ``timeout_s``.
         """

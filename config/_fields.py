@@ -33,7 +33,7 @@ class Unreadable(ValueError):
 
 @attrs.frozen(kw_only=True)
 class Description:
-    """What there is to know of a field beside its name and default."""
+    """Description of a field, beside its name and default."""
 
     doc: str                                # what it does, its unit
     change: str                             # when to change it

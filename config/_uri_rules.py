@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Which channel parameters go together, for a publication, a subscription and a destination.
 
-What depends on the machine (interfaces, names, ports in use) or on the daemon (which strategies
-exist, defaults) is not decided here.
+This module does not decide what depends on the machine (interfaces, names, ports in use) or on the
+daemon (which strategies exist, defaults).
 """
 
 from __future__ import annotations

@@ -6,8 +6,8 @@ Every message is a frozen attrs class.  On the wire it is one msgpack array
 socket, a SEQPACKET datagram on the lease socket.  A request carries a correlation id > 0 chosen by
 the client; its one reply repeats it.  Notices carry 0.
 
-Decoding is strict: unknown types, unknown or missing fields, wrong types and values out of range
-raise :class:`ControlError`, which names the message, the field and what was expected.
+Decoding is strict. Unknown types, unknown or missing fields, wrong types and values out of range
+raise :class:`ControlError`, which names the message, the field and the expected value.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ class ControlError(ValueError):
 class LeaseRequest:
     """First datagram of a client on ``DIR/lease.sock``.  The connection is the client's life.
 
-    A client whose daemon died states who it was: a successor that adopted it grants the same id and
-    slot again, any other daemon a new one."""
+    A client whose daemon died states its old id. A daemon that adopted the client grants the same
+    id and slot again; any other daemon grants a new one."""
 
     client_id: int = attrs.field(default=0, validator=_I64)     # 0: new
     token: bytes = attrs.field(default=b"", validator=validators.max_len(64))
@@ -147,9 +147,9 @@ class RejectImage:
 
 @attrs.frozen(kw_only=True)
 class Resume:
-    """After a return with the same client id: what the client still knows of.  Reply: Resumed,
-    then for each subscription SubscriptionResumed and an ImageAvailable for each image.  What is
-    not listed is removed."""
+    """After a return with the same client id: what the client still knows of. Reply: Resumed, then
+    for each subscription SubscriptionResumed and an ImageAvailable for each image. The daemon
+    removes what is not listed."""
 
     registration_ids: list[int]
 
@@ -201,7 +201,7 @@ class OpenGroup(_OfGroup):
 
 @attrs.frozen(kw_only=True)
 class GetGroup(_OfGroup):
-    """What a group holds; keeps it alive.  Reply: GroupReply."""
+    """Return the group's state, and keep the group alive. Reply: GroupReply."""
 
 
 @attrs.frozen(kw_only=True)

@@ -424,7 +424,7 @@ class LogConfig:
 
 @attrs.frozen(kw_only=True)
 class TraceConfig:
-    """What happens, as JSON lines in a file; `penstock sim plot` draws it."""
+    """Events and samples as JSON lines in a file; `penstock sim plot` draws it."""
 
     file: str = text(
         "", r"[^\0]*", "a path, or empty", "Where to write; empty: nowhere. --trace wins.",
@@ -459,7 +459,7 @@ class DaemonConfig:
     stream: tuple[StreamRule, ...] = ()
 
     def __attrs_post_init__(self) -> None:
-        """What must hold between keys."""
+        """Check the conditions between keys."""
         publications, timeouts, limits = self.publications, self.timeouts, self.limits
         half_term = publications.term_length_bytes // 2
         if publications.window_bytes > half_term:

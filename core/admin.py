@@ -270,7 +270,7 @@ class Shared(NativeObject):
         self._check(code, "describe a group")
 
     def read_image(self, image_slot: int) -> ImageView:
-        """What an image slot says of its path."""
+        """Path figures of an image slot."""
         view = self._ffi.new("ps_image_view_t *")
         self._check(self._lib.ps_slot_read_image(self._handle, image_slot, view), "read an image")
         return ImageView(
@@ -302,7 +302,7 @@ def reserve_term(
 def punch_log(
     path: str, *, term_length: int, kept_from: int, kept_to: int, library: Library = CORE
 ) -> None:
-    """Gives back the memory of all terms but those between two positions.  Any thread."""
+    """Release the memory of all terms but those between two positions. Any thread."""
     library.check(
         library.lib.ps_log_punch(path.encode(), term_length, kept_from, kept_to),
         f"give back idle terms of {path}",

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The load loops of ``penstock bench``: one crossing runs a slice of the load in C.
 
-The loops are an extension of their own, ``penstock._core_bench``, that calls the core's functions
-through the table of ``ps_fast.h``, as the Python client's fast path does: what is measured is the
-core that applications use, and applications do not carry the loops.
+The loops are an extension of their own, ``penstock._core_bench``. It calls the core's functions
+through the table of ``ps_fast.h``, as the Python client's fast path does. The benchmark therefore
+measures the core that applications use, and applications do not carry the loops.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ MAX_MESSAGES: Final = 2**62
 
 @attrs.frozen(kw_only=True)
 class Totals:
-    """What a load loop has moved so far."""
+    """Progress of a load loop so far."""
 
     messages: int
     payload_bytes: int

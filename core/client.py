@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The data path of a client: typed wrappers of ``penstock.h``, and nothing else.
 
-This is the only client-side module that touches ``ffi``.  A handle frees its native part when the
-last reference to it goes, so that a call in another thread, or a view into a mapped log, keeps the
-memory under it alive.  Closing therefore means: mark closed, drop the handle.
+This is the only client-side module that touches ``ffi``. A handle frees its native part when the
+last reference to it goes. A call in another thread, or a view into a mapped log, keeps the memory
+alive. Closing therefore means: mark closed, drop the handle.
 
 A handle knows the library that made it, and its functions are called there.  Functions whose names
 start with ``pub_``, ``sub_`` and ``img_`` take such a handle; the hot path calls ``handle.lib``
@@ -49,7 +49,7 @@ def library_version() -> str:
 
 @attrs.frozen(kw_only=True)
 class ClientParams:
-    """What the lease gave: enough to map the daemon's directory."""
+    """Content of a lease: enough to map the daemon's directory."""
 
     directory: str
     client_id: int
@@ -85,7 +85,7 @@ def client_open(params: ClientParams, library: Library = CORE) -> ClientHandle:
 
 
 def close_fds(*fds: int) -> None:
-    """Closes descriptors of a lease that nobody opened a client with."""
+    """Close descriptors of a lease that no client was opened with."""
     _close_all([fd for fd in fds if fd >= 0])
 
 
@@ -130,8 +130,8 @@ def client_set_daemon_away(client: ClientHandle, away: bool) -> None:
 
 
 def client_replace_fds(params: ClientParams, sender_wake_fd: int, receiver_wake_fd: int) -> None:
-    """Puts a successor's descriptors in the places of those the client was opened with, and wakes
-    both agents: what happened in between had nobody to wake.  Takes the new ones over.
+    """Put a new daemon's descriptors in the places of the old ones, and wake both agents. Work
+    announced in between had no thread to wake. Takes the new ones over.
 
     A thread that is about to write to an old one reaches the new one instead."""
     for new, old in (
@@ -163,7 +163,7 @@ def client_sleep(client: ClientHandle, ticket: int, timeout_ns: int) -> bool:
 
 @attrs.frozen(kw_only=True)
 class PublicationParams:
-    """What the daemon answered to an AddPublication."""
+    """Answer of the daemon to an AddPublication."""
 
     log_path: str
     registration_id: int
@@ -370,7 +370,7 @@ class NativeClaim:
 
 @attrs.frozen(kw_only=True)
 class ImageParams:
-    """What an ImageAvailable notice says."""
+    """Content of an ImageAvailable notice."""
 
     log_path: str
     correlation_id: int
@@ -465,7 +465,7 @@ def img_release(image: ImageHandle) -> None:
 
 
 def img_rewind(image: ImageHandle, position: int) -> None:
-    """What lies behind ``position`` will be delivered again."""
+    """Messages behind ``position`` will be delivered again."""
     image.library.check(image.lib.ps_img_rewind(image.native, position), "rewinding")
 
 

@@ -248,7 +248,7 @@ class Driver(NativeObject):
         )
 
     def unblock_publication(self, publication_id: int, client_slot: int) -> None:
-        """Pads over what the dead client in the slot left claimed; -1: whoever blocks."""
+        """Pad over the claims of the dead client in the slot; -1: over any blocking claim."""
         code = self._lib.ps_publication_unblock(
             self._handle, self._publications[publication_id], client_slot
         )
@@ -261,7 +261,7 @@ class Driver(NativeObject):
         self._check(code, "hand over a reserved term")
 
     def give_up_publication(self, publication_id: int, least_terms: int) -> None:
-        """Asks the sender to give up the terms that are not in use; GIVEN_UP follows."""
+        """Ask the sender to release the terms that are not in use; GIVEN_UP follows."""
         code = self._lib.ps_publication_give_up(
             self._handle, self._publications[publication_id], least_terms
         )
@@ -441,7 +441,7 @@ class Driver(NativeObject):
         self._check(code, "hand over a reserved term")
 
     def give_up_image(self, image_id: int, least_terms: int) -> None:
-        """Asks the receiver to give up the terms that are not in use; GIVEN_UP follows."""
+        """Ask the receiver to release the terms that are not in use; GIVEN_UP follows."""
         code = self._lib.ps_image_give_up(self._handle, self._images[image_id], least_terms)
         self._check(code, "ask for idle terms")
 

@@ -213,7 +213,7 @@ class ImpairParams:
 
 @attrs.frozen(kw_only=True)
 class DriverParams:
-    """What differs from ``ps_driver_params_default``; None keeps the default."""
+    """Overrides of ``ps_driver_params_default``; None keeps the default."""
 
     threading: Threading
     idle: Idle = Idle.PARK
@@ -348,7 +348,7 @@ class PublicationStatus:
 
 @attrs.frozen(kw_only=True)
 class ReceiverView:
-    """What a live receiver of a publication said last: a snapshot of its status message."""
+    """Latest status message of a live receiver of a publication, as a snapshot."""
 
     receiver_id: int
     heard_ns: int

@@ -64,7 +64,7 @@ class MessageTooLong(PenstockError, ValueError):
 
 
 class ForkedError(PenstockError):
-    """A handle was used in a child of the process that opened it.  Connect anew in the child."""
+    """A handle was used in a child of the process that opened it. Connect again in the child."""
 
 
 class ClosedError(PenstockError):

@@ -32,7 +32,7 @@ class Stop(IntEnum):
 
 @attrs.frozen(kw_only=True)
 class LogFacts:
-    """What identifies a log; lengths in bytes."""
+    """Identity of a log; lengths in bytes."""
 
     correlation_id: int
     session_id: int

@@ -100,5 +100,5 @@ def choose_interface(
 
 
 def any_interface(family: int) -> Interface:
-    """What a multicast channel without ``interface=`` means."""
+    """Choose the interface of a multicast channel without ``interface=``."""
     return Interface(host="::" if family == 6 else "0.0.0.0", prefix_length=0, ipv6=family == 6)

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a dead daemon left in its directory, and whether a successor can go on with it.
+"""Read a dead daemon's directory, and decide whether a new daemon can adopt it.
 
 It can when the journal is whole and of this version, ``cnc.dat`` and ``penstock.dat`` are valid,
 and somebody is left to go on for: a client whose process lives, a consumer group, or a publication
-with data that its client left to the daemon.  Otherwise the directory is wiped, and clients that
-come back start anew.
+with data that its client left to the daemon. Otherwise the directory is wiped, and returning
+clients start over.
 """
 
 from __future__ import annotations
@@ -95,8 +95,8 @@ def inherit(directory: Path) -> Inheritance | None:
 
 
 def sweep(directory: Path, cnc: admin.Cnc, shared: admin.Shared, conductor: Conductor) -> None:
-    """Deletes logs that nobody has any more, and has counters and slots freed later: clients that
-    have not heard yet may still write to them."""
+    """Delete logs that no client has any more, and free counters and slots later: clients that were
+    not notified yet may still write to them."""
     world = conductor.world
     logs = logs_in_use(world)
     for folder in ("publications", "images"):

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """How many TCP connections have a place, from what ZeroMQ tells of them.
 
-It tells of each descriptor that it was accepted and that it is gone, of a handshake only that some
-connection has finished one, and of a message on which descriptor it came.  So a key that is let in
-takes a place at once, without a descriptor; the first message shows which one is meant.
+It reports when each descriptor was accepted and closed, and on which descriptor a message came. Of
+a handshake it reports only that some connection has finished one. So a key that is let in takes a
+place at once, without a descriptor; the first message shows which one is meant.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Connections:
 
     @property
     def strangers(self) -> int:
-        """Those that have shown no key, or one that was refused."""
+        """Connections that have shown no key, or one that was refused."""
         return len(self._silent) - self._admitted
 
     @property

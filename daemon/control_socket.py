@@ -32,7 +32,7 @@ _BATCH: Final = 128
 
 
 class Receiver(Protocol):
-    """What the control socket calls; the server implements it."""
+    """Calls of the control socket; the server implements them."""
 
     def on_hello(self, identity: bytes, token: bytes) -> bool:
         """Binds the sender; False: no such token."""
@@ -67,7 +67,7 @@ class ControlSocket:
         self.malformed = 0
 
     def close(self) -> None:
-        """What was sent gets 200 ms to leave."""
+        """Messages in the queue get 200 ms to leave."""
         self._router.close()
         self._events.close()
         self._context.term()
@@ -90,8 +90,8 @@ class ControlSocket:
             self._kick.set()
 
     def publish(self, name: str, fields: dict[str, Any]) -> None:
-        """One event for whoever listens: [name, {sequence, time_ms, name, fields}].  The feed may
-        lose events; a gap in the sequence tells."""
+        """Publish one event: [name, {sequence, time_ms, name, fields}]. The feed may lose events; a
+        gap in the sequence tells."""
         self._sequence += 1
         event = {
             "sequence": self._sequence,

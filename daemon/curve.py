@@ -2,9 +2,9 @@
 """The gate of TCP control: CURVE keys, who may come in, and how many at once.
 
 ZeroMQ asks a handler inside the process (ZAP) whether a key may connect; pyzmq's authenticator
-answers from the allow-list, which is read again when its file changes.  A key that was taken off
-the list is refused with its next request, connected or not.  A key file that cannot be read lets
-nobody in, and does not keep others out.
+answers from the allow-list, which is read again when its file changes. A key that was taken off the
+list is refused with its next request, connected or not. An unreadable key file authorises no
+client, and does not affect the other keys.
 """
 
 from __future__ import annotations

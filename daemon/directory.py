@@ -62,14 +62,14 @@ class ClaimedDirectory:
         return sum(e.stat().st_blocks * 512 for folder in folders for e in os.scandir(folder))
 
     def let_go(self) -> None:
-        """Leaves it to a successor that needs something in it, or removes it."""
+        """Leave the directory to a new daemon that needs something in it, or remove it."""
         if self.owed:
             self.leave()
         else:
             self.release()
 
     def leave(self) -> None:
-        """Lets the directory go with all that a successor needs in it."""
+        """Remove the directory with everything that a new daemon would need in it."""
         for name in _SOCKETS:
             (self.path / name).unlink(missing_ok=True)
         os.close(self._lock_fd)

@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Performs the conductor's actions against the native driver and the files of the directory.
 
-The daemon's trio shell and the simulator both use it; what belongs to a shell (replies, notices,
-leases, events) goes to its :class:`Port`.  :meth:`Executor.is_slow` tells which actions a shell
-with threads should run in one; :meth:`Executor.perform_slow` touches nothing but files and
-resolvers.
+The daemon's trio shell and the simulator both use it. Replies, notices, leases and events go to the
+shell's :class:`Port`. :meth:`Executor.is_slow` tells which actions a shell with threads should run
+in one; :meth:`Executor.perform_slow` touches nothing but files and resolvers.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ SLOW_LOG_BYTES: Final = 64 * 1024 * 1024
 
 
 class Port(Protocol):
-    """What a shell does itself."""
+    """Actions of the shell itself."""
 
     def reply(self, action: a.Reply) -> None: ...
 

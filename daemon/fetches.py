@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Fetches: whole frames of a range that some group holds, for readers without the mapped log.
 
-A reader gives credit in pieces, and no piece leaves without: what is under way is bounded for each
-fetch and for all of them.  A reader that is silent is asked whether it is still there, so that what
-was under way to one that died does not count for long.  Before a fetch begins the conductor says
-where the log is and how far it reaches.  After each piece was copied the desk looks once more
-whether a group still held it, since an acknowledgement lets the data plane clean what lies below.
+A reader grants pieces, and no piece leaves without a grant. The bytes in flight are bounded for
+each fetch and for all of them. The service asks a silent reader for a sign of life, so that data in
+flight to a dead reader does not count for long. Before a fetch begins the conductor says where the
+log is and how far it reaches. After copying each piece the service checks again whether a group
+still holds it, since an acknowledgement lets the data plane clean what lies below.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What consumer groups ask about logs: how far they were acknowledged, how far they reach.
+"""Log facts for consumer groups: acknowledged positions and ends.
 
 A network image's end is a counter.  A local publication's is found by a walk over its frames, from
 where the last walk ended, so that each frame is looked at once; a walk is bounded, and what lies
@@ -46,7 +46,7 @@ class GroupLogs:
         )
 
     def oldest(self, action: a.OldestPosition) -> int:
-        """A frame that the sender will not clean before its publication is told of the reader."""
+        """A frame that the sender will not clean before its publication knows the reader."""
         bound = action.consumer_position - action.term_length
         if bound <= action.start_position:
             return action.start_position

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Where consumer groups are served: ``DIR/groups.sock``, and TCP with CURVE keys if configured.
 
-One thread owns the sockets.  Requests about groups go to the conductor and their answers come back
-through a queue; fetches and cuts are served here, so that a reader of old data disturbs nobody.
-Nothing that is served here hands out descriptors or a lease, so all of it may be asked from other
-hosts; whatever else is asked is refused.
+One thread owns the sockets. Requests about groups go to the conductor and their answers come back
+through a queue. Fetches and cuts are served here, so that a reader of old data delays no other
+client. Nothing that is served here hands out descriptors or a lease, so all of it may be asked from
+other hosts; whatever else is asked is refused.
 """
 
 from __future__ import annotations
@@ -133,7 +133,7 @@ class GroupService:
             os.eventfd_write(self._wake_fd, 1)
 
     def close(self) -> None:
-        """What was sent gets 200 ms to leave."""
+        """Messages in the queue get 200 ms to leave."""
         self._closing = True
         os.eventfd_write(self._wake_fd, 1)
         if self._thread.is_alive():

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who a daemon is."""
+"""Identity of a daemon."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def version_number(text: str) -> int:
 
 
 def new_identity() -> Identity:
-    """What a daemon is known by, drawn anew."""
+    """Draw a new identity."""
     return Identity(
         daemon_id=secrets.randbits(63) | 1,
         epoch=time.time_ns() // 1_000_000,

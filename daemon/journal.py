@@ -1,15 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``DIR/registry.journal``: what the conductor has registered, for a successor.
+"""``DIR/registry.journal``: the conductor's registrations, for the next daemon.
 
 A head, then records in the order of the changes; the last record of a key holds, and a record
 without fields erases its key.  A record is
 
     length u32 | crc of length u32 | crc of body u32 | body (msgpack: [kind, key, fields])
 
-all little-endian.  Each is one write, so a daemon that is killed leaves whole records and at most
-one that breaks off at the end of the file, which is ignored: nobody was told of it.  Everything
-else that does not fit is damage, and the journal is refused.  It lives in shared memory like the
-rest of the directory, so it is never synced to a disk.
+all little-endian. Each record is one write. A daemon that is killed leaves whole records and at
+most one broken record at the end of the file. Readers ignore it, since no client was notified of
+it. Everything else that does not fit is damage, and the journal is refused. It lives in shared
+memory like the rest of the directory, so it is never synced to a disk.
 """
 
 from __future__ import annotations
@@ -104,7 +104,8 @@ def encode(kind: str, key: tuple[int, ...], fields: Fields | None) -> bytes:
 
 
 def decode(data: bytes) -> dict[Key, dict[str, Any]]:
-    """What holds at the end of the journal, in the order of first registration.
+    """Return the records that are valid at the end of the journal, in the order of first
+    registration.
 
     :raises JournalDamaged: it is not a journal of this version, or something in it was changed.
     """
@@ -192,8 +193,8 @@ class Journal:
         self._compact_at = 2 * len(blob) + _COMPACT_BYTES
 
     def record(self, kind: str, key: tuple[int, ...], fields: Fields | None) -> None:
-        """Remembers a change.  Without room for it there is nothing to adopt: the file goes, so
-        that a successor does not believe an old one."""
+        """Remembers a change. Without room for the journal nothing can be adopted. The file is
+        removed, so that the next daemon does not believe an old one."""
         if fields is None:
             self._state.pop((kind, key), None)
         else:
@@ -215,7 +216,7 @@ class Journal:
             )
 
     def load(self, records: Iterable[tuple[Key, Fields]]) -> None:
-        """Takes over what a predecessor had registered."""
+        """Adopt the registrations of the old daemon."""
         self._state.update((key, dict(fields)) for key, fields in records)
 
     def close(self) -> None:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """``DIR/lease.sock``: a client's connection is its life.
 
-The kernel says who connects (SO_PEERCRED) and when it dies (hang-up); nobody sends heartbeats, so
-that a client that is merely stopped is never taken for dead.
+The kernel reports who connects (SO_PEERCRED) and when the client dies (hang-up). There are no
+heartbeats, so a stopped client is never taken for dead.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the daemon's configuration means for its parts."""
+"""Translate the daemon's configuration for its parts."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _PPM_PER_PERCENT: Final = 10_000
 
 @attrs.frozen(kw_only=True)
 class Identity:
-    """Who this daemon is, drawn anew at each start."""
+    """Identity of this daemon, drawn at each start."""
 
     daemon_id: int
     epoch: int
@@ -48,7 +48,7 @@ def net_from(config: DaemonConfig) -> Net:
 
 
 def driver_params_from(config: DaemonConfig, identity: Identity) -> DriverParams:
-    """What the native driver is told."""
+    """Parameters of the native driver."""
     agents, times = config.agents, config.timeouts
     return DriverParams(
         threading=Threading[config.threading.upper()],
@@ -88,7 +88,7 @@ def driver_params_from(config: DaemonConfig, identity: Identity) -> DriverParams
 def settings_from(
     config: DaemonConfig, *, directory: str, budget_bytes: int, receiver_id_base: int
 ) -> ConductorSettings:
-    """What the configuration means for a conductor; the simulator uses it too."""
+    """Settings of a conductor from the configuration; the simulator uses it too."""
     pubs, subs, sockets = config.publications, config.subscriptions, config.sockets
     times, limits = config.timeouts, config.limits
     return ConductorSettings(

@@ -287,7 +287,7 @@ def endpoint_status(endpoint: SendEndpoint | RecvEndpoint) -> EndpointStatus:
 
 @attrs.frozen(kw_only=True)
 class DaemonFacts:
-    """What does not change while the daemon runs."""
+    """Facts that do not change while the daemon runs."""
 
     version: str
     pid: int

@@ -7,9 +7,9 @@ A strategy is a class with one method::
         def on_status_messages(self, snapshots: Sequence[ReceiverView], now_ns: int) -> int: ...
 
 It gets what each live receiver said last and answers how far the sender may go, as a stream
-position.  What it does wrong harms its own stream only, and that only so far that the built-in rule
-applies: an exception or an answer that is no position is logged once and counted.  So is one that
-does not answer in time; the daemon runs all of this code in threads that it can leave behind.
+position. A wrong strategy harms its own stream only, and only until the built-in rule applies. An
+exception, or an answer that is no position, is logged once and counted. So is one that does not
+answer in time; the daemon runs all of this code in threads that it can leave behind.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _WORDS: Final = 200
 
 
 class Strategy(Protocol):
-    """What a strategy must be."""
+    """Interface of a strategy."""
 
     def on_status_messages(self, snapshots: Sequence[ReceiverView], now_ns: int) -> int:
         """The position up to which the sender may send."""
@@ -121,7 +121,7 @@ class StrategyHost:
         self._running[publication_id] = Running(name=name, strategy=strategy)
 
     def close(self, publication_id: int) -> None:
-        """A call under way is left to itself."""
+        """A call in progress is not interrupted."""
         with self._lock:
             running = self._running.pop(publication_id, None)
             if running is not None and running.in_call:
@@ -133,7 +133,7 @@ class StrategyHost:
     def run(
         self, publication_id: int, snapshots: Sequence[ReceiverView], now_ns: int
     ) -> StrategyAnswer:
-        """What the strategy says.  Any thread, one call at a time for a publication."""
+        """Return the strategy's answer. Any thread, one call at a time for a publication."""
         with self._lock:
             running = self._running.get(publication_id)
             if running is None:

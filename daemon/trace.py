@@ -5,9 +5,9 @@
 words, and a ``sample`` of every stream (:mod:`penstock.daemon.samples`) at a steady interval.  The
 simulator writes the same.
 
-Whoever tells something only puts it into a bounded queue; a thread of the trace makes lines of it
-and writes them.  A slow or full disk holds nobody up: what has no room is dropped and counted, and
-``trace_dropped`` stands where it is missing.
+Callers only put entries into a bounded queue; a thread of the trace makes lines of them and writes
+them. A slow or full disk delays no caller. Entries without room are dropped and counted, and
+``trace_dropped`` marks the place.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class TraceFile:
     def open(
         cls, name: str, *, directory: Path, host: str, file_bytes: int, queue: int = _QUEUE
     ) -> TraceFile:
-        """A successor goes on in the file of its predecessor.
+        """A new daemon continues the file of the old one.
 
         :raises ConfigurationError: it cannot be written, is something else, or lies in the
             daemon's directory.
@@ -115,7 +115,7 @@ class TraceFile:
             self._missing = 0
 
     def close(self) -> None:
-        """What waits is written, unless the disk takes more than 2 s for it."""
+        """Write the waiting entries, unless the disk takes more than 2 s for it."""
         with self._news:
             self._closing = True
             self._tell_missing(time.monotonic_ns() + self._epoch_ns)

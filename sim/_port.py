@@ -97,7 +97,7 @@ class SimPort:
             listener.on_notice()
 
     def take_absence(self) -> None:
-        """The daemon died, and a successor is waited for."""
+        """The daemon died; the client waits for a new one."""
         if self._state is PortState.OPEN:
             self._state = PortState.AWAY
             listener = self._listener() if self._listener is not None else None
@@ -105,7 +105,7 @@ class SimPort:
                 listener.on_away()
 
     def take_return(self, lease: Lease) -> None:
-        """A successor that adopted the client is there."""
+        """A daemon that adopted the client is there."""
         if self._state is not PortState.AWAY:
             return
         self._state = PortState.OPEN

@@ -147,7 +147,7 @@ class Subscriber:
         return self._apps[-1] if self._apps else None
 
     def reader(self, ledger: int) -> ReaderStatistics:
-        """What the present application has of a session."""
+        """Progress of the present application in a session."""
         return self._native.reader(self._apps[-1], ledger)
 
     def readers(self, ledger: int) -> list[ReaderStatistics]:
@@ -156,7 +156,7 @@ class Subscriber:
 
     @property
     def takes_gaps(self) -> bool:
-        """Whether its stream is repaired by nobody, and it is told what is missing."""
+        """Whether no receiver repairs its stream, and the application gets gaps."""
         return "reliable=false" in self.script.channel
 
     def is_at_end(self, session_id: int, ledger: int) -> bool:

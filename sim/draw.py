@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What all that is drawn for a generated scenario goes by."""
+"""Values that all drawings of a generated scenario depend on."""
 
 from __future__ import annotations
 

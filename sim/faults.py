@@ -119,7 +119,8 @@ class _Faults(Draw):
         self.scenario = attrs.evolve(self.scenario, publishers=tuple(found))
 
     def companions(self) -> None:
-        """A second reader beside one that may be left behind: alone, it is behind of nobody."""
+        """A second reader beside an untethered one: alone, the untethered reader is behind no
+        other."""
         more = []
         for subscriber in self.scenario.subscribers:
             if "tether=false" in subscriber.channel and self.rng.random() < 0.7:

@@ -161,7 +161,7 @@ class Host:
         return fields
 
     def images(self) -> list[ImageView]:
-        """What the slots of the images say of their paths."""
+        """Path figures of the image slots."""
         return [self._shared.read_image(i.slot) for i in self.conductor.world.images.values()]
 
     def status_of(self, owner: Image | Publication) -> ImageStatus | PublicationStatus:
@@ -171,7 +171,7 @@ class Host:
         return self.driver.publication_status(owner.id)
 
     def indexed(self, owner: Image | Publication) -> list[int]:
-        """Where a successor would go on to count the messages of an image."""
+        """Position at which a new daemon would continue to count the messages of an image."""
         if not isinstance(owner, Image):
             return []
         end = self.driver.image_status(owner.id).position
@@ -229,7 +229,7 @@ class Host:
         self._cnc.close()
 
     def adopt(self) -> None:
-        """A successor on what a dead daemon left; the clients come back to it one by one."""
+        """Start a new daemon on a dead daemon's directory; the clients return one by one."""
         self._epoch += 1
         records = self._records
         self._records = {}
@@ -280,7 +280,7 @@ class Host:
         self._cnc.close()
 
     def wipe(self) -> None:
-        """What a crashed daemon left is thrown away."""
+        """Discard the directory of a crashed daemon."""
         shutil.rmtree(self.directory)
 
     def counters(self, *ids: int) -> dict[int, int]:
@@ -294,7 +294,7 @@ class Host:
 
     def untold(self) -> list[str]:
         """Publications that the event feed told to be connected, or not, and that are otherwise.
-        A successor inherits connections without a word."""
+        A new daemon adopts connections without a message."""
         self.settle()
         told: dict[int, bool] = {}
         for _, name, fields in self.events:

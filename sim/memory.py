@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Memory stays bounded: what a daemon holds on disk is what its objects account for, its objects
-are those that the scenario's applications may have, and nothing waits that no object waits for.
-Streams that rest have given back what they do not need."""
+"""Memory stays bounded. A daemon's files match what its objects account for. Its objects are those
+that the scenario's applications may have. No entry waits for an object that does not exist. Resting
+streams have released the memory that they do not need."""
 
 from __future__ import annotations
 
@@ -41,14 +41,14 @@ class _Stand:
 
 
 class Memory:
-    """What is remembered from look to look."""
+    """State that the oracle keeps between checks."""
 
     def __init__(self, world: World) -> None:
         self._world = world
         self._stands: dict[tuple[int, int], _Stand] = {}    # by conductor and stream
 
     def look(self) -> Iterator[str]:
-        """What is wrong at this moment: asked each second, later on more seldom."""
+        """Return the violations at this moment: checked each second, later more seldom."""
         world = self._world
         second, rest = divmod(world.now_ns, SECOND_NS)
         if rest == 0 and (world.now_ns <= _OFTEN_NS or second % _SELDOM == 0):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What must hold of a run.
+"""Conditions that a run must meet.
 
 Order, content and unannounced gaps are checked message by message in C while the run goes on; here
 is what only the end can tell: that everything arrived, and that it did not cost too much.
@@ -53,7 +53,7 @@ def caught_up(world: World) -> bool:
 
 
 def verdict(world: World) -> list[str]:
-    """What is wrong with the run."""
+    """Return the violations of the run."""
     if world.scenario.hostile:
         return []
     return [*_incomplete(world), *_apart(world), *_wire(world), *_budget(world)]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Pictures of a recorded run: rates, windows, what is under way, what was lost and repaired."""
+"""Plots of a recorded run: rates, windows, bytes in flight, losses and retransmits."""
 
 from __future__ import annotations
 

@@ -79,7 +79,7 @@ def summarise(results: list[Result]) -> Summary:
 
 
 def kind_of(violations: tuple[str, ...]) -> str:
-    """What went wrong, without the numbers."""
+    """Return the kind of a violation, without its numbers."""
     text = "; ".join(violations)
     return "".join(letter for letter in text if not letter.isdigit() and letter != "-")
 
@@ -92,8 +92,8 @@ def shrink(
     tries: int = 200,
     within_s: float = 60,
 ) -> Scenario:
-    """A simpler scenario that fails in the same way: the best that was found after so many tries,
-    or so many seconds.  ``fails`` names the way, "" when it does not."""
+    """Find a simpler scenario that fails in the same way: the best after this many tries or
+    seconds. ``fails`` names the way, "" when it does not."""
     began_s = time.monotonic()
     name = fails if fails is not None else lambda s: kind_of(attempt(s, seed).violations)
     wanted = name(scenario)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a run simulates, as values.  A run is a function of (scenario, seed).
+"""Values that a run simulates. A run is a function of (scenario, seed).
 
 Times are nanoseconds of virtual time, chances are parts per million.  Scenarios are also written as
 TOML: :mod:`penstock.sim.files`.
@@ -27,7 +27,7 @@ def host_ip(host: int) -> str:
 
 @attrs.frozen(kw_only=True)
 class HostScript:
-    """What is special about a host.  None: the daemon's default."""
+    """Special properties of a host. None: the daemon's default."""
 
     host: int
     cycle_ns: int = CYCLE_NS            # a slow machine takes longer from step to step
@@ -50,7 +50,7 @@ class HostScript:
 
 @attrs.frozen(kw_only=True)
 class LinkRule:
-    """A link between two hosts (-1: all), for a time or for good.  Later rules win."""
+    """A link between two hosts (-1: all), for an interval or permanently. Later rules win."""
 
     sender: int = -1
     receiver: int = -1
@@ -111,7 +111,7 @@ class SubscriberScript:
 
 @attrs.frozen(kw_only=True)
 class Budget:
-    """What a run may cost, both ways; None: no such bound."""
+    """Bounds on the cost of a run, both ways; None: no such bound."""
 
     end_after_ns: int | None = None
     end_before_ns: int | None = None

@@ -26,8 +26,8 @@ class Slowest:
 
 
 class Moody:
-    """As :class:`Slowest`, but that now and then it raises, answers what is no position, lets the
-    sender go anywhere, or stops it for a step."""
+    """:class:`Slowest` with faults. Now and then it raises, answers an invalid position, lifts the
+    limit, or stops the sender for a step."""
 
     def __init__(self) -> None:
         self.raised = 0

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a run looked like over time, as JSON lines: one object an event.
+"""Trace of a run over time, as JSON lines: one object an event.
 
 The form is that of ``penstock daemon --trace`` (:mod:`penstock.daemon.trace`): what the daemons
 tell, and each daemon's ``sample`` every 10 ms.  ``world`` stands beside them, of no host: what only

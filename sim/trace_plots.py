@@ -36,7 +36,7 @@ class Series:
 
 @attrs.define
 class Picture:
-    """What the samples of some traces say."""
+    """Content of the samples of some traces."""
 
     publications: dict[str, Series] = attrs.Factory(dict)
     images: dict[str, Series] = attrs.Factory(dict)

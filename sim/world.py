@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """The virtual world: one clock, one network, hosts and their applications.
 
-A run is a function of (scenario, seed): all ids and all chance come from generators seeded by it,
-all time from the clock of the world, and whatever happens at one moment happens in a fixed order.
-C runs from event to event (``sim/native/world/ps_sim_world.c``); Python is entered where a
-conductor has to act, where the script says so, and to take samples.
+A run is a function of (scenario, seed). All ids and all chance come from generators seeded by it.
+All time comes from the clock of the world. Events of one moment happen in a fixed order. C runs
+from event to event (``sim/native/world/ps_sim_world.c``); Python is entered where a conductor has
+to act, where the script says so, and to take samples.
 """
 
 from __future__ import annotations
@@ -225,7 +225,7 @@ class World:
                 app.close()
 
     def restart(self, host: Host) -> None:
-        """It comes back with an empty directory; so do its applications.  Or a successor comes."""
+        """It comes back with an empty directory; so do its applications. Or a new daemon starts."""
         if host.script.adopt:
             host.adopt()
             for app in self.apps:

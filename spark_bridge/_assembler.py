@@ -79,7 +79,7 @@ class PartialPart:
 
 @attrs.frozen(kw_only=True)
 class CommittedStatistics:
-    """What a reader of parts has seen; counts since it was made."""
+    """Counts of a reader of parts since it was made."""
 
     parts: int = 0
     """Handed out."""
@@ -160,7 +160,7 @@ class Assembler:
     def rows(self, session: Hashable, payloads: Sequence[bytes | memoryview]) -> None:
         """Rows of a session, in order.
 
-        :raises PendingTooLarge: they were not taken, and their part is given up.
+        :raises PendingTooLarge: the rows were not taken, and their part is abandoned.
         """
         current = self._open.get(session)
         if current is None:
@@ -204,7 +204,7 @@ class Assembler:
 
     @property
     def partial(self) -> tuple[PartialPart, ...]:
-        """Parts that are not complete: the last 256 that were given up, then those open now."""
+        """Parts that are not complete: the last 256 abandoned parts, then those open now."""
         still = (
             PartialPart(
                 part=item.part, session_id=_number(session), messages=item.count, reason="open"
@@ -218,10 +218,11 @@ class Assembler:
         return self._seen
 
     def state(self, *, waiting: Iterable[Part] = ()) -> dict[str, Any]:
-        """What was handed out, as plain data: store it with what you made of the rows, and give it
-        to the reader that goes on after a restart.
+        """Return the parts that were yielded, as plain data. Store it with the results, and give it
+        to the next reader after a restart.
 
-        :param waiting: complete parts that are on their way to you: a successor takes them anew.
+        :param waiting: complete parts that were not delivered yet: the next reader takes them
+        again.
         """
         without = {(part.query, part.epoch, part.partition, part.key) for part in waiting}
         return {

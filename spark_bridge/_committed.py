@@ -23,7 +23,7 @@ _BATCH: Final = 4096
 class Committed(Iterator[CommittedPart]):
     """An iterator over complete parts, in the order in which their COMMITs arrive.
 
-    Made by :func:`committed`.  Polls the subscription, which nobody else may poll meanwhile.  After
+    Made by :func:`committed`. Poll the subscription; no other caller may poll it meanwhile. After
     an exception it can be asked for the next part.
     """
 
@@ -69,7 +69,8 @@ class Committed(Iterator[CommittedPart]):
 
     @property
     def partial(self) -> tuple[PartialPart, ...]:
-        """Parts that began and are not complete: those given up (the last 256), then the open."""
+        """Parts that began and are not complete: the abandoned parts (the last 256), then the open
+        ones."""
         return self._assembler.partial
 
     @property
@@ -77,8 +78,8 @@ class Committed(Iterator[CommittedPart]):
         return self._assembler.statistics
 
     def state(self) -> dict[str, Any]:
-        """What was handed out, as plain data for :func:`committed` of a later process.  Store it
-        in one transaction with what you made of the rows."""
+        """Return the parts that were yielded, as plain data for :func:`committed` of a later
+        process. Store it in one transaction with what you made of the rows."""
         return self._assembler.state(waiting=[ready.part for ready in self._ready])
 
     def _take(self, batch: MessageBatch) -> None:
@@ -137,7 +138,7 @@ def committed(
     :param max_pending_bytes: rows kept for parts that are not complete.
     :param state: what :meth:`Committed.state` returned before a restart of this reader.
     :raises RepeatDiffers: from the iterator: a repeat has other rows than the part before it.
-    :raises PendingTooLarge: from the iterator: a part was given up for its size.
+    :raises PendingTooLarge: from the iterator: a part was abandoned because of its size.
     """
     assembler = Assembler(remember=remember, max_pending_bytes=max_pending_bytes, state=state)
     return Committed(subscription, assembler, timeout_s=timeout_s)

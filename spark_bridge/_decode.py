@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """From messages to the columns of a query.
 
-With ``payload=binary`` a message is a row: its bytes in ``value`` beside what is known of it.  With
+With ``payload=binary`` a message is a row: its bytes in ``value`` beside what is known of it. With
 ``payload=arrow`` each message is an Arrow IPC record batch of the declared schema, alone or as a
-whole IPC stream, and becomes its rows.
+whole IPC stream. The decoder returns its rows.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 """Where a task finds the frames of a range: in a log mapped on its own host, or fetched from a
 daemon that holds them.
 
-What a worker process opened is kept for its next task: workers live on between tasks and batches,
+A worker process keeps what it opened for its next task. Workers live on between tasks and batches,
 mapping a log again faults in every page of it, and a connection with keys takes several round
 trips.
 """
@@ -63,7 +63,7 @@ class FrameSource(Protocol):
 
 
 class Worker:
-    """What this process has open.  Any thread."""
+    """Logs and connections that this process has open. Any thread."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -82,7 +82,7 @@ class Worker:
             return found
 
     def log(self, path: str) -> gather.MappedLog:
-        """A mapped log; mapped anew when another file has its name.
+        """A mapped log; mapped again when another file has its name.
 
         :raises OSError, PenstockError: it is gone, or no log.
         """
@@ -161,8 +161,8 @@ class _Mapped:
             )
 
     def finish(self) -> None:
-        """The daemon's word: it retains the range, so nobody wrote into it.  A daemon that does not
-        answer writes nothing either."""
+        """The daemon confirms that it retains the range, so no writer changed it. A daemon that
+        does not answer writes nothing either."""
         session = self._range.session
         try:
             state = worker.control(Daemon(directory=self._directory), None).state(

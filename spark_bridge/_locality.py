@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Reading each range on the host that holds it.
 
-Spark asks a Python source for no preferred locations, and spreads tasks as it likes.  But in a
-barrier stage each task is told where all of them run, so all compute the same table: a range goes
-to a task on a host that holds it, in turn among several, and to any task where none is on such a
-host.  What names a host has was decided on the driver, so that all tasks compare the same texts.
+Spark asks a Python source for no preferred locations, and spreads tasks as it likes. In a barrier
+stage each task knows where all of them run, so all compute the same table. A range goes to a task
+on a host that holds it, in turn among several, and to any task if no task runs on such a host. The
+driver decides which names a host has, so that all tasks compare the same texts.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ def _same(batches: Iterable[Any]) -> Iterator[Any]:
 
 
 def own_ranges(table: Sequence[Range], own: tuple[int, ...]) -> tuple[int, ...]:
-    """What the task that asks reads: by the places of all tasks in a barrier stage, else what was
-    planned for it."""
+    """Ranges that the calling task reads: by the places of all tasks in a barrier stage, else as
+    planned."""
     from pyspark import BarrierTaskContext, TaskContext
 
     context = TaskContext.get()

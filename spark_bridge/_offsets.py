@@ -7,9 +7,9 @@ new data::
     {"aeron:ipc|1001|-77|12": 40960}
 
 is channel, stream, session, initial term id, and the position between two messages up to which the
-query has planned.  Session and initial term id are the log's identity: a publisher that starts anew
-has others, and positions of the two are never confused.  Further entries make transitions explicit,
-so that a range can be planned again from the two offsets alone, after a restart too:
+query has planned. Session and initial term id identify a log. A publisher that starts again has
+others, so positions of the two are never confused. Further entries make transitions explicit, so
+that a range can be planned again from the two offsets alone, after a restart too:
 
 - ``from|KEY``: the session appears for the first time in this offset, and is read from here;
 - ``end|KEY`` stands in place of ``KEY``: the stream ends there; once that is acknowledged, the
@@ -17,10 +17,10 @@ so that a range can be planned again from the two offsets alone, after a restart
 - ``group|CHANNEL|STREAM``: which groups of which daemons hold the stream; what those held that are
   not there any more may be lost;
 - ``held|KEY``, where a stream has several groups: those that could read the session on from here;
-- ``left|KEY``: where a session was that is over, and its number in the order of leaving.  When it
-  comes back further on, what came between is missing.
-- ``tasks``: into how many parts the batch that ends here is split, also when it is read again by a
-  driver with more cores or another option minPartitions: a sink knows its rows by their part.
+- ``left|KEY``: where a session was that is over, and its number in the order of leaving. If the
+  session returns at a later position, the range in between is missing.
+- ``tasks``: number of parts of the batch that ends here. A driver with more cores or another
+  minPartitions splits a repeated batch in the same way, since a sink knows its rows by their part.
 
 Entries of a kind that older versions did not write are not needed to read an offset.
 """

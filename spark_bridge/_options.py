@@ -72,7 +72,7 @@ class Daemon:
 
 @attrs.frozen(kw_only=True)
 class SourceOptions:
-    """What a query reads, as whom, and how much at a time."""
+    """Options of a query: streams, name, and batch size."""
 
     streams: tuple[StreamName, ...]
     sessions: tuple[int, ...] = ()                  # none: all

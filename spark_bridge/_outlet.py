@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a Python worker of Spark keeps between its tasks: a client, and its publications.
+"""Objects that a Python worker of Spark keeps between its tasks: a client, and its publications.
 
 A task takes some tens of milliseconds; connecting, adding a publication and waiting for its
-receivers takes as long again.  So the worker keeps them.  A worker runs one task at a time, hence
-the publications are exclusive, and the rows of one task follow those of another in one session.
+receivers takes as long again. So the worker keeps them. A worker runs one task at a time, so the
+publications are exclusive. Rows of one task follow those of another in one session.
 """
 
 from __future__ import annotations
@@ -170,7 +170,7 @@ class Outlet:
         )
 
     def wait_usable(self, deadline: float) -> bool:
-        """Whether its daemon, or a successor of it, is there before ``deadline``."""
+        """Whether its daemon, or a new daemon in its directory, answers before ``deadline``."""
         while not self.client.is_closed:
             if self.client.is_daemon_alive:
                 return True

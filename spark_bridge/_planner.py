@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a batch reads, and which task reads what of it: decided from states alone, without asking
-anybody.
+"""Plan a batch and its tasks from states alone, without a request.
 
 A session's log may be held by several daemons (multicast), or twice by one (an image that was lost
 and joined again): a *holding* is one such log.  A position is read from a holding that retains it;
@@ -8,7 +7,7 @@ which one is a matter of convenience, for frames at one position of one session 
 everywhere.
 
 Admission: from each session at most half of its window, so that the sender fills the other half
-while the batch runs, and of all sessions together no more than the query's limits, shared so that a
+while the batch runs. All sessions together take no more than the query's limits, shared so that a
 small session never waits for a large one (max-min fairness).
 """
 
@@ -58,7 +57,7 @@ class Holding:
 
 @attrs.frozen(kw_only=True)
 class View:
-    """What all daemons hold for the query at one moment."""
+    """State of all daemons for the query at one moment."""
 
     holdings: Mapping[Session, Sequence[Holding]] = attrs.Factory(dict)
     groups: Mapping[StreamName, str] = attrs.Factory(dict)
@@ -135,7 +134,8 @@ class Loss:
 
 
 def losses(view: View, start: Offset) -> list[Loss]:
-    """What the query has still to read according to ``start``, and no daemon has any more."""
+    """Ranges that the query has not read according to ``start`` and that no daemon holds any
+    more."""
     found = []
     for session, position in sorted(start.positions.items()):
         holdings = view.holdings.get(session, ())
@@ -168,7 +168,7 @@ def _may_be_lost(view: View, start: Offset, session: Session) -> bool:
 
 
 def returns(view: View, start: Offset) -> list[Loss]:
-    """Sessions that were over and are there again, further on: what came between is missing."""
+    """Sessions that had ended and returned at a later position: the range in between is missing."""
     return [
         Loss(session=session, start=left.position, end=view.first(session),
              reason=f"the connection was lost, and joined again at {view.first(session)}")
@@ -230,8 +230,8 @@ class Want:
 
 
 def share(available: Mapping[_K, int], limit: int) -> dict[_K, int]:
-    """Max-min fair parts of ``limit``: nobody gets more than is available, and who gets less gets
-    as much as anybody.  At least 1 each, so that none starves."""
+    """Max-min fair parts of ``limit``: no session gets more than is available, and one that gets
+    less than asked gets as much as any other. At least 1 each, so that none starves."""
     parts: dict[_K, int] = {}
     left, count = limit, len(available)
     for key, most in sorted(available.items(), key=lambda item: item[1]):
@@ -248,7 +248,7 @@ def wants(
     max_bytes: int | None,
     target: Mapping[Session, int] | None = None,
 ) -> list[Want]:
-    """What the next batch may take.  ``target``: not beyond these positions (AvailableNow)."""
+    """Plan the next batch. ``target``: not beyond these positions (AvailableNow)."""
     found: dict[Session, tuple[Holding, int, int]] = {}
     for session in view.holdings:
         position = start.positions.get(session)     # of one that ended too: it may come back
@@ -333,7 +333,7 @@ class Range:
 
 
 def ranges(view: View, start: Offset, end: Offset) -> list[Range]:
-    """What lies between two offsets.  A range that nobody has, has no holders."""
+    """Ranges between two offsets. A range that no daemon holds has no holders."""
     found = []
     for session, stop in sorted(end.positions.items()):
         begin = start.positions.get(session, end.begun.get(session, stop))

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The sink: what a task of a query publishes, and how it is told complete.
 
-Rows go into the stream while the task runs, between two markers (:mod:`.markers`), so that a
-receiver tells a complete part from what a failed attempt left.  Back-pressure holds the task, which
-holds the batch, which holds the source's acknowledgement: the pressure reaches the query's input.
+Rows go into the stream while the task runs, between two markers (:mod:`.markers`). A receiver can
+tell a complete part from the rest of a failed attempt. Back-pressure holds the task, which holds
+the batch, which holds the source's acknowledgement: the pressure reaches the query's input.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ _CHUNK_BYTES: Final = 256 * 1024
 
 @attrs.define(kw_only=True)
 class Published(WriterCommitMessage):
-    """What one attempt of a task published."""
+    """Rows that one attempt of a task published."""
 
     host: str
     partition: int
@@ -276,7 +276,7 @@ class StreamSink(DataSourceStreamArrowWriter):
         """Nothing is left to do: each part carries its own COMMIT."""
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
-        """What was sent stays without a COMMIT, or is repeated."""
+        """The sent rows stay without a COMMIT, or are repeated."""
 
 
 class BatchSink(DataSourceArrowWriter):
@@ -293,7 +293,7 @@ class BatchSink(DataSourceArrowWriter):
         """Nothing is left to do: each part carries its own COMMIT."""
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
-        """What was sent stays without a COMMIT."""
+        """The sent rows stay without a COMMIT."""
 
 
 def stream_writer(options: Any, schema: StructType) -> StreamSink:

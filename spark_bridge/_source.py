@@ -101,7 +101,7 @@ def _streams(options: Mapping[str, str]) -> bool:
 
 @attrs.frozen
 class Partition(InputPartition):
-    """What one task reads, and what all tasks of the batch read."""
+    """Ranges of one task, and of all tasks of the batch."""
 
     index: int
     own: tuple[int, ...]

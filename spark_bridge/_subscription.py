@@ -109,8 +109,8 @@ class Subscription:
     # ---- groups ----------------------------------------------------------------------------------
 
     def open(self, resumed: Container[StreamName] = (), *, keep: bool = False) -> None:
-        """Opens, or finds, the groups.  A stream under way is joined as option startingOffsets
-        says, or, where the query was in it before, at the oldest that is retained.  ``keep``: a
+        """Opens, or finds, the groups. The query joins a flowing stream as option startingOffsets
+        says. If the query was in it before, it joins at the oldest retained position. ``keep``: a
         group that is there stays as it is, with its own expiry time.
 
         :raises InvalidArgument: a channel cannot be subscribed to on any daemon.
@@ -200,8 +200,8 @@ class Subscription:
                 _log.warning("subscription %s: %s", self._options.subscription, warning)
 
     def view(self, acknowledged: Mapping[Session, int] | None = None) -> View:
-        """What the daemons hold, after they heard what is done with.  Opens anew what has expired:
-        whether anything is missing then is for the planner to see."""
+        """Send the acknowledgements, then return the daemons' state. Open expired groups again: the
+        planner decides whether data is missing then."""
         states = []
         for daemon in range(len(self._controls)):
             began = time.monotonic()

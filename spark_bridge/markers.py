@@ -59,7 +59,7 @@ def _below(end: int) -> Callable[[Any, attrs.Attribute[int], int], Any]:
 
 @attrs.frozen(kw_only=True)
 class Part:
-    """What one attempt of a task publishes in one session: a part of an epoch."""
+    """Messages of one attempt of a task in one session: a part of an epoch."""
 
     query: UUID
     run: UUID
@@ -78,7 +78,7 @@ class Part:
 
 @attrs.frozen(kw_only=True)
 class Content:
-    """What a COMMIT says of the rows since its BEGIN."""
+    """Statement of a COMMIT about the rows since its BEGIN."""
 
     messages: int = attrs.field(default=0, validator=_below(2**64))
     bytes: int = attrs.field(default=0, validator=_below(2**64))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the conductor asks the world to do.
+"""Actions that the conductor requests from its shell.
 
 Every action is a frozen value.  An :class:`Operation` carries one; when its ``operation_id`` is not
 0 the conductor waits for ``on_result`` with that id.  The type after "Result:" is the value of a
@@ -35,7 +35,7 @@ class Action:
 
 @attrs.frozen
 class Operation:
-    """An action under way; ``operation_id`` 0: nobody waits for its result."""
+    """An action in progress; ``operation_id`` 0: no saga waits for its result."""
 
     operation_id: int
     action: Action
@@ -83,7 +83,7 @@ class PublishEvent(Action):
 
 @attrs.frozen(kw_only=True)
 class Record(Action):
-    """A change of the registry, for a successor; ``fields`` None: the key is gone."""
+    """A change of the registry, for the next daemon; ``fields`` None: the key is gone."""
 
     kind: str
     key: tuple[int, ...]
@@ -213,7 +213,7 @@ class ReserveTerm(Action):
 
 @attrs.frozen(kw_only=True)
 class PunchLog(Action):
-    """Gives back the memory of a log's terms, but for those between two positions."""
+    """Release the memory of a log's terms, but for those between two positions."""
 
     path: str
     term_length: int
@@ -293,7 +293,7 @@ class MakeStrategy(Action):
 
 @attrs.frozen(kw_only=True)
 class StrategyAnswer:
-    """What a strategy in Python said.  Without a limit the built-in rule applies."""
+    """Answer of a Python strategy. Without a limit the built-in rule applies."""
 
     limit: int | None = None
     complaint: str = ""                 # for the error log: the first failure of its kind
@@ -435,7 +435,7 @@ class PublicationReserved(Action):
 
 @attrs.frozen(kw_only=True)
 class GiveUpPublication(Action):
-    """Asks the sender to give up the terms that are not in use; PS_EV_GIVEN_UP follows."""
+    """Ask the sender to release the terms that are not in use; PS_EV_GIVEN_UP follows."""
 
     publication_id: int
     least_terms: int
@@ -545,7 +545,7 @@ class ImageReserved(Action):
 
 @attrs.frozen(kw_only=True)
 class GiveUpImage(Action):
-    """Asks the receiver to give up the terms that are not in use; PS_EV_GIVEN_UP follows."""
+    """Ask the receiver to release the terms that are not in use; PS_EV_GIVEN_UP follows."""
 
     image_id: int
     least_terms: int

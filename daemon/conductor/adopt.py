@@ -2,9 +2,9 @@
 """Takes over what a dead daemon had registered (docs/decisions/0030).
 
 Everything is made again with its old ids, counters, slots, addresses and logs, so that clients and
-remote hosts see nothing but a pause.  What cannot be made again is left out: its client hears so
-when it comes back, and adds it anew.  Images come before interest, so that their sessions are known
-when the first datagram arrives.
+remote hosts see nothing but a pause. Objects that cannot be made again are left out. Their client
+is notified when it returns, and adds them again. Images come before interest, so that their
+sessions are known when the first datagram arrives.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ _OVER = (PublicationState.CLOSING.value, PublicationState.DONE.value)
 
 
 def adopt(world: World, records: Registrations, dead: frozenset[int]) -> Saga[None]:
-    """Makes everything again, in the order of dependence; then lets go of what nobody uses."""
+    """Make everything again, in the order of dependence; then release what is not used."""
     yield EXCLUSIVE
     makers = {
         "client": _client,
@@ -420,7 +420,7 @@ def sources(world: World) -> list[Publication | Image]:
 
 
 def kept_logs(world: World) -> list[Retained]:
-    """What groups keep of streams that have ended."""
+    """Logs of ended streams that groups retain."""
     return [kept for group in world.groups.values() for kept in group.retained.values()]
 
 

@@ -62,7 +62,8 @@ from penstock.daemon.conductor.world import World
 
 @attrs.frozen(kw_only=True)
 class LeasePeer:
-    """Who asks for a lease, as the kernel says, and the secret that a new client would get."""
+    """Process that requests a lease, as the kernel identifies it, and the token for a new
+    client."""
 
     pid: int
     uid: int

@@ -91,7 +91,7 @@ class Conductor:
         return self.world.runner.take()
 
     def sweep_later(self, counters: list[int], slots: list[tuple[SlotKind, int, int]]) -> None:
-        """Frees what a dead daemon had and nobody adopted, once its clients have heard of it."""
+        """Free what a dead daemon had and was not adopted, once its clients were notified."""
         world = self.world
 
         def sweep() -> None:

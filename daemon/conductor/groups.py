@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Consumer groups: subscriptions that outlive whoever reads them.
+"""Consumer groups: subscriptions that outlive their readers.
 
 A group is a client without a process: it holds subscriptions, its name and id stand in the accounts
 of those whom it holds up, and its positions move by acknowledgement only.  So a sender's window,

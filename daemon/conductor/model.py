@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the conductor owns: clients, endpoints, publications, images, subscriptions and the links
-between them.  Plain records; the rules are in the modules beside."""
+"""Objects that the conductor owns: clients, endpoints, publications, images, subscriptions and the
+links between them. Plain records; the rules are in the modules beside."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ TERMS: Final = 3                        # of each log
 
 
 class Joins(enum.Enum):
-    """Where a subscription begins in a stream that is under way."""
+    """Start position of a subscription in a stream that already flows."""
 
     BESIDE = "beside"                   # where the slowest subscriber is
     OLDEST = "oldest"                   # where a local log begins; in an image as BESIDE
@@ -109,13 +109,13 @@ class LogFile:
 
     @property
     def kept_position(self) -> int:
-        """Nothing lies in memory below; 0: nothing was given up."""
+        """Memory below this position was released; 0: none was."""
         if self.reserved_terms >= TERMS:
             return 0
         return self.reserved_position - self.reserved_terms * self.term_length
 
     def settle(self) -> None:
-        """Nothing of it is under way any more: a daemon died meanwhile."""
+        """Forget operations in flight: the daemon died meanwhile."""
         self.reserving = self.giving_up = self.punching = self.wanted = False
 
     @property

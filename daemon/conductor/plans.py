@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a channel URI means for a publication, a subscription or a destination: defaults filled in,
-contradictions refused.  The URI itself was parsed by :mod:`penstock.config.uri`."""
+"""Plan a channel URI for a publication, a subscription or a destination: fill in defaults, refuse
+contradictions. The URI itself was parsed by :mod:`penstock.config.uri`."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ def parse(channel: str) -> uri.ChannelUri:
 def publication_plan(
     parsed: uri.ChannelUri, channel: str, settings: ConductorSettings
 ) -> PublicationPlan:
-    """What a publication on this channel is."""
+    """Plan a publication on this channel."""
     try:
         uri.check_publication(parsed)
     except uri.ChannelError as error:
@@ -156,7 +156,7 @@ def publication_plan(
 def subscription_plan(
     parsed: uri.ChannelUri, channel: str, settings: ConductorSettings
 ) -> SubscriptionPlan:
-    """What a subscription on this channel is."""
+    """Plan a subscription on this channel."""
     try:
         uri.check_subscription(parsed)
     except uri.ChannelError as error:
@@ -191,8 +191,8 @@ def subscription_plan(
 def group_subscription_plan(
     parsed: uri.ChannelUri, channel: str, settings: ConductorSettings
 ) -> SubscriptionPlan:
-    """What a consumer group's subscription on this channel is: it is waited for, and asks for as
-    large a window as the log allows unless the channel states one."""
+    """Plan a consumer group's subscription on this channel. The sender waits for it, and it
+    requests the largest window that the log allows unless the channel states one."""
     plan = subscription_plan(parsed, channel, settings)
     window = _LARGEST_WINDOW if parsed.rcv_wnd is None else plan.receiver_window
     return attrs.evolve(plan, tether=True, receiver_window=window)

@@ -408,7 +408,7 @@ def _attach(
 
 
 def link_quietly(world: World, subscription: Any, publication: Publication) -> Saga[None]:
-    """Links; a refusal goes to the error log, since nobody asked for this one link."""
+    """Link; a refusal goes to the error log, since no client requested this one link."""
     try:
         yield from link_publication(world, subscription, publication)
     except Refused as refused:

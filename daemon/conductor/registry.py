@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a successor needs to know of each registration, written down as it changes.
+"""Records of registrations for the next daemon, written as they change.
 
-A record leaves before any client hears of what it describes, so that after a death at any moment
-everything a client knows of is on record.  What is made but not on record yet is nobody's, and the
-successor sweeps it away.
+A record leaves before any client hears of its object. After a death at any moment, everything that
+a client knows is on record. An object that was made and is not on record yet belongs to no client;
+the next daemon removes it.
 """
 
 from __future__ import annotations

@@ -58,7 +58,7 @@ def strategy_name(world: World, source: Image | Publication) -> str:
 
 
 def links_of(group: Group) -> list[SubscriberLink]:
-    """What a group reads that has not ended."""
+    """Live streams that a group reads."""
     return [
         link for subscription in group.client.subscriptions.values()
         for link in subscription.links.values()
@@ -84,7 +84,7 @@ def check_reliable(world: World, group: Group) -> None:
 
 
 def warnings_of(world: World, group: Group) -> list[str]:
-    """What may not wait for the group, and windows that are smaller than they could be."""
+    """Streams that may not wait for the group, and windows that are smaller than possible."""
     found = []
     for link in links_of(group):
         what = _doubt(world, link)[1]

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Logs that consumer groups keep.
 
-While a stream lives its log is kept by the group's subscriber position, as for any subscriber.
-When it ends, the image or publication leaves the data plane without the group, and the file stays,
-on a record of its own, until the group has acknowledged all of it, is closed or expires.
+While a stream lives its log is kept by the group's subscriber position, as for any subscriber. When
+the stream ends, the image or publication leaves the data plane without the group. The file stays,
+on a record of its own, until the group acknowledged all of it, is closed or expires.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from penstock.daemon.conductor.world import World
 
 @attrs.frozen(kw_only=True)
 class Locate:
-    """A question of whoever serves fetches: where is a log that some group keeps?"""
+    """Answer the fetch service: the location of a log that a group keeps."""
 
     log_id: int
     session_id: int

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a channel leaves open, by ``[[stream]]`` rules and by media: the flow control that applies.
+"""Fill in what a channel leaves open, by ``[[stream]]`` rules and by media: the flow control that
+applies.
 
 A rule fills in what the channel does not say; the channel's own parameters win.  The first rule
 that matches counts."""
@@ -44,8 +45,8 @@ def apply(
 ) -> uri.ChannelUri:
     """The channel with the first matching rule's values where it has none of its own.
 
-    What cannot apply to this medium is left out: a rule may speak of many channels.  What makes no
-    sense with the channel's own parameters is refused, and the rule named.
+    Settings that do not apply to this medium are ignored: a rule can match many channels. A setting
+    that contradicts the channel's own parameters is refused, and the rule is named.
     """
     if publication and parsed.fc is not None:
         _kind_of(parsed.fc)

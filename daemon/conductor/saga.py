@@ -3,9 +3,9 @@
 
 A saga yields an :class:`Action` and is resumed with its result, or gets :class:`Refused` thrown in.
 Yielding :data:`EXCLUSIVE` waits for the right to change what the conductor owns: one saga at a time
-holds it, in the order of asking, until it ends.  Slow look-ups (names) come before it, so that a
-resolver that hangs holds up its own client only.  Yielding :data:`UNTIL_RELEASE` waits until an
-agent has let go of some object (a socket that is about to be opened anew).
+holds it, in the order of asking, until it ends. Slow look-ups (names) come before it, so that a
+resolver that hangs holds up its own client only. Yielding :data:`UNTIL_RELEASE` waits until an
+agent has released some object (a socket that the conductor will open again).
 """
 
 from __future__ import annotations
@@ -67,15 +67,15 @@ class SagaRunner:
 
     @property
     def pending(self) -> int:
-        """Sagas under way."""
+        """Sagas in progress."""
         return len(self._waiting) + len(self._queue) + len(self._parked)
 
     def emit(self, action: Action) -> None:
-        """An action whose result nobody waits for."""
+        """An action whose result no saga waits for."""
         self._outbox.append(Operation(0, action))
 
     def take(self) -> list[Operation]:
-        """What is to be done, in order; empties the outbox."""
+        """Return the actions to perform, in order; empties the outbox."""
         out, self._outbox = self._outbox, []
         return out
 
@@ -92,7 +92,7 @@ class SagaRunner:
         self._pump()
 
     def on_release(self) -> None:
-        """An object was released: whoever waits for one looks again."""
+        """An object was released: sagas that wait for one check again."""
         self._ready.extend((running, None, None) for running in self._parked)
         self._parked.clear()
         self._pump()
@@ -143,7 +143,7 @@ class SagaRunner:
 
 
 class Undo:
-    """What a half-done saga has to take back: actions in the reverse order of their causes."""
+    """Actions that undo a half-done saga, in the reverse order of their causes."""
 
     def __init__(self, runner: SagaRunner) -> None:
         self._runner = runner

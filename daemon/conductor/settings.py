@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the conductor is told once: defaults of channels, timeouts, limits."""
+"""Settings that the conductor gets once: defaults of channels, timeouts, limits."""
 
 from __future__ import annotations
 

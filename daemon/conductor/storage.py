@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Terms of log buffers, allocated one at a time ahead of the writers, and given back while a stream
-stands still (docs/decisions/0033).
+"""Terms of log buffers: the daemon allocates them one at a time ahead of the writers, and releases
+them while a stream rests (docs/decisions/0033).
 
 A term that cannot be allocated is asked for again until it can: meanwhile its stream is held with
 cause ``storage``, and nothing is lost.
 
-Terms are given back in steps: an agent is asked what it can do without, and says so; what it keeps
-goes into the registry; the file gives the rest back; the budget has it.  Whatever a death cuts off,
-a successor never takes for memory what is none: it knows of a term no sooner than it is there, and
-forgets it before it goes.
+The daemon releases terms in steps. An agent states which terms it can do without. The registry
+records the rest. The file system gets the memory, then the budget does. A death between two steps
+never lets the next daemon take a hole for memory: the registry learns of a term after it is there,
+and forgets it before it goes.
 """
 
 from __future__ import annotations
@@ -117,7 +117,7 @@ def _least_terms(world: World, log: LogFile) -> int:
 
 
 def watch(world: World, owner: Image | Publication) -> None:
-    """Looks now and then whether the stream stands still, as long as its log has terms to give."""
+    """Check now and then whether the stream rests, as long as its log has terms to release."""
     if world.settings.idle_term_timeout_ns <= 0 or owner.id in world.watched:
         return
     if owner.log.reserved_terms > _least_terms(world, owner.log):

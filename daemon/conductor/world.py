@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the parts of the conductor share: registries, settings, time, randomness, the storage
-account, and the way to ask for actions."""
+"""State that the parts of the conductor share: registries, settings, time, randomness, the storage
+account, and the outbox of actions."""
 
 from __future__ import annotations
 
@@ -156,5 +156,5 @@ class World:
         )
 
     def log_bytes(self, term_length: int, position: int) -> int:
-        """What a new log takes of the storage at once."""
+        """Bytes that a new log takes from the storage at once."""
         return self.new_log("", term_length, position).reserved_bytes

@@ -1,3 +1,3 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What ``penstock bench`` runs: daemons and clients as processes of their own, measured from
-outside.  The peers below ``bench/`` speak the same protocol to the same harness."""
+"""Workloads of ``penstock bench``: daemons and clients as processes of their own, measured from
+outside. The peers below ``bench/`` speak the same protocol to the same harness."""

@@ -126,7 +126,7 @@ def round_trips(
 
 
 def idle(daemons: Sequence[Process], *, seconds: float, settle_s: float) -> dict[str, Any]:
-    """What daemons with connected, silent streams use, in cores."""
+    """Cores that daemons with connected, silent streams use."""
     time.sleep(settle_s)
     bill = _Bill(daemons)
     bill.sample()

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """A measured client's side of the harness's protocol.
 
-Every client, of penstock or a peer, speaks lines.  A publisher says ``ready``, hears ``go``, sends
-until it hears ``stop`` and says ``done`` with its count.  A subscriber says ``ready``, runs its
-clock from the first message, says ``mark`` with its count when the warm-up is over and again when
-the measured time is, hears the publisher's count, receives up to it and says ``done`` with its
-hash.  A pinger says ``ready``, hears ``go``, says ``mark`` after its warm-up and ``done`` with
-percentiles.  A ponger says ``ready`` and echoes.  The end of the input ends everyone.
+Every client, of penstock or a peer, speaks lines. A publisher says ``ready``, hears ``go``, sends
+until it hears ``stop`` and says ``done`` with its count. A subscriber says ``ready`` and runs its
+clock from the first message. It says ``mark`` with its count after the warm-up and after the
+measured time. It hears the publisher's count, receives up to it and says ``done`` with its hash. A
+pinger says ``ready``, hears ``go``, says ``mark`` after its warm-up and ``done`` with percentiles.
+A ponger says ``ready`` and echoes. The end of the input ends everyone.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def say(event: str, **facts: Any) -> None:
 
 
 class Orders:
-    """What the harness says, heard on a thread that sleeps in between."""
+    """Words of the harness, read on a thread that sleeps in between."""
 
     def __init__(self) -> None:
         self._go = threading.Event()

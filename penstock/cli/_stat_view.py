@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What ``penstock stat`` shows a person: a line a stream, rates instead of positions, and who holds
-whom back."""
+"""View of ``penstock stat``: a line a stream, rates instead of positions, and who holds whom
+back."""
 
 from __future__ import annotations
 
