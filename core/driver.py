@@ -455,6 +455,7 @@ class Driver(NativeObject):
             end_of_stream=out.end_of_stream,
             gaps=out.gaps,
             subscribers=out.subscribers,
+            foreign_datagrams=out.foreign_datagrams,
         )
 
     def remove_image(self, image_id: int, *, keep_session: bool) -> None:

@@ -57,6 +57,7 @@ class EventType(enum.IntEnum):
     SUBSCRIBER = 16
     SESSION_LEFT = 17
     GIVEN_UP = 18
+    SECOND_SOURCE = 19
 
 
 class ObjectKind(enum.IntEnum):
@@ -427,6 +428,7 @@ class ImageStatus:
     end_of_stream: int
     gaps: int
     subscribers: int
+    foreign_datagrams: int = 0          # of sources that are not followed: dropped
 
 
 @attrs.frozen(kw_only=True)

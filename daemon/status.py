@@ -96,6 +96,7 @@ class ImageStatus:
     gaps: int
     lost_bytes: int
     log_bytes: int
+    foreign_datagrams: int = 0          # of sources that are not followed: dropped
 
 
 @attrs.frozen(kw_only=True)
@@ -255,6 +256,7 @@ def image_status(world: World, image: Image, driver: Driver) -> ImageStatus | No
         gaps=live.gaps,
         lost_bytes=image.lost_bytes,
         log_bytes=image.log.reserved_bytes,
+        foreign_datagrams=live.foreign_datagrams,
     )
 
 

@@ -181,6 +181,7 @@ class Conductor:
             EventType.REMOTE_ERROR: self._on_remote_error,
             EventType.SILENT: self._on_silent,
             EventType.LOSS: self._on_loss,
+            EventType.SECOND_SOURCE: lambda e: images.on_second_source(world, e),
             EventType.SUBSCRIBER: lambda e: self._start(self._on_tether(e)),
         }
 

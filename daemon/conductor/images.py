@@ -30,6 +30,7 @@ from penstock.daemon.conductor.actions import (
     ForgetSession,
     FreeCounter,
     FreeSlot,
+    LogError,
     RemoveObject,
 )
 from penstock.daemon.conductor.counters import CounterType, SystemCounter, stream_counter
@@ -275,6 +276,23 @@ def _params(
         group=group,
         reliable=plan.reliable,
         rejoin=plan.rejoin,
+    )
+
+
+def on_second_source(world: World, event: DriverEvent) -> None:
+    """Tell, once a followed source, that datagrams of the session come from another address too."""
+    image = world.images.get(event.id)
+    if image is None:
+        return
+    world.emit(LogError(
+        text=f"session {image.session_id} of stream {image.stream_id} on {image.endpoint.channel}: "
+        f"{event.source} sends it too; the receiver follows another source, drops these datagrams "
+        "and counts them (foreign_datagrams of the image in `penstock stat --json`). Stop one of "
+        "the two senders, or give each a session id of its own."
+    ))
+    world.event(
+        "second_source", image_id=image.id, session_id=image.session_id,
+        stream_id=image.stream_id, address=str(event.source),
     )
 
 

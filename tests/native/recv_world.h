@@ -289,6 +289,16 @@ UNUSED_OK static void world_heartbeat(world_t *world, int64_t position, uint8_t 
     world_inject(world, frame, length);
 }
 
+/* The sender states its end and repeats it, as long as an end takes to be believed. */
+UNUSED_OK static void world_end(world_t *world, int64_t position, uint8_t more_flags)
+{
+    const uint8_t flags = PS_FLAG_UNFRAGMENTED | PS_FLAG_EOS | more_flags;
+    world_heartbeat(world, position, flags);
+    world_pass(world, 100 * MS);
+    world_heartbeat(world, position, flags);
+    world_pass(world, 2 * MS);
+}
+
 /* [from, to) of the log holds exactly what world_data made of it. */
 UNUSED_OK static int world_holds(const world_t *world, int64_t from, int64_t to, int32_t size)
 {

@@ -169,12 +169,12 @@ static void test_end_of_stream_drain_and_release(void)
     ps_event_t event;
     open_image(&world, &PLAIN);
     world_data(&world, 0, 128, 64);
-    world_heartbeat(&world, 192, PS_FLAG_UNFRAGMENTED | PS_FLAG_EOS);
-    world_step(&world);
-    CHECK_EQ(atomic_load(&world.log.meta->end_of_stream), 192);
-    CHECK_EQ(world_event(&world, PS_EV_IMAGE_INACTIVE, &event), 0); /* a frame is missing */
+    world_end(&world, 192, 0);
+    CHECK_EQ(atomic_load(&world.log.meta->end_of_stream), INT64_MAX); /* a frame is missing */
+    CHECK_EQ(world_event(&world, PS_EV_IMAGE_INACTIVE, &event), 0);
     world_data(&world, 128, 192, 64);
     world_step(&world);
+    CHECK_EQ(atomic_load(&world.log.meta->end_of_stream), 192);
     CHECK_EQ(world_event(&world, PS_EV_IMAGE_INACTIVE, &event), 1);
     CHECK(event.id == 77 && event.reason == PS_END_OF_STREAM && event.kind == PS_KIND_IMAGE);
     memnet_discard(world.memnet);
@@ -219,13 +219,13 @@ static void test_silence_ends_an_image(void)
     world_close(&world);
 }
 
-static void test_revoked_and_abandoned_images_end_at_once(void)
+static void test_revoked_and_abandoned_images_end(void)
 {
     world_t world;
     ps_event_t event;
     open_image(&world, &PLAIN);
-    world_heartbeat(&world, 640, PS_FLAG_UNFRAGMENTED | PS_FLAG_EOS | PS_FLAG_REVOKED);
-    world_step(&world);
+    world_end(&world, 640, PS_FLAG_REVOKED);
+    memnet_discard(world.memnet);
     CHECK_EQ(world_event(&world, PS_EV_IMAGE_INACTIVE, &event), 1);
     CHECK_EQ(event.reason, PS_END_REVOKED);
     CHECK_EQ(atomic_load(&world.log.meta->is_revoked), 1);
@@ -259,6 +259,8 @@ static void test_events_wait_for_room_in_the_ring(void)
     ps_event_t event;
     int32_t inactive = 0;
     open_image(&world, &tiny);
+    world_heartbeat(&world, 0, PS_FLAG_UNFRAGMENTED | PS_FLAG_EOS);
+    world_pass(&world, 100 * MS);
     fill_event_ring(&world);
     world_heartbeat(&world, 0, PS_FLAG_UNFRAGMENTED | PS_FLAG_EOS);
     world_step(&world);
@@ -501,7 +503,7 @@ int main(void)
     RUN(test_a_lying_subscriber_is_bent_back);
     RUN(test_end_of_stream_drain_and_release);
     RUN(test_silence_ends_an_image);
-    RUN(test_revoked_and_abandoned_images_end_at_once);
+    RUN(test_revoked_and_abandoned_images_end);
     RUN(test_events_wait_for_room_in_the_ring);
     RUN(test_storage_is_asked_for_once_there_is_room_in_the_ring);
     RUN(test_a_gap_without_memory_is_no_work);

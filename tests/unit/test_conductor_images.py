@@ -125,6 +125,20 @@ def test_an_image_that_fails_is_tried_again(step: type[a.Action]) -> None:
     rig.assert_nothing_left()
 
 
+def test_a_second_source_is_named_in_one_log_line() -> None:
+    rig, _client, _ready = with_image()
+    stranger = Address(ip="10.0.0.9", port=666)
+    rig.event(
+        EventType.SECOND_SOURCE, kind=ObjectKind.IMAGE, id=image_id(rig), a=1, source=stranger
+    )
+    (line,) = rig.all(a.LogError)
+    assert "10.0.0.9:666" in line.text
+    assert "session 42" in line.text
+    (event,) = [x for x in rig.all(a.PublishEvent) if x.name == "second_source"]
+    assert event.fields["address"] == "10.0.0.9:666"
+    rig.event(EventType.SECOND_SOURCE, kind=ObjectKind.IMAGE, id=12345, a=1, source=stranger)
+
+
 def test_an_image_that_ended_stays_readable_for_the_linger_time() -> None:
     rig, client, _ready = with_image()
     image = end(rig)

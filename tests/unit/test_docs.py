@@ -53,6 +53,42 @@ def test_the_page_of_events_has_every_event() -> None:
     assert listed == told - {"group_{reason}"}
 
 
+def fields_of(header: str, struct: str) -> set[str]:
+    """Names of the fields of a struct of the core."""
+    text = (DOCS.parent / "core" / "src" / header).read_text(encoding="utf-8")
+    body = re.sub(r"/\*.*?\*/", "", text.split(f"typedef struct {struct} {{")[1].split("}")[0],
+                  flags=re.DOTALL)
+    return {
+        name for line in body.split(";")[:-1]
+        for name in re.findall(r"(\w+)(?:\[\w*\])?\s*(?:,|$)", line.strip())
+    }
+
+
+def test_the_page_of_trust_names_a_test_for_each_field() -> None:
+    tests = "".join(
+        path.read_text(encoding="utf-8")
+        for path in (DOCS.parent / "tests").rglob("*") if path.suffix in {".c", ".py"}
+    )
+    listed = [row for row in rows("trust.md") if len(row) == 4 and row[0] != "Field"]
+    assert len(listed) > 10
+    for field, who, restores, named in listed:
+        assert who, field
+        assert restores, field
+        names = re.findall(r"`(\w+)`", named)
+        assert names, f"{field}: no test"
+        for name in names:
+            assert re.search(rf"\b{name}\(", tests), f"{field}: {name} is no test"
+
+
+def test_the_page_of_trust_has_every_field_of_a_source() -> None:
+    page = "".join(row[0] for row in rows("trust.md") if len(row) == 4)
+    listed = set(re.findall(r"`(\w+)`", page))
+    for header, struct in (
+        ("receiver/ps_image.h", "ps_connection"), ("receiver/ps_image.h", "ps_peer"),
+    ):
+        assert fields_of(header, struct) <= listed, struct
+
+
 def test_links_between_pages_lead_somewhere() -> None:
     pages = {str(path.relative_to(DOCS)) for path in DOCS.rglob("*.md")}
     for page in sorted(pages):

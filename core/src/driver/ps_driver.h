@@ -148,7 +148,10 @@ enum ps_event_type {
     PS_EV_SESSION_LEFT = 17, /* endpoint id: a cooled down / refused session may come back */
     /* publication or image id; the answer to _give_up: from now on the agent touches no memory but
      * the terms [b, a).  a = -1: it needs what it has */
-    PS_EV_GIVEN_UP = 18
+    PS_EV_GIVEN_UP = 18,
+    /* image id; frames of its session come from `from` too, which is not the source followed; once
+     * a source that is followed.  a = datagrams so far, destination */
+    PS_EV_SECOND_SOURCE = 19
 };
 
 enum ps_object_kind {
@@ -454,7 +457,8 @@ typedef struct ps_image_status {
     int64_t end_of_stream; /* INT64_MAX until known */
     int32_t gaps;
     int32_t subscribers;
-    int64_t pressure_signals; /* PRESSURE frames sent */
+    int64_t pressure_signals;  /* PRESSURE frames sent */
+    int64_t foreign_datagrams; /* of sources that are not followed: dropped */
 } ps_image_status_t;
 
 int ps_image_add(ps_driver_t *driver, const ps_image_params_t *params, ps_image_t **out);

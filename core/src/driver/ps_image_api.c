@@ -366,6 +366,7 @@ void ps_image_get_status(const ps_image_t *image, ps_image_status_t *out)
     out->end_of_stream = atomic_load_explicit(&shown->shown_end, memory_order_acquire);
     out->gaps = atomic_load_explicit(&shown->shown_gaps, memory_order_relaxed);
     out->subscribers = atomic_load_explicit(&shown->shown_subscribers, memory_order_relaxed);
+    out->foreign_datagrams = atomic_load_explicit(&shown->shown_foreign, memory_order_relaxed);
     out->pressure_signals = atomic_load_explicit(&shown->shown_pressure, memory_order_relaxed);
 }
 

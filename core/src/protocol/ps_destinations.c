@@ -12,12 +12,6 @@
 
 #include "ps_driver_internal.h"
 
-bool ps_addr_equal(const ps_addr_t *a, const ps_addr_t *b)
-{
-    const size_t bytes = a->family == 6 ? 16 : 4;
-    return a->family == b->family && a->port == b->port && memcmp(a->ip, b->ip, bytes) == 0;
-}
-
 int ps_destinations_init(ps_destinations_t *list, bool dynamic, uint64_t salt)
 {
     const int32_t limit = dynamic ? PS_DESTINATIONS_DYNAMIC_MAX : PS_DESTINATIONS_MANUAL_MAX;

@@ -16,6 +16,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "ps_addr.h"
 #include "ps_net.h"
 #include "ps_receiver_map.h"
 
@@ -65,7 +66,6 @@ enum ps_destination_verdict {
     PS_DESTINATION_FULL = 3    /* no place was left; counted in refused */
 };
 
-bool ps_addr_equal(const ps_addr_t *a, const ps_addr_t *b);
 /* Conductor thread, before the sender has it.  salt: from the injected seed.  PS_E_NO_MEMORY. */
 int ps_destinations_init(ps_destinations_t *list, bool dynamic, uint64_t salt);
 void ps_destinations_fini(ps_destinations_t *list);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * ps_image.c: what an image does with the frames that reach it (aeron-interop.md 5.4), and the
+ * ps_image.c: what an image does with the data that reaches it (aeron-interop.md 5.4), and the
  * commands that concern it.  The conductor's half is ps_image_api.c.
  */
 #include "ps_image.h"
@@ -28,102 +28,12 @@ bool ps_image_emit(ps_image_t *image, ps_event_t *event)
     return ps_driver_emit(image->driver, PS_AGENT_RECEIVER, event);
 }
 
-bool ps_image_connection_live(const ps_image_t *image, int32_t index, int64_t now_ns)
-{
-    const ps_connection_t *connection = &image->connections[index];
-
-    return connection->established &&
-           now_ns - connection->activity_ns < image->receiver->params->connection_timeout_ns;
-}
-
-void ps_image_touch(ps_image_t *image, const ps_recv_destination_t *destination,
-                    const ps_addr_t *from, bool readdress)
-{
-    ps_connection_t *connection = &image->connections[destination->index];
-    int64_t now_ns = image->receiver->now_ns;
-    bool live = ps_image_connection_live(image, destination->index, now_ns);
-
-    if (!live || readdress) {
-        connection->control = *ps_recv_destination_reply_to(destination, from);
-    }
-    if (!live) {
-        connection->established = 1;
-        connection->eos = 0;
-        image->force_sm = 1; /* a new way to the sender: tell it where we are */
-        ps_receiver_make_hot(image->receiver, image);
-    }
-    connection->activity_ns = now_ns;
-}
-
-/* ---- end of stream --------------------------------------------------------------------------- */
-
-void ps_image_end(ps_image_t *image, int32_t reason)
-{
-    ps_event_t event = { .type = PS_EV_IMAGE_INACTIVE, .reason = reason, .a = image->position };
-
-    if (image->state != PS_IMAGE_ACTIVE) {
-        return;
-    }
-    image->state = PS_IMAGE_ENDED;
-    image->end_reason = reason;
-    image->event_taken = ps_image_emit(image, &event);
-    if (!image->event_taken) {
-        ps_image_timer(image, image->receiver->now_ns);
-    }
-}
-
-void ps_image_check_end(ps_image_t *image)
-{
-    int64_t now_ns = image->receiver->now_ns;
-    int64_t end = -1;
-
-    if (image->end_position == INT64_MAX) {
-        for (int32_t i = 0; i < PS_RECV_DESTINATIONS_MAX; i++) {
-            const ps_connection_t *connection = &image->connections[i];
-
-            if (connection->eos) {
-                end = connection->eos_position > end ? connection->eos_position : end;
-            } else if (ps_image_connection_live(image, i, now_ns)) {
-                return; /* another way to the sender may still carry data */
-            }
-        }
-        if (end < 0) {
-            return;
-        }
-        image->end_position = end > image->hwm ? end : image->hwm;
-        atomic_store_explicit(&image->log.meta->end_of_stream, image->end_position,
-                              memory_order_release);
-        atomic_store_explicit(&image->shown_end, image->end_position, memory_order_release);
-        image->wake = 1;
-        ps_receiver_make_hot(image->receiver, image);
-    }
-    if (image->revoked) {
-        ps_image_end(image, PS_END_REVOKED);
-    } else if (ps_image_contiguous(image) >= image->end_position) {
-        ps_image_end(image, PS_END_OF_STREAM);
-    }
-}
-
-static void on_eos(ps_image_t *image, const ps_recv_destination_t *destination, int64_t position,
-                   uint8_t flags)
-{
-    ps_connection_t *connection = &image->connections[destination->index];
-
-    connection->eos = 1;
-    connection->eos_position = position;
-    if ((flags & PS_FLAG_REVOKED) != 0 && !image->revoked) {
-        image->revoked = 1;
-        atomic_store_explicit(&image->log.meta->is_revoked, 1, memory_order_release);
-        ps_system_add(image->driver, PS_SYS_IMAGES_REVOKED, 1);
-    }
-    ps_image_check_end(image);
-}
-
 /* ---- frames ---------------------------------------------------------------------------------- */
 
 static int on_heartbeat(ps_image_t *image, const ps_recv_destination_t *destination,
                         const ps_data_t *first, int64_t position, const ps_addr_t *from)
 {
+    ps_connection_t *connection = &image->connections[destination->index];
     int64_t oldest = image->sm_position - image->log.term_length;
 
     if (position < (oldest > 0 ? oldest : 0)) {
@@ -131,13 +41,17 @@ static int on_heartbeat(ps_image_t *image, const ps_recv_destination_t *destinat
         return PS_WIRE_OK;
     }
     ps_system_add(image->driver, PS_SYS_HEARTBEATS_RECEIVED, 1);
-    ps_image_touch(image, destination, from, false);
+    ps_image_touch(image, destination, from, position);
     image->packet_ns = image->receiver->now_ns;
     if (position > image->hwm) {
         (void)ps_image_raise_hwm(image, position);
+    } else if (position < image->hwm) {
+        ps_image_on_low_heartbeat(image, connection, position);
     }
     if ((first->flags & PS_FLAG_EOS) != 0) {
-        on_eos(image, destination, position, first->flags);
+        ps_image_on_eos(image, destination, position, first->flags);
+    } else {
+        ps_image_withdraw_end(image, connection);
     }
     return PS_WIRE_OK;
 }
@@ -162,11 +76,11 @@ static int on_chain(ps_image_t *image, const ps_recv_destination_t *destination,
         ps_system_add(image->driver, PS_SYS_UNDER_RUNS, 1);
         if (end >= image->sm_position - image->congestion.window_max) {
             ps_reordering_twice(&image->reordering, position, end, image->rtt.least_ns);
-            ps_image_touch(image, destination, from, false);
+            ps_image_touch(image, destination, from, end);
         }
         return PS_WIRE_OK;
     }
-    ps_image_touch(image, destination, from, false);
+    ps_image_touch(image, destination, from, end);
     image->packet_ns = image->receiver->now_ns;
     ps_image_check_storage(image, end);
     if (end > ps_image_room(image)) {
@@ -193,8 +107,9 @@ static int on_heartbeat_beyond(ps_image_t *image, const ps_recv_destination_t *d
         return PS_WIRE_OK;
     }
     ps_system_add(image->driver, PS_SYS_HEARTBEATS_RECEIVED, 1);
-    ps_image_touch(image, destination, from, false);
+    ps_image_touch(image, destination, from, position);
     image->packet_ns = image->receiver->now_ns;
+    ps_image_withdraw_end(image, &image->connections[destination->index]);
     if (edge > image->hwm) {
         (void)ps_image_raise_hwm(image, edge);
     }
@@ -215,6 +130,10 @@ int ps_image_on_data(ps_image_t *image, const ps_recv_destination_t *destination
     if (first->term_offset < 0 || first->term_offset > log->term_length ||
         first->term_offset % PS_FRAME_ALIGNMENT != 0) {
         return PS_WIRE_BAD_FIELD;
+    }
+    if (!ps_image_admits(image, destination->index, from)) {
+        ps_image_count_foreign(image, destination->index, from);
+        return PS_WIRE_OK;
     }
     position = ps_position(first->term_id, first->term_offset, log->shift, log->initial_term_id);
     if (!first->is_heartbeat) {
@@ -240,7 +159,8 @@ uint32_t ps_image_on_run(ps_image_t *image, const ps_recv_destination_t *destina
         ps_wire_data(data, length, &first) != PS_WIRE_OK ||
         ps_wrap_sub(first.term_id, log->initial_term_id) < 0 ||
         ps_position(first.term_id, first.term_offset, log->shift, log->initial_term_id) !=
-            image->hwm) {
+            image->hwm ||
+        !ps_image_admits(image, destination->index, from)) {
         return 0;
     }
     taken = ps_wire_run(data, length, segment, log->term_length, &messages);
@@ -253,7 +173,7 @@ uint32_t ps_image_on_run(ps_image_t *image, const ps_recv_destination_t *destina
     if (end > ps_image_room(image)) {
         return 0;
     }
-    ps_image_touch(image, destination, from, false);
+    ps_image_touch(image, destination, from, end);
     image->packet_ns = image->receiver->now_ns;
     (void)ps_image_insert(image, data, taken, image->hwm, (int32_t)taken, messages, rx_ns);
     ps_receiver_make_hot(image->receiver, image);
@@ -299,70 +219,15 @@ uint32_t ps_image_on_landed(ps_image_t *image, const ps_recv_destination_t *dest
         return 0;
     }
     taken = ps_wire_run_from(first_word, landing->at, length, segment, log->term_length, &messages);
-    if (taken == 0) {
+    if (taken == 0 || !ps_image_admits(image, destination->index, from)) {
         return 0;
     }
     ps_image_check_storage(image, image->hwm + taken);
-    ps_image_touch(image, destination, from, false);
+    ps_image_touch(image, destination, from, image->hwm + taken);
     image->packet_ns = image->receiver->now_ns;
     ps_image_reveal(image, first_word, taken, messages);
     ps_receiver_make_hot(image->receiver, image);
     return taken;
-}
-
-int ps_image_on_setup(ps_image_t *image, const ps_recv_destination_t *destination,
-                      const ps_setup_t *setup, const ps_addr_t *from)
-{
-    if (setup->initial_term_id != image->log.initial_term_id ||
-        setup->term_length != image->log.term_length) {
-        return PS_WIRE_BAD_FIELD; /* constant for the life of a session */
-    }
-    if (image->rejected || image->state != PS_IMAGE_ACTIVE || image->endpoint == NULL) {
-        return PS_WIRE_OK;
-    }
-    ps_image_touch(image, destination, from, true);
-    image->params.peer_capabilities = setup->trailer.capabilities; /* a successor may differ */
-    /* It asks because it does not hear us: no idle back-off now. */
-    image->moved_ns = image->receiver->now_ns;
-    if (image->sm_due_ns > image->last_sm_ns + image->receiver->params->status_message_timeout_ns) {
-        image->sm_due_ns = image->last_sm_ns + image->receiver->params->status_message_timeout_ns;
-        ps_image_timer(image, image->sm_due_ns);
-    }
-    return PS_WIRE_OK;
-}
-
-void ps_image_on_rttm(ps_image_t *image, const ps_recv_destination_t *destination,
-                      const ps_rttm_t *rttm, const ps_addr_t *from)
-{
-    ps_receiver_t *receiver = image->receiver;
-    int64_t sample_ns;
-
-    if (image->endpoint == NULL ||
-        (rttm->receiver_id != 0 && rttm->receiver_id != image->endpoint->params.receiver_id)) {
-        return;
-    }
-    if ((rttm->flags & PS_RTTM_REPLY) != 0) {
-        const ps_addr_t *to = ps_recv_destination_reply_to(destination, from);
-        ps_rttm_t reply = *rttm;
-
-        reply.flags = 0;
-        reply.reception_delta_ns = 0;
-        reply.receiver_id = image->endpoint->params.receiver_id;
-        ps_receiver_outbox_commit(
-            receiver, ps_wire_build_rttm(ps_receiver_outbox(receiver, destination, to), &reply));
-        return;
-    }
-    sample_ns =
-        ps_rtt_answered(&image->rtt, rttm->echo_ns, rttm->reception_delta_ns, receiver->now_ns);
-    if (sample_ns == 0) {
-        return; /* not an answer to what we asked */
-    }
-    if (image->congestion.ops->on_rtt != NULL) {
-        image->congestion.ops->on_rtt(&image->congestion, sample_ns, image->rtt.smoothed_ns);
-        atomic_store_explicit(image->congestion_rtt_cell, image->rtt.smoothed_ns,
-                              memory_order_relaxed);
-    }
-    atomic_store_explicit(&image->slot->rtt_ns, image->rtt.smoothed_ns, memory_order_relaxed);
 }
 
 /* ---- commands -------------------------------------------------------------------------------- */
@@ -384,15 +249,22 @@ static void add_image(ps_receiver_t *receiver, ps_image_t *image)
     if (session != NULL) {
         ps_recv_endpoint_set_state(endpoint, session, PS_SESSION_ACTIVE);
         session->image = image;
+        image->peer.daemon_id = session->peer_daemon_id;
+        image->peer.daemon_epoch = session->peer_daemon_epoch;
     }
     if (params->destination >= 0 && params->destination < PS_RECV_DESTINATIONS_MAX &&
         endpoint->destinations[params->destination] != NULL && params->source.family != 0) {
         ps_connection_t *connection = &image->connections[params->destination];
 
         connection->established = 1;
+        connection->source = params->source;
+        connection->activity_ns = receiver->now_ns;
+        connection->furthest = -1;
+        connection->low_position = -1;
         connection->control = *ps_recv_destination_reply_to(
             endpoint->destinations[params->destination], &params->source);
     }
+    image->born_ns = receiver->now_ns;
     image->force_sm = 1;
     ps_receiver_make_hot(receiver, image);
 }

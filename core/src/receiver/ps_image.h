@@ -31,6 +31,7 @@ enum {
     PS_IMAGE_SUBSCRIBERS_MAX = 64,
     PS_IMAGE_NAKS_PER_CYCLE = 16,
     PS_IMAGE_NAK_RANGES_PER_CYCLE = 4 * PS_NAK_LIST_MAX,
+    PS_IMAGE_LIST_TRIES = 3, /* then the first gap is requested by a plain NAK too */
     PS_IMAGE_SCAN_FRAMES = 32768
 };
 #define PS_LOSS_EVENT_NS   INT64_C(100000000)
@@ -51,14 +52,35 @@ enum ps_image_state {
     PS_IMAGE_DRAINED = 3
 };
 
-/* One way to the sender: at most one for each destination of the endpoint. */
+/* How frames reach the image through one destination of its endpoint.  Only the followed source
+ * moves anything of it (docs/trust.md). */
 typedef struct ps_connection {
     ps_addr_t control;    /* where SMs and NAKs go */
-    int64_t activity_ns;  /* last accepted frame or SETUP */
+    ps_addr_t source;     /* followed; family 0: the next frame in the window decides */
+    int64_t activity_ns;  /* last accepted frame or SETUP of the source */
+    int64_t furthest;     /* end of what the source stated, -1 nothing yet */
+    int64_t low_position; /* of its last frame, a heartbeat below hwm; -1 it was something else */
     int64_t eos_position; /* valid when eos */
+    int64_t eos_since_ns; /* first of the EOS heartbeats in a row */
     uint8_t established;
+    uint8_t confirmed; /* the source sent data or a heartbeat, not only a SETUP */
     uint8_t eos;
+    uint8_t eos_repeated; /* heard again, half a heartbeat interval later or more */
+    uint8_t eos_revoked;
+    uint8_t stranger_told; /* PS_EV_SECOND_SOURCE of this source was taken */
 } ps_connection_t;
+
+/* Which daemon the followed source is, as its SETUPs state; all 0: no penstock sender. */
+typedef struct ps_peer {
+    uint64_t daemon_id;
+    uint64_t daemon_epoch;
+    uint32_t candidate; /* capabilities that differ from those in use, not yet confirmed */
+    int32_t looks;      /* SETUPs still to be requested, to confirm them */
+    int32_t index;      /* of the connection that is asked */
+    int64_t due_ns;     /* next request, at most one a second */
+    uint8_t changed;    /* two SETUPs in a row did; looks go on, although others agree */
+    uint8_t unknown;    /* another source is followed, its SETUP is not here yet */
+} ps_peer_t;
 
 typedef struct ps_image_subscriber {
     _Atomic int64_t *position; /* sub-pos cell: written by the client, so not trusted */
@@ -124,10 +146,13 @@ struct ps_image {
     int64_t rtt_due_ns; /* next request, when data moves */
     _Atomic int64_t *congestion_rtt_cell, *congestion_window_cell; /* counters of type 10 */
     int64_t drain_ns;                                              /* when draining began */
-    int64_t end_position;                                          /* INT64_MAX until known */
+    int64_t end_position;  /* INT64_MAX until known and contiguous up to there */
     int64_t error_due_ns;  /* next ERR frame of a rejected image */
     int64_t hold_since_ns; /* when join_hold was first seen, 0 none */
     ps_connection_t connections[PS_RECV_DESTINATIONS_MAX];
+    ps_peer_t peer;
+    int64_t born_ns;
+    int64_t foreign; /* datagrams of other sources, dropped */
     ps_image_subscriber_t subscribers[PS_IMAGE_SUBSCRIBERS_MAX];
     int32_t n_subscribers;
     int32_t index;      /* in the receiver's list */
@@ -137,6 +162,7 @@ struct ps_image {
     uint8_t force_sm;
     uint8_t new_loss;
     uint8_t gating; /* a subscriber gates the window */
+    uint8_t ending; /* some source stated an end that is not withdrawn */
     uint8_t revoked;
     uint8_t rejected;
     uint8_t event_taken;      /* INACTIVE / DRAINED of this state */
@@ -152,6 +178,7 @@ struct ps_image {
     _Atomic int32_t shown_gaps;
     _Atomic int32_t shown_subscribers;
     _Atomic int64_t shown_pressure; /* PRESSURE frames sent */
+    _Atomic int64_t shown_foreign;
     /* conductor writes, receiver reads: nothing at or above this is given up meanwhile */
     _Atomic int64_t join_hold;
     /* conductor */
@@ -184,17 +211,46 @@ uint32_t ps_image_on_landed(ps_image_t *image, const ps_recv_destination_t *dest
                             uint32_t segment, const ps_addr_t *from);
 /* Makes a run that lies at the high-water mark already visible. */
 void ps_image_reveal(ps_image_t *image, uint64_t first_word, uint32_t length, int32_t messages);
-/* SETUP of the live session: makes or refreshes the connection.  Returns ps_wire_fault. */
+/* ps_image_source.c */
+
+/* SETUP of the session.  Returns ps_wire_fault: PS_WIRE_BAD_FIELD when it contradicts the image. */
 int ps_image_on_setup(ps_image_t *image, const ps_recv_destination_t *destination,
                       const ps_setup_t *setup, const ps_addr_t *from);
 void ps_image_on_rttm(ps_image_t *image, const ps_recv_destination_t *destination,
                       const ps_rttm_t *rttm, const ps_addr_t *from);
+/* May a frame from this address count?  Yes from the followed source, and from any when that was
+ * silent for the connection time-out, or stated a SETUP only. */
+bool ps_image_admits(const ps_image_t *image, int32_t index, const ps_addr_t *from);
+/* A datagram that may not. */
+void ps_image_count_foreign(ps_image_t *image, int32_t index, const ps_addr_t *from);
+/* A frame of data or a heartbeat that was admitted lies in the window and says that the stream
+ * reaches up to `end`: its source is followed from now on. */
 void ps_image_touch(ps_image_t *image, const ps_recv_destination_t *destination,
-                    const ps_addr_t *from, bool readdress);
+                    const ps_addr_t *from, int64_t end);
+/* An established connection whose source was heard within the connection time-out. */
+bool ps_image_connection_live(const ps_image_t *image, int32_t index, int64_t now_ns);
+/* Requests the SETUPs that capabilities still need, and tells of second sources. */
+void ps_image_source_tick(ps_image_t *image, int64_t now_ns);
+
+/* ps_image_end.c */
+
+/* A heartbeat with the EOS flag states the end of the stream. */
+void ps_image_on_eos(ps_image_t *image, const ps_recv_destination_t *destination, int64_t position,
+                     uint8_t flags);
+/* The source goes on: what it said of an end does not hold. */
+void ps_image_withdraw_end(ps_image_t *image, ps_connection_t *connection);
+/* A heartbeat below the high-water mark: the second in a row takes back what a false one raised. */
+void ps_image_on_low_heartbeat(ps_image_t *image, ps_connection_t *connection, int64_t position);
+/* Ends the image when all sources stated an end, held to it, and the stream is complete. */
+void ps_image_check_end(ps_image_t *image);
+void ps_image_end(ps_image_t *image, int32_t reason);
+
 /* Puts a datagram that passed all checks into the log where bytes are missing.  Returns true when
  * anything was new. */
 bool ps_image_insert(ps_image_t *image, const uint8_t *data, uint32_t length, int64_t position,
                      int32_t span, int32_t messages, int64_t rx_ns);
+/* Lowers it to position, inside the last gap, which ends at the mark. */
+void ps_image_lower_hwm(ps_image_t *image, int64_t position);
 /* Raises the high-water mark to position, noting the gap; false: no room in the gap list. */
 bool ps_image_raise_hwm(ps_image_t *image, int64_t position);
 /* [from, to) counts as lost: for the report, and as an event of the congestion control. */
@@ -241,14 +297,10 @@ void ps_image_check_storage(ps_image_t *image, int64_t end);
 void ps_image_on_give_up(ps_image_t *image, int32_t least_terms);
 void ps_image_tell_given_up(ps_image_t *image, int64_t now_ns);
 void ps_image_report_loss(ps_image_t *image, int64_t now_ns);
-/* Ends the image when the stream is complete. */
-void ps_image_check_end(ps_image_t *image);
 void ps_image_timer(ps_image_t *image, int64_t due_ns);
 /* Join position as the receiver sees it. */
 int64_t ps_image_rejoin_position(const ps_image_t *image);
 void ps_image_send_error(ps_image_t *image, int64_t now_ns);
-bool ps_image_connection_live(const ps_image_t *image, int32_t index, int64_t now_ns);
-void ps_image_end(ps_image_t *image, int32_t reason);
 void ps_image_tether(ps_image_t *image, int64_t now_ns);
 bool ps_image_emit(ps_image_t *image, ps_event_t *event);
 /* Commands of this module; false = not one of them. */

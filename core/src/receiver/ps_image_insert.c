@@ -140,6 +140,14 @@ bool ps_image_raise_hwm(ps_image_t *image, int64_t position)
     return true;
 }
 
+void ps_image_lower_hwm(ps_image_t *image, int64_t position)
+{
+    assert(image->gaps.count > 0 && image->gaps.items[image->gaps.count - 1].to == image->hwm &&
+           position >= image->gaps.items[image->gaps.count - 1].from && position < image->hwm);
+    (void)ps_gaps_fill(&image->gaps, position, image->hwm); /* the end of a gap: no split */
+    image->hwm = position; /* the word there is zeroed by what fills the rest of the gap */
+}
+
 /* Bytes of a gap came, late or as its repair.  What was asked for and found no room is not noted:
  * it is not there, so that when it comes again nothing came twice. */
 static void learn_lateness(ps_image_t *image, int64_t from, int64_t to, const ps_gap_t *gap,

@@ -16,10 +16,10 @@ static bool takes_lists(const ps_image_t *image)
 }
 
 /* Sends what is in the list, as one frame where the sender takes that, and empties it. */
-static void send_naks(ps_image_t *image, ps_nak_list_t *list, int64_t now_ns)
+static void send_naks(ps_image_t *image, ps_nak_list_t *list, int64_t now_ns, bool plain)
 {
     ps_receiver_t *receiver = image->receiver;
-    bool as_list = list->count > 1 && takes_lists(image);
+    bool as_list = list->count > 1 && takes_lists(image) && !plain;
     int32_t frames = as_list ? 1 : list->count;
 
     for (int32_t i = 0; i < PS_RECV_DESTINATIONS_MAX; i++) {
@@ -151,6 +151,7 @@ static int32_t ask_for(ps_image_t *image, int32_t limit, int64_t now_ns, int64_t
 {
     ps_nak_list_t list = { .session_id = image->params.session_id,
                            .stream_id = image->params.stream_id };
+    ps_nak_list_t front = list;
     int32_t most = takes_lists(image) ? PS_IMAGE_NAK_RANGES_PER_CYCLE : PS_IMAGE_NAKS_PER_CYCLE;
     int32_t looks = 0;
     int32_t asked = 0;
@@ -168,7 +169,12 @@ static int32_t ask_for(ps_image_t *image, int32_t limit, int64_t now_ns, int64_t
                 asked++; /* a gap without memory is looked at, which is no work */
             }
             if (list.count == PS_NAK_LIST_MAX) {
-                send_naks(image, &list, now_ns);
+                send_naks(image, &list, now_ns, false);
+            }
+            if (length > 0 && i == 0 && before >= PS_IMAGE_LIST_TRIES && takes_lists(image)) {
+                /* Lists brought nothing: does the sender read them?  This one it must. */
+                add_range(image, &front, gap->from, length);
+                send_naks(image, &front, now_ns, true);
             }
             gap->due_ns = now_ns + retry_ns(image, before);
             looks++;
@@ -176,7 +182,7 @@ static int32_t ask_for(ps_image_t *image, int32_t limit, int64_t now_ns, int64_t
         *due_ns = gap->due_ns < *due_ns ? gap->due_ns : *due_ns;
     }
     if (list.count > 0) {
-        send_naks(image, &list, now_ns);
+        send_naks(image, &list, now_ns, false);
     }
     return asked;
 }

@@ -309,11 +309,6 @@ static void start(ps_image_t *image, int64_t now_ns)
     image->started = 1;
     image->packet_ns = now_ns;
     image->moved_ns = now_ns;
-    for (int32_t i = 0; i < PS_RECV_DESTINATIONS_MAX; i++) {
-        if (image->connections[i].established && image->connections[i].activity_ns == 0) {
-            image->connections[i].activity_ns = now_ns;
-        }
-    }
     ps_image_timer(image, now_ns + image->receiver->params->image_liveness_timeout_ns);
 }
 
@@ -410,7 +405,7 @@ int32_t ps_image_cycle(ps_image_t *image, int64_t now_ns, bool *stay)
     if (image->lost_bytes > 0) {
         ps_image_report_loss(image, now_ns);
     }
-    if (image->end_position != INT64_MAX && image->state == PS_IMAGE_ACTIVE) {
+    if (image->ending) {
         ps_image_check_end(image);
     }
     wake_position =

@@ -162,7 +162,9 @@ static void tick_liveness(ps_image_t *image, int64_t now_ns)
     } else {
         ps_image_timer(image, dead_ns);
     }
-    ps_image_check_end(image); /* a connection without EOS may have died meanwhile */
+    if (image->ending) { /* a cycle looks, and wakes the readers: an end may be believed by now */
+        ps_receiver_make_hot(image->receiver, image);
+    }
 }
 
 static void tick_status(ps_image_t *image, int64_t now_ns)
@@ -197,6 +199,7 @@ void ps_image_tick(ps_image_t *image, int64_t now_ns)
         (void)ps_image_pressure(image, now_ns);
     }
     tick_liveness(image, now_ns);
+    ps_image_source_tick(image, now_ns);
     if (image->state == PS_IMAGE_DRAINING) {
         tick_draining(image, now_ns);
     }

@@ -86,6 +86,8 @@ static void report_setup(ps_receiver_t *receiver, const ps_recv_destination_t *d
     }
     if (ps_driver_emit(receiver->driver, PS_AGENT_RECEIVER, &event)) {
         ps_recv_endpoint_set_state(destination->endpoint, session, PS_SESSION_INIT);
+        session->peer_daemon_id = setup->trailer.daemon_id;
+        session->peer_daemon_epoch = setup->trailer.daemon_epoch;
         if (destination->multicast && destination->ttl > 0 && setup->ttl > 0 &&
             destination->ttl != setup->ttl) {
             ps_system_add(receiver->driver, PS_SYS_TTL_ASYMMETRY, 1);
@@ -105,9 +107,6 @@ static int on_setup(ps_receiver_t *receiver, const ps_recv_destination_t *destin
 
     if (fault != PS_WIRE_OK) {
         return fault;
-    }
-    if (ps_wrap_sub(setup.active_term_id, setup.initial_term_id) < 0) {
-        return PS_WIRE_BAD_FIELD;
     }
     session = ps_recv_endpoint_find(endpoint, setup.stream_id, setup.session_id);
     if (session == NULL) {

@@ -8,6 +8,7 @@
 #include <assert.h>
 #include <string.h>
 
+#include "ps_addr.h"
 #include "ps_receiver.h"
 
 #define PS_ELICIT_NS INT64_C(1000000000)
@@ -355,9 +356,12 @@ static void set_control(ps_receiver_t *receiver, ps_recv_endpoint_t *endpoint,
 {
     ps_recv_destination_t *destination = endpoint->destinations[command->i];
 
+    bool moved;
+
     if (destination == NULL) {
         return;
     }
+    moved = !ps_addr_equal(&destination->control, &command->address);
     destination->control = command->address;
     destination->elicit_due_ns = receiver->now_ns;
     ps_receiver_timer(receiver, receiver->now_ns);
@@ -368,6 +372,9 @@ static void set_control(ps_receiver_t *receiver, ps_recv_endpoint_t *endpoint,
             destination->control.family != 0) {
             image->connections[command->i].control =
                 *ps_recv_destination_reply_to(destination, &destination->control);
+            if (moved) { /* so did the sender: the next frame tells where it sends from */
+                image->connections[command->i].source.family = 0;
+            }
         }
     }
 }

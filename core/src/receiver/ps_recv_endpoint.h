@@ -46,6 +46,9 @@ typedef struct ps_session {
     int32_t next_free; /* index + 1 of the next free entry, 0 none */
     int64_t deadline_ns;
     ps_image_t *image; /* ACTIVE only */
+    /* INIT: whose SETUP was reported; 0: no penstock sender's */
+    uint64_t peer_daemon_id;
+    uint64_t peer_daemon_epoch;
 } ps_session_t;
 
 enum ps_destination_use {

@@ -117,7 +117,11 @@ int ps_wire_setup(const uint8_t *data, uint32_t length, ps_setup_t *out)
     if (out->mtu < 32 || out->mtu > PS_MTU_MAX || out->mtu % PS_FRAME_ALIGNMENT != 0) {
         return PS_WIRE_BAD_FIELD;
     }
-    return PS_WIRE_OK;
+    if (out->ttl < 0 || out->ttl > PS_TTL_MAX) {
+        return PS_WIRE_BAD_FIELD;
+    }
+    return ps_wrap_sub(out->active_term_id, out->initial_term_id) < 0 ? PS_WIRE_BAD_FIELD
+                                                                      : PS_WIRE_OK;
 }
 
 int ps_wire_sm(const uint8_t *data, uint32_t length, ps_sm_t *out)

@@ -32,6 +32,7 @@ enum {
     PS_RSP_SETUP_BYTES = 20,
     PS_HEARTBEAT_BYTES = 32,
     PS_ERR_TEXT_MAX = 1023,
+    PS_TTL_MAX = 255,
     PS_CONTROL_MAX = 512
 };
 

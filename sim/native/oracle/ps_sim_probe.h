@@ -207,7 +207,8 @@ typedef struct ps_probe_image {
     int64_t edge;     /* end of the highest data or heartbeat taken */
     int64_t heard_ns; /* last datagram that keeps it alive */
     int64_t data_ns;
-    int64_t eos; /* position of an EOS heartbeat, -1 none */
+    int64_t eos;          /* position of an EOS heartbeat, -1 none */
+    int64_t eos_since_ns; /* first of those that state this position */
     int64_t sm_ns, sm_position;
     int64_t sm_forced_ns;                    /* something that forces one was read */
     int64_t rtt_ns, rtt_due_ns, rtt_late_ns; /* last request; the next neither before nor after */

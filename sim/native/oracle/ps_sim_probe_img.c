@@ -90,7 +90,10 @@ static void take_heartbeat(ps_probe_t *probe, ps_probe_image_t *model, const ps_
         return;
     }
     if ((data->flags & PS_FLAG_EOS) != 0) {
-        model->eos = position > model->eos ? position : model->eos;
+        if (position > model->eos) {
+            model->eos = position;
+            model->eos_since_ns = now_ns;
+        }
     }
 }
 

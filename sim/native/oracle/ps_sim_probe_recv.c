@@ -475,13 +475,18 @@ static void look_at_pressure(ps_probe_t *probe, ps_probe_image_t *model, int64_t
 static void look_at_end(ps_probe_t *probe, ps_probe_image_t *model, int64_t now_ns)
 {
     const ps_image_t *image = model->image;
-    const int64_t liveness_ns = image->receiver->params->image_liveness_timeout_ns;
+    const ps_driver_params_t *params = image->receiver->params;
+    const int64_t liveness_ns = params->image_liveness_timeout_ns;
     const bool active = image->state == PS_IMAGE_ACTIVE;
     const bool complete = model->eos >= 0 && ps_image_contiguous(image) >= model->eos;
     promise(probe, model, P_ALIVE, !active || now_ns - model->heard_ns < liveness_ns, now_ns,
             "a silent image ends");
-    promise(probe, model, P_ENDED, !active || !complete || image->params.adopted, now_ns,
-            "a stream that is complete ends");
+    /* An end is believed when it was repeated, or when its source is silent after it. */
+    ps_probe_promise(probe, &model->promises[P_ENDED],
+                     !active || !complete || image->params.adopted, now_ns,
+                     ps_probe_slack_ns(probe, model->host) + params->heartbeat_interval_ns +
+                         params->idle_heartbeat_interval_ns,
+                     "a stream that is complete ends", model->host, image->params.session_id);
     if (active || model->ended) {
         return;
     }
@@ -492,6 +497,11 @@ static void look_at_end(ps_probe_t *probe, ps_probe_image_t *model, int64_t now_
     if (image->end_reason == PS_END_OF_STREAM && !complete) {
         complain(probe, model, "the stream ends before its end", model->eos,
                  ps_image_contiguous(image));
+    }
+    if (image->end_reason == PS_END_OF_STREAM &&
+        now_ns - model->eos_since_ns < params->heartbeat_interval_ns) {
+        complain(probe, model, "an end is believed at once", model->eos,
+                 now_ns - model->eos_since_ns);
     }
 }
 
