@@ -135,7 +135,7 @@ def test_a_loss_after_silence_is_seen_at_the_next_heartbeat() -> None:
 
 
 def test_the_reference_scenario_is_simulated_fast_enough() -> None:
-    """Half of what is stated in sim/README.md, since the machine may be shared."""
+    """Half of the figure in sim/README.md, since the machine may be shared."""
     started_s = time.process_time()
     report = run(reference(count=20_000), seed=1)
     took_s = time.process_time() - started_s
