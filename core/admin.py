@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Files of a daemon directory: cnc.dat with its counters, penstock.dat, log buffers (ps_admin.h).
+"""Files of a daemon directory: cnc.dat with its counters, penstock.dat, log buffers (ps_cnc.h,
+ps_slots.h, ps_logfile.h).
 
 Control plane only.  A failed call raises what :func:`penstock.core.errors.native_error` makes of
 it.

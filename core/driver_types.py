@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Plain Python forms of the parameters, events and enums of ``ps_driver.h`` and ``ps_admin.h``.
+"""Plain Python forms of the parameters, events and enums of ``ps_driver.h`` and ``ps_slots.h``.
 
 Nothing here needs the compiled extension: the conductor decides in these terms, the wrappers in
 :mod:`penstock.core.driver` and :mod:`penstock.core.admin` carry them into C.  Field names are those

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "fuzz.h"
+#include "ps_cause.h"
 #include "ps_wire_fields.h"
 
 static void check_same(const ps_trailer_t *a, const ps_trailer_t *b)

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "fuzz.h"
+#include "ps_cause.h"
 #include "ps_nak_list.h"
 #include "ps_pressure.h"
 #include "ps_wire.h"

@@ -8,6 +8,7 @@
 
 #include "fuzz.h"
 #include "../native/golden.h"
+#include "ps_cause.h"
 #include "ps_frame.h"
 #include "ps_nak_list.h"
 #include "ps_pressure.h"

@@ -11,7 +11,7 @@
 
 #include "fuzz.h"
 #include "memnet.h"
-#include "ps_admin.h"
+#include "ps_slots.h"
 
 enum {
     SEQUENCE_TIME = 0x8000,

@@ -7,7 +7,7 @@
 #ifndef CCSIM_H
 #define CCSIM_H
 
-#include "ps_admin.h"
+#include "ps_slots.h"
 #include "ps_driver_internal.h"
 #include "ps_log.h"
 #include "ps_sim.h"

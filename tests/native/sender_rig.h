@@ -13,7 +13,7 @@
 #include "golden.h"
 #include "memnet.h"
 #include "penstock.h"
-#include "ps_admin.h"
+#include "ps_slots.h"
 #include "ps_log.h"
 #include "ps_wire.h"
 

@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 #include "check.h"
-#include "ps_admin.h"
+#include "ps_slots.h"
 #include "ps_driver_internal.h"
 #include "ps_log.h"
 #include "ps_shared.h"

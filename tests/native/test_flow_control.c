@@ -14,9 +14,7 @@ enum { T = 65536, W = 8192 };
 
 static ps_fc_t make(int32_t kind, int32_t min_size, int64_t tag)
 {
-    const ps_publication_params_t params = { .flow_control = kind,
-                                             .fc_group_tag = tag,
-                                             .fc_group_min_size = min_size };
+    const ps_fc_params_t params = { .kind = kind, .group_tag = tag, .group_min_size = min_size };
     ps_fc_t fc;
     CHECK_EQ(ps_fc_init(&fc, &params, T, 1), PS_OK);
     return fc;
@@ -220,13 +218,13 @@ static void a_custom_limit_counts_until_its_time(void)
 static void contradictions_are_refused(void)
 {
     ps_fc_t fc;
-    ps_publication_params_t params = { .flow_control = 99 };
+    ps_fc_params_t params = { .kind = 99 };
     CHECK_EQ(ps_fc_init(&fc, &params, T, 1), PS_E_INVALID);
-    params = (ps_publication_params_t){ .flow_control = PS_FC_MAX, .fc_group_min_size = 1 };
+    params = (ps_fc_params_t){ .kind = PS_FC_MAX, .group_min_size = 1 };
     CHECK_EQ(ps_fc_init(&fc, &params, T, 1), PS_E_INVALID);
-    params = (ps_publication_params_t){ .flow_control = PS_FC_MIN, .fc_group_min_size = 5000 };
+    params = (ps_fc_params_t){ .kind = PS_FC_MIN, .group_min_size = 5000 };
     CHECK_EQ(ps_fc_init(&fc, &params, T, 1), PS_E_INVALID);
-    params = (ps_publication_params_t){ .flow_control = PS_FC_MIN, .fc_receiver_timeout_ns = -1 };
+    params = (ps_fc_params_t){ .kind = PS_FC_MIN, .receiver_timeout_ns = -1 };
     CHECK_EQ(ps_fc_init(&fc, &params, T, 1), PS_E_INVALID);
 }
 

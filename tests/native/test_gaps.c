@@ -6,7 +6,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "ps_choices.h"
 #include "ps_congestion.h"
+#include "ps_error.h"
 #include "ps_gaps.h"
 #include "ps_nak.h"
 #include "ps_receiver_map.h"

@@ -10,9 +10,14 @@
 #include <stdint.h>
 
 #include "penstock.h"
+#include "ps_clock.h"
+#include "ps_counters.h"
 #include "ps_driver.h"
+#include "ps_error.h"
 #include "ps_net.h"
+#include "ps_random.h"
 #include "ps_shared.h"
+#include "ps_wake.h"
 
 typedef struct ps_sender ps_sender_t;
 typedef struct ps_receiver ps_receiver_t;
@@ -50,42 +55,6 @@ ps_sender_t *ps_driver_sender(const ps_driver_t *driver);
 ps_receiver_t *ps_driver_receiver(const ps_driver_t *driver);
 /* Add to a monotonic now_ns to get epoch ns.  Constant in the simulator. */
 int64_t ps_driver_epoch_offset_ns(const ps_driver_t *driver);
-/* Cell of a counter value (release-store / fetch_add relaxed by its one writer). */
-_Atomic int64_t *ps_counter_cell(const ps_cnc_t *cnc, int32_t counter_id);
-
-/* System counter ids (aeron-interop.md 9.3). */
-enum ps_system_counter {
-    PS_SYS_BYTES_SENT = 0,
-    PS_SYS_BYTES_RECEIVED = 1,
-    PS_SYS_NAKS_SENT = 5,
-    PS_SYS_NAKS_RECEIVED = 6,
-    PS_SYS_SM_SENT = 7,
-    PS_SYS_SM_RECEIVED = 8,
-    PS_SYS_HEARTBEATS_SENT = 9,
-    PS_SYS_HEARTBEATS_RECEIVED = 10,
-    PS_SYS_RETRANSMITS_SENT = 11,
-    PS_SYS_UNDER_RUNS = 12,
-    PS_SYS_OVER_RUNS = 13,
-    PS_SYS_INVALID_PACKETS = 14,
-    PS_SYS_ERRORS = 15,
-    PS_SYS_SHORT_SENDS = 16,
-    PS_SYS_FREE_FAILS = 17,
-    PS_SYS_BACK_PRESSURE = 18,
-    PS_SYS_UNBLOCKED_PUBLICATIONS = 19,
-    PS_SYS_UNBLOCKED_COMMANDS = 20,
-    PS_SYS_TTL_ASYMMETRY = 21,
-    PS_SYS_LOSS_GAP_FILLS = 23,
-    PS_SYS_CLIENT_TIMEOUTS = 24,
-    PS_SYS_BYTES_MAPPED = 35,
-    PS_SYS_RETRANSMITTED_BYTES = 36,
-    PS_SYS_RETRANSMIT_OVERFLOW = 37,
-    PS_SYS_ERROR_FRAMES_RECEIVED = 38,
-    PS_SYS_ERROR_FRAMES_SENT = 39,
-    PS_SYS_PUBLICATIONS_REVOKED = 40,
-    PS_SYS_IMAGES_REVOKED = 41,
-    PS_SYS_IMAGES_REJECTED = 42,
-    PS_SYS_SM_REJECTED = 44
-};
 static inline void ps_system_add(ps_driver_t *driver, int32_t id, int64_t delta)
 {
     atomic_fetch_add_explicit(ps_counter_cell(ps_driver_cnc(driver), id), delta,
@@ -122,26 +91,5 @@ int64_t ps_receiver_next_deadline_ns(ps_receiver_t *receiver, int64_t now_ns);
 /* Some image gets data, or waits for what is missing. */
 bool ps_receiver_is_busy(const ps_receiver_t *receiver);
 bool ps_receiver_has_work(ps_receiver_t *receiver);
-
-/* Wakes the client in slot if it is parked (store-load fence inside).  Any daemon thread. */
-void ps_wake_client(ps_shared_t *shared, int32_t client_slot);
-/* For one wake per batch: seq_cst fence once by the caller, then this for each client. */
-void ps_wake_client_fenced(ps_shared_t *shared, int32_t client_slot);
-
-/* Error text of the calling thread. */
-int ps_fail(int code, const char *format, ...) __attribute__((format(printf, 2, 3)));
-
-/* Injected generator: xorshift-multiply, 64 bits of state, never zero. */
-typedef struct ps_random {
-    uint64_t state;
-} ps_random_t;
-void ps_random_seed(ps_random_t *random, uint64_t seed);
-uint64_t ps_random_next(ps_random_t *random);
-/* Uniform in [0, bound), bound > 0. */
-uint64_t ps_random_below(ps_random_t *random, uint64_t bound);
-
-/* Clock of the caller's thread for code outside agents. */
-int64_t ps_monotonic_ns(void);
-int64_t ps_epoch_ns(void);
 
 #endif

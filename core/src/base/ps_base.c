@@ -5,8 +5,8 @@
 #include <string.h>
 #include <time.h>
 
-#include "penstock.h"
-#include "ps_driver_internal.h"
+#include "ps_clock.h"
+#include "ps_error.h"
 
 enum { PS_ERROR_TEXT_BYTES = 1024 };
 

@@ -12,8 +12,7 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
-#include "penstock.h"
-#include "ps_driver_internal.h"
+#include "ps_error.h"
 
 int ps_file_join(char *out, const char *directory, const char *name)
 {

@@ -13,7 +13,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "ps_driver.h"
+#include "ps_types.h"
 
 /* So many or fewer: whoever spins holds the processor that the awaited one needs. */
 enum { PS_IDLE_FEW_CPUS = 2 };

@@ -2,9 +2,9 @@
  *
  * ps_random.c: the injected generator: xorshift64* (Marsaglia 2003; Vigna 2016).  Not for secrets.
  */
-#include <assert.h>
+#include "ps_random.h"
 
-#include "ps_driver_internal.h"
+#include <assert.h>
 
 /* Spreads a seed over all bits (splitmix64 finaliser), so that seeds 1, 2, 3 start far apart. */
 static uint64_t spread(uint64_t value)

@@ -3,12 +3,13 @@
  * ps_receiver_map.c: see ps_receiver_map.h.  Removal shifts the following run back, so that
  * look-ups never walk over graves.
  */
+
 #include "ps_receiver_map.h"
 
 #include <assert.h>
 #include <stdlib.h>
 
-#include "ps_driver_internal.h"
+#include "ps_error.h"
 
 static uint32_t home_of(const ps_map_t *map, uint64_t key)
 {

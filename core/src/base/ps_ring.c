@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+
 #include "ps_ring.h"
 
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "ps_driver_internal.h"
+#include "ps_error.h"
 
 int ps_ring_init(ps_ring_t *ring, int32_t capacity, uint32_t record_bytes)
 {

@@ -13,7 +13,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "ps_shared.h"
+#include "ps_line.h"
 
 typedef struct ps_ring {
     /* line: consumer */

@@ -31,4 +31,7 @@ typedef struct ps_socket_params {
     uint8_t gro;        /* 1: try UDP_GRO on receives */
 } ps_socket_params_t;
 
+/* How a thread of the driver waits for work. */
+enum ps_idle { PS_IDLE_PARK = 0, PS_IDLE_BACKOFF = 1, PS_IDLE_YIELD = 2, PS_IDLE_SPIN = 3 };
+
 #endif

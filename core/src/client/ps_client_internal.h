@@ -9,10 +9,13 @@
 #include <stdint.h>
 
 #include "penstock.h"
-#include "ps_driver_internal.h"
+#include "ps_clock.h"
+#include "ps_counters.h"
+#include "ps_error.h"
 #include "ps_frame.h"
 #include "ps_log.h"
 #include "ps_shared.h"
+#include "ps_wake.h"
 
 #define PS_LIKELY(x)   __builtin_expect(!!(x), 1)
 #define PS_UNLIKELY(x) __builtin_expect(!!(x), 0)

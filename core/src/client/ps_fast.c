@@ -2,7 +2,7 @@
  * ps_fast.c: see ps_fast.h. */
 #include "ps_fast.h"
 
-#include "ps_driver_internal.h"
+#include "ps_error.h"
 
 static const ps_fast_table_t table = {
     .version = PS_FAST_VERSION,

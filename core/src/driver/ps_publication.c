@@ -161,7 +161,11 @@ static int set_up_network(ps_publication_t *pub)
 {
     const ps_driver_params_t *defaults = ps_driver_params(pub->driver);
     const ps_publication_params_t *params = &pub->params;
-    const int result = ps_fc_init(&pub->fc, params, pub->log.term_length, defaults->seed);
+    const ps_fc_params_t strategy = { .kind = params->flow_control,
+                                      .group_min_size = params->fc_group_min_size,
+                                      .receiver_timeout_ns = params->fc_receiver_timeout_ns,
+                                      .group_tag = params->fc_group_tag };
+    const int result = ps_fc_init(&pub->fc, &strategy, pub->log.term_length, defaults->seed);
     if (result != PS_OK) {
         return result;
     }

@@ -6,9 +6,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "penstock.h"
 #include "ps_cnc_internal.h"
-#include "ps_driver_internal.h"
+#include "ps_error.h"
 #include "ps_file.h"
 
 enum { PS_PAGE = 4096, PS_SYSTEM_COUNTERS = 46, PS_CONTROL_PROTOCOL = 0 };

@@ -12,7 +12,7 @@
 #include <stdatomic.h>
 #include <stdint.h>
 
-#include "ps_admin.h"
+#include "ps_cnc.h"
 
 enum {
     PS_CNC_HEADER_BYTES = 128,

@@ -3,9 +3,8 @@
  * One writer: the conductor thread.  Readers: tools. */
 #include <string.h>
 
-#include "penstock.h"
 #include "ps_cnc_internal.h"
-#include "ps_driver_internal.h"
+#include "ps_error.h"
 
 /* ---- error log ------------------------------------------------------------------------------- */
 

@@ -5,7 +5,6 @@
 #include <string.h>
 
 #include "ps_cnc_internal.h"
-#include "ps_driver_internal.h"
 
 enum {
     PS_COMMANDS_PER_CALL = 64,

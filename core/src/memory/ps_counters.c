@@ -4,9 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "penstock.h"
 #include "ps_cnc_internal.h"
-#include "ps_driver_internal.h"
+#include "ps_error.h"
 #include "ps_file.h"
 
 int32_t ps_counter_capacity(const ps_cnc_t *cnc)

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  * ps_gather.c: ranges of a log as columns. */
+
 #include "ps_gather.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#include "penstock.h"
-#include "ps_driver_internal.h"
+#include "ps_error.h"
 #include "ps_frame.h"
 #include "ps_log.h"
 

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  * ps_log.c: mapping and walking log buffers; padding, unblocking, rotation. */
+
 #include "ps_log.h"
 
 #include <stdbool.h>
 #include <string.h>
 
-#include "penstock.h"
-#include "ps_driver_internal.h"
+#include "ps_error.h"
 #include "ps_file.h"
 #include "ps_frame.h"
 

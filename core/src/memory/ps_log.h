@@ -24,39 +24,10 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "ps_admin.h"
+#include "ps_frame.h"
+#include "ps_logfile.h"
 
-enum {
-    PS_FRAME_ALIGNMENT = 32,
-    PS_HEADER_BYTES = 32,
-    PS_TERM_MIN = 64 * 1024,
-    PS_TERM_MAX = 1024 * 1024 * 1024,
-    PS_PARTITIONS = 3,
-    PS_LOG_META_BYTES = 4096,
-    PS_MTU_MIN = 64,
-    PS_MTU_MAX = 65504,
-    PS_MESSAGE_MAX = 16 * 1024 * 1024
-};
-
-enum {
-    PS_FLAG_BEGIN = 0x80,
-    PS_FLAG_END = 0x40,
-    PS_FLAG_UNFRAGMENTED = 0xC0,
-    PS_FLAG_EOS = 0x20,
-    PS_FLAG_REVOKED = 0x10
-};
-enum {
-    PS_TYPE_PAD = 0,
-    PS_TYPE_DATA = 1,
-    PS_TYPE_NAK = 2,
-    PS_TYPE_SM = 3,
-    PS_TYPE_ERR = 4,
-    PS_TYPE_SETUP = 5,
-    PS_TYPE_RTTM = 6,
-    PS_TYPE_RES = 7,
-    PS_TYPE_RSP_SETUP = 0x0B,
-    PS_TYPE_EXT = 0xFFFF
-};
+enum { PS_LOG_META_BYTES = 4096 };
 /* EXCLUSIVE: zeroed ahead of its writer, as CONCURRENT.  SEALED: exclusive too, but its writer
  * zeroes the word where its data ends; beyond lies anything (docs/decisions/0029). */
 enum { PS_LOG_CONCURRENT = 0, PS_LOG_EXCLUSIVE = 1, PS_LOG_IMAGE = 2, PS_LOG_SEALED = 3 };
@@ -124,53 +95,6 @@ typedef struct ps_log {
 int ps_log_map(const char *path, int32_t read_only, ps_log_t *out);
 void ps_log_unmap(ps_log_t *log);
 
-/* The 32-byte header as it lies in a term (and on the wire), little-endian. */
-typedef struct ps_frame {
-    _Atomic int32_t frame_length;
-    uint8_t version;
-    uint8_t flags;
-    uint16_t type;
-    int32_t term_offset;
-    int32_t session_id;
-    int32_t stream_id;
-    int32_t term_id;
-    int64_t reserved_value;
-} ps_frame_t;
-_Static_assert(sizeof(ps_frame_t) == PS_HEADER_BYTES, "layout");
-
-static inline int32_t ps_align32(int32_t length)
-{
-    return (length + 31) & ~31;
-}
-static inline int64_t ps_align32_64(int64_t length)
-{
-    return (length + 31) & ~INT64_C(31);
-}
-static inline int32_t ps_wrap_sub(int32_t a, int32_t b)
-{
-    return (int32_t)((uint32_t)a - (uint32_t)b);
-}
-static inline int32_t ps_wrap_add(int32_t a, int32_t b)
-{
-    return (int32_t)((uint32_t)a + (uint32_t)b);
-}
-static inline int64_t ps_position(int32_t term_id, int32_t offset, int32_t shift, int32_t initial)
-{
-    /* Unsigned shift: a hostile term id may lie before the initial one. */
-    return (int64_t)((uint64_t)(int64_t)ps_wrap_sub(term_id, initial) << shift) + offset;
-}
-static inline int32_t ps_term_count(int64_t position, int32_t shift)
-{
-    return (int32_t)(position >> shift);
-}
-static inline int32_t ps_partition(int64_t position, int32_t shift)
-{
-    return (int32_t)((position >> shift) % PS_PARTITIONS);
-}
-static inline int32_t ps_term_id_at(int64_t position, int32_t shift, int32_t initial)
-{
-    return ps_wrap_add(initial, (int32_t)(position >> shift));
-}
 static inline uint8_t *ps_log_at(const ps_log_t *log, int64_t position)
 {
     return log->term[ps_partition(position, log->shift)] + (position & log->term_mask);
@@ -179,32 +103,6 @@ static inline ps_frame_t *ps_frame_at(const ps_log_t *log, int64_t position)
 {
     return (ps_frame_t *)(void *)ps_log_at(log, position);
 }
-static inline int32_t ps_frame_length_acquire(const ps_frame_t *frame)
-{
-    return atomic_load_explicit(&((ps_frame_t *)(uintptr_t)frame)->frame_length,
-                                memory_order_acquire);
-}
-/* First 8 bytes of a frame as one word: low half frame_length, high half version/flags/type. */
-static inline _Atomic uint64_t *ps_frame_word(ps_frame_t *frame)
-{
-    return (_Atomic uint64_t *)(void *)frame;
-}
-static inline uint64_t ps_frame_word_of(int32_t frame_length, uint8_t flags, uint16_t type)
-{
-    return (uint64_t)(uint32_t)frame_length | ((uint64_t)flags << 40) | ((uint64_t)type << 48);
-}
-static inline uint64_t ps_claim_word_of(int32_t frame_length, int32_t client_slot)
-{
-    return (uint64_t)(uint32_t)(-frame_length) | ((uint64_t)(uint32_t)client_slot << 32);
-}
-
-/* Message ordinals come from peers and from memory that clients can write.  A stream has at most
- * 2^56 messages (positions end at 2^61, a frame takes 32 bytes); what is more is unknown: -1. */
-static inline int64_t ps_believed_ordinal(int64_t ordinal)
-{
-    return ordinal >= 0 && ordinal <= INT64_C(1) << 56 ? ordinal : -1;
-}
-
 /* Producer position from the tails, offset clamped to T.  Any thread. */
 int64_t ps_log_producer_position(const ps_log_t *log);
 /* Bytes a message of length takes in the log, headers and alignment included. */
@@ -217,19 +115,6 @@ void ps_log_clean(const ps_log_t *log, int64_t from, int64_t to);
  * else. */
 int ps_log_pad(const ps_log_t *log, int64_t position, int32_t length, uint64_t expected);
 
-/* Padding that stands for messages that were dropped says so in its reserved value: magic in the
- * high half, then the number of messages, PS_GAP_UNKNOWN when nobody knows (semantics section 11).
- * It may come over the wire, so it is no more than a peer's word. */
-#define PS_GAP_MAGIC INT64_C(0x50474150) /* "PAGP" */
-enum { PS_GAP_UNKNOWN = 0x7FFFFFFF };
-static inline int64_t ps_gap_mark(int32_t messages)
-{
-    return (int64_t)((uint64_t)PS_GAP_MAGIC << 32 | (uint32_t)messages);
-}
-static inline int ps_is_gap_mark(int64_t reserved_value)
-{
-    return reserved_value >> 32 == PS_GAP_MAGIC;
-}
 /* ps_log_pad with this reserved value.  The range must be nobody's claim. */
 int ps_log_pad_marked(const ps_log_t *log, int64_t position, int32_t length, int64_t mark);
 /* Unblocks at position (aeron-interop.md 2.8): negative length -> PAD of it; zero -> PAD over the

@@ -8,8 +8,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "penstock.h"
-#include "ps_driver_internal.h"
+#include "ps_error.h"
 #include "ps_file.h"
 #include "ps_log.h"
 

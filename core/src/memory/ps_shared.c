@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * ps_shared.c: penstock.dat: making, checking, slots, wake-ups. */
+
 #include "ps_shared.h"
 
 #include <limits.h>
@@ -10,9 +11,9 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "penstock.h"
-#include "ps_driver_internal.h"
+#include "ps_error.h"
 #include "ps_file.h"
+#include "ps_wake.h"
 
 enum { PS_HEADER_REGION = 4096, PS_DRIVER_REGION = 4096, PS_SLOTS_MAX = 65536 };
 _Static_assert(sizeof(ps_shared_header_t) <= PS_HEADER_REGION, "layout");

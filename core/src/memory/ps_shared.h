@@ -28,9 +28,10 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "ps_admin.h"
+#include "ps_cause.h"
+#include "ps_line.h"
+#include "ps_slots.h"
 
-#define PS_LINE           64
 #define PS_SHARED_MAGIC   UINT64_C(0x4b434f54534e4550) /* "PENSTOCK" */
 #define PS_SHARED_VERSION 1
 #define PS_INDEX_ENTRIES  256

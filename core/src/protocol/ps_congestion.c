@@ -3,9 +3,10 @@
  * ps_congestion.c: the built-in strategies.  `static` offers the configured window and does not
  * react to loss; it is Aeron's default.  `cubic` bounds what is under way.
  */
-#include "ps_congestion.h"
 
-#include "ps_driver_internal.h"
+#include "ps_congestion.h"
+#include "ps_choices.h"
+#include "ps_error.h"
 
 enum { GRANT_PARTS = 8, SAMPLES_PER_ROUND = 10 };
 #define RTT_INTERVAL_NS         INT64_C(1000000000)

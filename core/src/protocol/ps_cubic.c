@@ -9,7 +9,7 @@
 
 #include <assert.h>
 
-#include "ps_log.h"
+#include "ps_frame.h"
 
 enum {
     FRACTION = 16,

@@ -4,13 +4,14 @@
  * array; two maps find them, and a list in the order in which they were heard finds the one that
  * falls silent first.
  */
+
 #include "ps_destinations.h"
 
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "ps_driver_internal.h"
+#include "ps_error.h"
 
 int ps_destinations_init(ps_destinations_t *list, bool dynamic, uint64_t salt)
 {

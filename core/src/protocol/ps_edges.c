@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+
 #include "ps_edges.h"
 
 #include <assert.h>
 #include <stdlib.h>
 
-#include "ps_driver_internal.h"
+#include "ps_error.h"
 
 int ps_edges_init(ps_edges_t *edges, int32_t capacity)
 {

@@ -13,6 +13,8 @@
  */
 #include "ps_flow_control.h"
 
+#include <stddef.h>
+
 static ps_fc_receiver_t *find(ps_fc_t *fc, int64_t id)
 {
     const int32_t index = ps_map_get(&fc->index, (uint64_t)id);

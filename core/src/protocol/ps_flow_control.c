@@ -3,11 +3,12 @@
  * ps_flow_control.c: unicast and max, and the choice of a strategy.  Both follow the furthest edge
  * heard; they differ in how much a single NAK may have repeated.
  */
+
 #include "ps_flow_control.h"
 
 #include <stdlib.h>
 
-#include "ps_driver_internal.h"
+#include "ps_error.h"
 
 int64_t ps_fc_furthest(ps_fc_t *fc, int64_t receiver_id, int64_t edge, int64_t limit)
 {
@@ -90,17 +91,16 @@ static const ps_fc_ops_t *ops_of(int32_t kind)
     }
 }
 
-int ps_fc_init(ps_fc_t *fc, const ps_publication_params_t *params, int32_t term_length,
-               uint64_t salt)
+int ps_fc_init(ps_fc_t *fc, const ps_fc_params_t *params, int32_t term_length, uint64_t salt)
 {
-    const int32_t kind = params->flow_control;
+    const int32_t kind = params->kind;
     const bool tracks = kind == PS_FC_MIN || kind == PS_FC_TAGGED;
     *fc = (ps_fc_t){ .ops = ops_of(kind),
                      .kind = kind,
                      .half_term = term_length / 2,
-                     .min_size = params->fc_group_min_size,
-                     .tag = params->fc_group_tag,
-                     .timeout_ns = params->fc_receiver_timeout_ns,
+                     .min_size = params->group_min_size,
+                     .tag = params->group_tag,
+                     .timeout_ns = params->receiver_timeout_ns,
                      .due_ns = INT64_MAX,
                      .hold = INT64_MAX,
                      .counts_receivers = tracks };

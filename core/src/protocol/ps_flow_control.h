@@ -15,7 +15,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "ps_driver.h"
+#include "ps_choices.h"
 #include "ps_edges.h"
 #include "ps_receiver_map.h"
 #include "ps_wire.h"
@@ -80,10 +80,16 @@ struct ps_fc {
     int64_t edge;            /* furthest edge heard: what max would answer */
 };
 
-/* By params->flow_control and fc_*.  salt: from the injected seed.  PS_E_INVALID when unknown or
- * contradictory, PS_E_NO_MEMORY. */
-int ps_fc_init(ps_fc_t *fc, const ps_publication_params_t *params, int32_t term_length,
-               uint64_t salt);
+/* The choice of a channel. */
+typedef struct ps_fc_params {
+    int32_t kind;                /* ps_flow_control */
+    int32_t group_min_size;      /* min, tagged */
+    int64_t receiver_timeout_ns; /* min, tagged: 0 = 5 s */
+    int64_t group_tag;           /* tagged */
+} ps_fc_params_t;
+
+/* salt: from the injected seed.  PS_E_INVALID when unknown or contradictory, PS_E_NO_MEMORY. */
+int ps_fc_init(ps_fc_t *fc, const ps_fc_params_t *params, int32_t term_length, uint64_t salt);
 void ps_fc_free(ps_fc_t *fc);
 
 /* Custom: limit counts until until_ns.  Sender thread.  Returns the limit to use now. */

@@ -7,7 +7,7 @@
 
 #include <stdint.h>
 
-#include "ps_driver_internal.h"
+#include "ps_random.h"
 
 typedef struct ps_nak_policy {
     int64_t delay_ns;       /* unicast: before the first NAK of a gap */

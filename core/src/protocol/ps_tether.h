@@ -14,7 +14,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "ps_driver.h"
+#include "ps_choices.h"
 
 typedef struct ps_tether_timeouts {
     int64_t window_limit_ns;

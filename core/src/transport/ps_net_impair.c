@@ -19,7 +19,10 @@
 #include <sys/timerfd.h>
 #include <unistd.h>
 
-#include "ps_driver_internal.h"
+#include "ps_error.h"
+#include "ps_net.h"
+#include "ps_networks.h"
+#include "ps_random.h"
 
 enum { WAITING = 512, SLOT_BYTES = 65536, NOBODY = -1 };
 #define MILLION UINT64_C(1000000)

@@ -10,7 +10,7 @@
 #include <sys/socket.h>
 #include <sys/uio.h>
 
-#include "ps_driver.h"
+#include "ps_networks.h"
 #include "ps_net.h"
 
 enum {

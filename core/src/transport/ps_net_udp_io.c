@@ -11,15 +11,15 @@
  */
 #define _GNU_SOURCE 1
 
-#include "ps_net_udp.h"
-
 #include <assert.h>
 #include <errno.h>
 #include <netinet/udp.h>
 #include <string.h>
 #include <time.h>
 
-#include "ps_driver_internal.h"
+#include "ps_clock.h"
+#include "ps_error.h"
+#include "ps_net_udp.h"
 
 #ifndef UDP_SEGMENT
 #define UDP_SEGMENT 103

@@ -4,8 +4,6 @@
  */
 #define _GNU_SOURCE 1
 
-#include "ps_net_udp.h"
-
 #include <arpa/inet.h>
 #include <assert.h>
 #include <errno.h>
@@ -16,7 +14,8 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "ps_driver_internal.h"
+#include "ps_error.h"
+#include "ps_net_udp.h"
 
 #ifndef UDP_SEGMENT
 #define UDP_SEGMENT 103

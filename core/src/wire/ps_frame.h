@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * ps_frame.h: storing and reading the header fields of a frame in a term.
+ * ps_frame.h: a frame, on the wire and in a term: its header, positions, storing and reading its
+ * fields.
  *
  * Publisher and unblocker may both write the fields behind the first word of one frame; they write
  * the same values, as relaxed 64-bit stores, so neither disturbs the other.
@@ -7,7 +8,125 @@
 #ifndef PS_FRAME_H
 #define PS_FRAME_H
 
-#include "ps_log.h"
+#include <stdatomic.h>
+#include <stdint.h>
+
+enum {
+    PS_FRAME_ALIGNMENT = 32,
+    PS_HEADER_BYTES = 32,
+    PS_TERM_MIN = 64 * 1024,
+    PS_TERM_MAX = 1024 * 1024 * 1024,
+    PS_PARTITIONS = 3,
+    PS_MTU_MIN = 64,
+    PS_MTU_MAX = 65504,
+    PS_MESSAGE_MAX = 16 * 1024 * 1024
+};
+
+enum {
+    PS_FLAG_BEGIN = 0x80,
+    PS_FLAG_END = 0x40,
+    PS_FLAG_UNFRAGMENTED = 0xC0,
+    PS_FLAG_EOS = 0x20,
+    PS_FLAG_REVOKED = 0x10
+};
+enum {
+    PS_TYPE_PAD = 0,
+    PS_TYPE_DATA = 1,
+    PS_TYPE_NAK = 2,
+    PS_TYPE_SM = 3,
+    PS_TYPE_ERR = 4,
+    PS_TYPE_SETUP = 5,
+    PS_TYPE_RTTM = 6,
+    PS_TYPE_RES = 7,
+    PS_TYPE_RSP_SETUP = 0x0B,
+    PS_TYPE_EXT = 0xFFFF
+};
+/* The 32-byte header as it lies in a term (and on the wire), little-endian. */
+typedef struct ps_frame {
+    _Atomic int32_t frame_length;
+    uint8_t version;
+    uint8_t flags;
+    uint16_t type;
+    int32_t term_offset;
+    int32_t session_id;
+    int32_t stream_id;
+    int32_t term_id;
+    int64_t reserved_value;
+} ps_frame_t;
+_Static_assert(sizeof(ps_frame_t) == PS_HEADER_BYTES, "layout");
+
+static inline int32_t ps_align32(int32_t length)
+{
+    return (length + 31) & ~31;
+}
+static inline int64_t ps_align32_64(int64_t length)
+{
+    return (length + 31) & ~INT64_C(31);
+}
+static inline int32_t ps_wrap_sub(int32_t a, int32_t b)
+{
+    return (int32_t)((uint32_t)a - (uint32_t)b);
+}
+static inline int32_t ps_wrap_add(int32_t a, int32_t b)
+{
+    return (int32_t)((uint32_t)a + (uint32_t)b);
+}
+static inline int64_t ps_position(int32_t term_id, int32_t offset, int32_t shift, int32_t initial)
+{
+    /* Unsigned shift: a hostile term id may lie before the initial one. */
+    return (int64_t)((uint64_t)(int64_t)ps_wrap_sub(term_id, initial) << shift) + offset;
+}
+static inline int32_t ps_term_count(int64_t position, int32_t shift)
+{
+    return (int32_t)(position >> shift);
+}
+static inline int32_t ps_partition(int64_t position, int32_t shift)
+{
+    return (int32_t)((position >> shift) % PS_PARTITIONS);
+}
+static inline int32_t ps_term_id_at(int64_t position, int32_t shift, int32_t initial)
+{
+    return ps_wrap_add(initial, (int32_t)(position >> shift));
+}
+static inline int32_t ps_frame_length_acquire(const ps_frame_t *frame)
+{
+    return atomic_load_explicit(&((ps_frame_t *)(uintptr_t)frame)->frame_length,
+                                memory_order_acquire);
+}
+/* First 8 bytes of a frame as one word: low half frame_length, high half version/flags/type. */
+static inline _Atomic uint64_t *ps_frame_word(ps_frame_t *frame)
+{
+    return (_Atomic uint64_t *)(void *)frame;
+}
+static inline uint64_t ps_frame_word_of(int32_t frame_length, uint8_t flags, uint16_t type)
+{
+    return (uint64_t)(uint32_t)frame_length | ((uint64_t)flags << 40) | ((uint64_t)type << 48);
+}
+static inline uint64_t ps_claim_word_of(int32_t frame_length, int32_t client_slot)
+{
+    return (uint64_t)(uint32_t)(-frame_length) | ((uint64_t)(uint32_t)client_slot << 32);
+}
+
+/* Message ordinals come from peers and from memory that clients can write.  A stream has at most
+ * 2^56 messages (positions end at 2^61, a frame takes 32 bytes); what is more is unknown: -1. */
+static inline int64_t ps_believed_ordinal(int64_t ordinal)
+{
+    return ordinal >= 0 && ordinal <= INT64_C(1) << 56 ? ordinal : -1;
+}
+
+/* Padding that stands for messages that were dropped says so in its reserved value: magic in the
+ * high half, then the number of messages, PS_GAP_UNKNOWN when it is not known.
+ * It may come over the wire, so it is no more than a peer's word. */
+#define PS_GAP_MAGIC INT64_C(0x50474150) /* "PAGP" */
+enum { PS_GAP_UNKNOWN = 0x7FFFFFFF };
+static inline int64_t ps_gap_mark(int32_t messages)
+{
+    return (int64_t)((uint64_t)PS_GAP_MAGIC << 32 | (uint32_t)messages);
+}
+static inline int ps_is_gap_mark(int64_t reserved_value)
+{
+    return reserved_value >> 32 == PS_GAP_MAGIC;
+}
 
 typedef uint64_t __attribute__((may_alias)) ps_alias64_t;
 

@@ -11,6 +11,7 @@
  */
 #include <assert.h>
 
+#include "ps_cause.h"
 #include "ps_wire_fields.h"
 
 void ps_trailer_clear(ps_trailer_t *out)

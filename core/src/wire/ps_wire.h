@@ -12,7 +12,7 @@
 
 #include <stdint.h>
 
-#include "ps_log.h"
+#include "ps_frame.h"
 
 enum {
     PS_SM_SETUP = 0x80,

@@ -1,0 +1,104 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * ps_cnc.h: DIR/cnc.dat in Aeron's layout: counters, error log, loss report, heartbeat.  Control
+ * plane only (conductor thread; tools map read-only).  Also the cffi declaration.
+ */
+#ifndef PS_CNC_H
+#define PS_CNC_H
+
+#include <stdint.h>
+
+typedef struct ps_cnc ps_cnc_t;
+
+typedef struct ps_cnc_params {
+    const char *directory; /* exists */
+    int64_t client_liveness_timeout_ns;
+    int64_t start_ms; /* epoch */
+    int64_t pid;
+    int32_t counter_values_bytes; /* multiple of 128; metadata is 4 x this */
+    int32_t error_log_bytes;
+    int32_t file_mode;        /* permission bits */
+    int32_t software_version; /* major<<16 | minor<<8 | patch */
+} ps_cnc_params_t;
+
+/* Makes cnc.dat (must not exist) with system counters and loss-report.dat; the version is
+ * release-stored last.  PS_E_SYSTEM, PS_E_NO_SPACE. */
+int ps_cnc_create(const ps_cnc_params_t *params, ps_cnc_t **out);
+/* Maps an existing one.  PS_E_VERSION when it is not ready or not 0.2.x. */
+int ps_cnc_open(const char *directory, int32_t read_only, ps_cnc_t **out);
+/* Makes an opened cnc.dat of a dead daemon the caller's: counters and ids stay.  No agent runs. */
+void ps_cnc_adopt(ps_cnc_t *cnc, int64_t pid, int64_t start_ms);
+void ps_cnc_close(ps_cnc_t *cnc);
+void ps_cnc_heartbeat(ps_cnc_t *cnc, int64_t epoch_ms); /* -1: clean shutdown */
+int64_t ps_cnc_get_heartbeat(const ps_cnc_t *cnc);
+int64_t ps_cnc_pid(const ps_cnc_t *cnc);
+int64_t ps_cnc_start_ms(const ps_cnc_t *cnc);
+int64_t ps_cnc_next_id(ps_cnc_t *cnc); /* correlation ids, > 0 */
+/* Answers every waiting CnC command with ERROR 8 (not supported).  Returns how many. At most 64. */
+int32_t ps_cnc_answer_commands(ps_cnc_t *cnc, const char *reason);
+/* Distinct error log: repeats count up. */
+int ps_cnc_log_error(ps_cnc_t *cnc, int64_t epoch_ms, const char *text);
+/* Reads record `index` of the error log: 1 = filled, 0 = no more.  text is cut to capacity. */
+int32_t ps_cnc_read_error(const ps_cnc_t *cnc, int32_t index, int64_t *count, int64_t *first_ms,
+                          int64_t *last_ms, char *text, int32_t capacity);
+/* Loss report (aeron-interop.md 9.5): adds to the entry of this (session, stream, channel,
+ * source). */
+int ps_cnc_report_loss(ps_cnc_t *cnc, int64_t epoch_ms, int64_t bytes, int32_t session_id,
+                       int32_t stream_id, const char *channel, const char *source);
+
+int32_t ps_counter_capacity(const ps_cnc_t *cnc);
+/* Allocates; key <= 112 bytes, label <= 380 (both cut).  Returns the id or PS_E_NO_SPACE. */
+int32_t ps_counter_allocate(ps_cnc_t *cnc, int32_t type_id, const void *key, int32_t key_length,
+                            const char *label, int32_t label_length, int64_t registration_id,
+                            int64_t owner_id, int64_t reference_id, int64_t value, int64_t now_ms);
+void ps_counter_free(ps_cnc_t *cnc, int32_t counter_id, int64_t now_ms);
+int64_t ps_counter_get(const ps_cnc_t *cnc, int32_t counter_id);
+void ps_counter_set(ps_cnc_t *cnc, int32_t counter_id, int64_t value);
+typedef struct ps_counter_info {
+    int32_t state; /* 0 never used (end), 1 allocated, -1 reclaimed */
+    int32_t type_id;
+    int64_t value;
+    int64_t registration_id;
+    int64_t owner_id;
+    int64_t reference_id;
+    int32_t label_length;
+    char label[384]; /* NUL-terminated */
+    uint8_t key[112];
+} ps_counter_info_t;
+void ps_counter_read(const ps_cnc_t *cnc, int32_t counter_id, ps_counter_info_t *out);
+
+/* System counter ids (aeron-interop.md 9.3). */
+enum ps_system_counter {
+    PS_SYS_BYTES_SENT = 0,
+    PS_SYS_BYTES_RECEIVED = 1,
+    PS_SYS_NAKS_SENT = 5,
+    PS_SYS_NAKS_RECEIVED = 6,
+    PS_SYS_SM_SENT = 7,
+    PS_SYS_SM_RECEIVED = 8,
+    PS_SYS_HEARTBEATS_SENT = 9,
+    PS_SYS_HEARTBEATS_RECEIVED = 10,
+    PS_SYS_RETRANSMITS_SENT = 11,
+    PS_SYS_UNDER_RUNS = 12,
+    PS_SYS_OVER_RUNS = 13,
+    PS_SYS_INVALID_PACKETS = 14,
+    PS_SYS_ERRORS = 15,
+    PS_SYS_SHORT_SENDS = 16,
+    PS_SYS_FREE_FAILS = 17,
+    PS_SYS_BACK_PRESSURE = 18,
+    PS_SYS_UNBLOCKED_PUBLICATIONS = 19,
+    PS_SYS_UNBLOCKED_COMMANDS = 20,
+    PS_SYS_TTL_ASYMMETRY = 21,
+    PS_SYS_LOSS_GAP_FILLS = 23,
+    PS_SYS_CLIENT_TIMEOUTS = 24,
+    PS_SYS_BYTES_MAPPED = 35,
+    PS_SYS_RETRANSMITTED_BYTES = 36,
+    PS_SYS_RETRANSMIT_OVERFLOW = 37,
+    PS_SYS_ERROR_FRAMES_RECEIVED = 38,
+    PS_SYS_ERROR_FRAMES_SENT = 39,
+    PS_SYS_PUBLICATIONS_REVOKED = 40,
+    PS_SYS_IMAGES_REVOKED = 41,
+    PS_SYS_IMAGES_REJECTED = 42,
+    PS_SYS_SM_REJECTED = 44
+};
+
+#endif

@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * ps_logfile.h: files of log buffers: creates them, allocates and releases their blocks.  Control
+ * plane only.  Also the cffi declaration.
+ */
+#ifndef PS_LOGFILE_H
+#define PS_LOGFILE_H
+
+#include <stdint.h>
+
+typedef struct ps_log_params {
+    const char *path;
+    int64_t correlation_id;
+    int32_t session_id;
+    int32_t stream_id;
+    int32_t initial_term_id;
+    int32_t term_id; /* of the starting position (publications) */
+    int32_t term_offset;
+    int32_t term_length; /* 64 KiB..1 GiB, power of two */
+    int32_t mtu;
+    int32_t page_size; /* 4096.. power of two */
+    int32_t publication_window_bytes;
+    int32_t receiver_window_bytes;
+    int32_t sndbuf_bytes, sndbuf_default_bytes, sndbuf_max_bytes;
+    int32_t rcvbuf_bytes, rcvbuf_default_bytes, rcvbuf_max_bytes;
+    int32_t max_resend;
+    int64_t entity_tag;
+    int64_t response_correlation_id;
+    int64_t linger_timeout_ns;
+    int64_t untethered_window_limit_timeout_ns;
+    int64_t untethered_linger_timeout_ns;
+    int64_t untethered_resting_timeout_ns;
+    uint8_t group, is_response, rejoin, reliable, sparse, signal_eos, spies_simulate_connection,
+        tether;
+    uint8_t type; /* 0 concurrent publication, 1 exclusive, 2 image, 3 sealed */
+    int32_t file_mode;
+    uint8_t reserve_terms; /* how many terms to allocate for real now, 0..3, from the
+                                      starting term on */
+} ps_log_params_t;
+
+int64_t ps_log_file_length(int32_t term_length, int32_t page_size);
+/* Makes the file (must not exist), sized and sparse but for metadata and reserve_terms.
+ * PS_E_NO_SPACE (text has needed and available bytes), PS_E_SYSTEM, PS_E_INVALID. */
+int ps_log_create(const ps_log_params_t *params);
+/* Allocates the blocks of the term holding position.  PS_E_NO_SPACE. Any thread. */
+int ps_log_reserve_term(const char *path, int32_t term_length, int64_t position);
+/* Releases the memory of all terms but [from, to), whose ends are terms'; what they leave reads
+ * as zeroes, and the first page of each stays.  Where the file system cannot do that they are
+ * zeroed.  PS_E_SYSTEM.  Any thread. */
+int ps_log_punch(const char *path, int32_t term_length, int64_t from, int64_t to);
+/* Bytes free on the file system of path, or negative. */
+int64_t ps_free_bytes(const char *path);
+
+#endif

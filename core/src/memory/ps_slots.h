@@ -1,0 +1,87 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * ps_slots.h: DIR/penstock.dat for the control plane: its file, its slots, views of them (layout:
+ * ps_shared.h).  Conductor thread; tools map read-only.  Also the cffi declaration.
+ */
+#ifndef PS_SLOTS_H
+#define PS_SLOTS_H
+
+#include <stdint.h>
+
+typedef struct ps_shared ps_shared_t;
+
+typedef struct ps_shared_params {
+    const char *directory;
+    int32_t clients;      /* slot counts, 1..65536 */
+    int32_t publications; /* multiple of 64 */
+    int32_t images;
+    int32_t subscribers;
+    int32_t groups;
+    int32_t file_mode;
+    uint64_t daemon_id;
+    uint64_t daemon_epoch;
+    int64_t receiver_id_base;
+    int64_t pid;
+    int64_t start_ms;
+} ps_shared_params_t;
+
+int ps_shared_create(const ps_shared_params_t *params, ps_shared_t **out);
+int ps_shared_open(const char *directory, int32_t read_only, ps_shared_t **out);
+/* Makes an opened penstock.dat of a dead daemon the caller's: slots stay, the identity of params
+ * comes in, no agent is parked, the state is STARTING.  No agent runs. */
+void ps_shared_adopt(ps_shared_t *shared, const ps_shared_params_t *params);
+void ps_shared_close(ps_shared_t *shared);
+enum ps_driver_state { PS_DRIVER_STARTING = 0, PS_DRIVER_RUNNING = 1, PS_DRIVER_STOPPED = 2 };
+void ps_shared_set_state(ps_shared_t *shared, int32_t state);
+int32_t ps_shared_state(const ps_shared_t *shared);
+uint64_t ps_shared_epoch(const ps_shared_t *shared);
+int64_t ps_shared_pid(const ps_shared_t *shared);
+void ps_shared_set_storage(ps_shared_t *shared, int64_t budget_bytes, int64_t used_bytes);
+
+enum ps_slot_kind {
+    PS_SLOT_CLIENT = 1,
+    PS_SLOT_PUBLICATION = 2,
+    PS_SLOT_IMAGE = 3,
+    PS_SLOT_SUBSCRIBER = 4,
+    PS_SLOT_GROUP = 5
+};
+/* Takes a free slot, zeroes it, stores id.  Returns the index or PS_E_NO_SPACE. */
+int32_t ps_slot_allocate(ps_shared_t *shared, int32_t kind, int64_t id);
+void ps_slot_free(ps_shared_t *shared, int32_t kind, int32_t index);
+int32_t ps_slot_count(const ps_shared_t *shared, int32_t kind);
+int64_t ps_slot_id(const ps_shared_t *shared, int32_t kind, int32_t index); /* 0: free */
+void ps_slot_describe_client(ps_shared_t *shared, int32_t index, int64_t pid, int64_t uid,
+                             const char *name);
+/* Bumps a client's futex word and wakes it. Any thread. */
+void ps_slot_wake_client(ps_shared_t *shared, int32_t index);
+
+/* The account of a publication slot, read without lock (values may be mid-update by one
+ * interval). */
+typedef struct ps_pressure_view {
+    int32_t cause; /* binding now */
+    int64_t since_ns;
+    int64_t culprit;        /* receiver id or client id, 0 unknown */
+    int64_t blocked_ns[32]; /* by ps_cause */
+    int64_t culprit_ids[9]; /* the eight largest; the last entry is all others */
+    int64_t culprit_ns[9];
+    int64_t published_ordinal;
+    int64_t sent_ordinal;
+} ps_pressure_view_t;
+int ps_slot_read_pressure(const ps_shared_t *shared, int32_t publication_slot,
+                          ps_pressure_view_t *out);
+
+/* The path of an image as its slot shows it, read without lock. */
+typedef struct ps_image_view {
+    int64_t id; /* 0: the slot is free */
+    int32_t session_id;
+    int32_t stream_id;
+    int32_t gaps;              /* open now */
+    int32_t fill_ppm;          /* unread of what the receiver takes */
+    int64_t lost_bytes;        /* in all gaps that ever opened */
+    int64_t rtt_ns;            /* smoothed, 0 unknown */
+    int64_t window_bytes;      /* last granted */
+    int64_t congestion_window; /* bytes, 0: no such bound */
+} ps_image_view_t;
+int ps_slot_read_image(const ps_shared_t *shared, int32_t image_slot, ps_image_view_t *out);
+
+#endif

@@ -1,0 +1,83 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * ps_image_params.h: parameters and status of receive endpoints and images.  Also the cffi
+ * declaration.
+ */
+#ifndef PS_IMAGE_PARAMS_H
+#define PS_IMAGE_PARAMS_H
+
+#include <stdint.h>
+
+#include "ps_types.h"
+
+typedef struct ps_recv_endpoint ps_recv_endpoint_t;
+typedef struct ps_image ps_image_t;
+
+typedef struct ps_recv_destination_params {
+    int64_t id; /* unique per endpoint */
+    ps_socket_params_t socket;
+    /* explicit control address (MDC): S-flag SMs go there; family 0 none */
+    ps_addr_t control;
+    ps_addr_t group_control; /* multicast: G+1; family 0 none */
+    uint8_t multicast;
+} ps_recv_destination_params_t;
+
+typedef struct ps_recv_endpoint_params {
+    int64_t id;
+    int32_t status_counter_id;
+    int64_t receiver_id; /* unique per endpoint */
+    int64_t group_tag;
+    uint8_t has_group_tag;
+    uint8_t media_timestamp;        /* write kernel receive time at media_timestamp_offset */
+    int32_t media_timestamp_offset; /* payload offset or -8 */
+    uint8_t channel_timestamp;
+    int32_t channel_timestamp_offset;
+} ps_recv_endpoint_params_t;
+
+typedef struct ps_image_params {
+    int64_t id; /* correlation id */
+    const char *log_path;
+    ps_recv_endpoint_t *endpoint;
+    int32_t slot;                  /* image slot in penstock.dat */
+    int32_t high_water_counter_id; /* rcv-hwm */
+    int32_t position_counter_id;   /* rcv-pos */
+    int32_t naks_counter_id;       /* rcv-naks-sent */
+    int32_t session_id;
+    int32_t stream_id;
+    int32_t initial_term_id;
+    int32_t active_term_id;
+    int32_t term_offset;                  /* join position = pos(active_term_id, term_offset) */
+    int32_t window_bytes;                 /* initial and largest receiver window, <= T/2 */
+    int32_t congestion_control;           /* ps_congestion_control */
+    int32_t congestion_rtt_counter_id;    /* cubic only; -1 none */
+    int32_t congestion_window_counter_id; /* cubic only; -1 none */
+    int32_t destination;                  /* as in the PS_EV_SETUP */
+    ps_addr_t source;                     /* as in the PS_EV_SETUP */
+    int64_t nak_delay_ns;                 /* -1: driver default */
+    int64_t reserved_position;
+    int64_t join_ordinal; /* -1 unknown */
+    uint32_t peer_capabilities;
+    int64_t untethered_window_limit_timeout_ns;
+    int64_t untethered_linger_timeout_ns;
+    int64_t untethered_resting_timeout_ns;
+    uint8_t group; /* NAK back-off as in a multicast group */
+    uint8_t reliable;
+    uint8_t rejoin;
+    /* 1: a dead daemon's image goes on at the contiguous end of its log; what lies above is dropped
+     * and asked for again.  PS_E_CORRUPT when log and counters contradict each other */
+    uint8_t adopted;
+    int64_t consumption; /* adopted: slowest subscriber, -1: none */
+} ps_image_params_t;
+
+typedef struct ps_image_status {
+    int64_t position; /* rcv-pos: contiguous end */
+    int64_t high_water;
+    int64_t slowest_subscriber;
+    int64_t end_of_stream; /* INT64_MAX until known */
+    int32_t gaps;
+    int32_t subscribers;
+    int64_t pressure_signals;  /* PRESSURE frames sent */
+    int64_t foreign_datagrams; /* of sources that are not followed: dropped */
+} ps_image_status_t;
+
+#endif

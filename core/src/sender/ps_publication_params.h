@@ -1,0 +1,96 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * ps_publication_params.h: parameters and status of send endpoints and publications.  Also the cffi
+ * declaration.
+ */
+#ifndef PS_PUBLICATION_PARAMS_H
+#define PS_PUBLICATION_PARAMS_H
+
+#include <stdint.h>
+
+#include "ps_types.h"
+
+typedef struct ps_send_endpoint ps_send_endpoint_t;
+typedef struct ps_publication ps_publication_t;
+
+enum ps_mdc { PS_MDC_NONE = 0, PS_MDC_DYNAMIC = 1, PS_MDC_MANUAL = 2 };
+
+typedef struct ps_send_endpoint_params {
+    int64_t id;                      /* of the conductor's choosing, unique */
+    ps_socket_params_t data;         /* data out; for unicast and MDC also control in */
+    ps_socket_params_t control;      /* multicast: joined on G+1; bind.family 0 = none */
+    int32_t mdc;                     /* ps_mdc */
+    int32_t status_counter_id;       /* channel status */
+    int32_t destinations_counter_id; /* mdc-num-dest, -1 none */
+    int32_t refused_counter_id;      /* mdc-refused, -1 none */
+    uint8_t multicast;
+} ps_send_endpoint_params_t;
+
+typedef struct ps_publication_params {
+    int64_t id;                   /* registration id */
+    const char *log_path;         /* made by ps_log_create */
+    ps_send_endpoint_t *endpoint; /* NULL: IPC */
+    int32_t slot;                 /* publication slot in penstock.dat */
+    int32_t publisher_limit_counter_id;
+    int32_t publisher_position_counter_id;
+    int32_t sender_position_counter_id; /* -1 for IPC */
+    int32_t sender_limit_counter_id;    /* -1 for IPC */
+    int32_t back_pressure_counter_id;   /* -1 for IPC */
+    int32_t naks_counter_id;            /* -1 for IPC */
+    int32_t receivers_counter_id;       /* -1: none */
+    int32_t flow_control;               /* ps_flow_control; IPC: PS_FC_NAK or any other */
+    int64_t fc_receiver_timeout_ns;     /* min, tagged: 0 = 5 s */
+    int64_t fc_group_tag;               /* tagged */
+    int32_t fc_group_min_size;          /* min, tagged */
+    int64_t rate_bytes_per_s;           /* 0: no limit */
+    int64_t rate_messages_per_s;        /* 0: no limit */
+    int32_t retransmit_window_multiple; /* 0: by media (16 unicast, 4 group) */
+    int32_t window_bytes;               /* publication window in effect */
+    int32_t max_resend;                 /* group semantics: 1..256 */
+    int32_t ttl;                        /* stated in SETUP */
+    int64_t reserved_position;          /* storage is there below this position */
+    int64_t untethered_window_limit_timeout_ns;
+    int64_t untethered_linger_timeout_ns;
+    int64_t untethered_resting_timeout_ns;
+    uint8_t exclusive;
+    uint8_t group; /* multicast or MDC */
+    uint8_t spies_simulate_connection;
+    uint8_t signal_eos;
+    uint8_t channel_timestamp;        /* 1: write send time into reserved_value */
+    int32_t channel_timestamp_offset; /* payload offset, or -8 = reserved value */
+    /* 1: a dead daemon's publication goes on where its log and counters stand; PS_E_CORRUPT when
+     * these contradict each other */
+    uint8_t adopted;
+    int64_t start_position; /* adopted: where the stream began */
+    /* adopted: the terms below were released and read as zeroes; 0: none were */
+    int64_t kept_position;
+} ps_publication_params_t;
+
+typedef struct ps_publication_status {
+    int64_t producer_position;
+    int64_t consumer_position; /* sender position; IPC: slowest subscriber */
+    int64_t publisher_limit;
+    int32_t is_connected;
+    int32_t receivers;        /* live receivers (network) or subscribers (IPC) */
+    int64_t rate_bytes_per_s; /* ps-rate or NAK-strength, whichever is less; 0: none */
+    int64_t pressure_signals; /* PRESSURE frames heard */
+} ps_publication_status_t;
+
+/* The last status message of a live receiver. */
+typedef struct ps_receiver_view {
+    int64_t receiver_id;
+    int64_t heard_ns; /* driver's clock */
+    int64_t position; /* consumed */
+    int64_t group_tag;
+    int64_t reason_client; /* its own reason to hold: of its trailer */
+    int64_t backlog_bytes;
+    int32_t window;
+    uint32_t reason;       /* ps_cause, 0 none */
+    uint32_t capabilities; /* 0: a plain Aeron peer */
+    uint32_t fill_ppm;
+    int32_t has_group_tag;
+    int32_t followed; /* reserved, 0 */
+    ps_addr_t address;
+} ps_receiver_view_t;
+
+#endif

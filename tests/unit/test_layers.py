@@ -1,0 +1,78 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The layers of the C core: each folder includes and links only the folders its rule names, and
+calls between files have no cycles (``tests/support/layers.py``, ``core/README.md``)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final
+
+import pytest
+from support.layers import (
+    ALLOWED,
+    c_files,
+    compiled,
+    cycles,
+    includes,
+    is_allowed,
+    links,
+    name,
+)
+
+CORE: Final = tuple(folder for folder in ALLOWED if folder.startswith("core/src"))
+# Violations that are known; a file is taken off when it is repaired, and none is added.
+INCLUDED_UPWARDS: Final = {
+    ("agent/ps_driver_internal.h", "driver/ps_driver.h"),
+}
+LINKED_UPWARDS: Final = {
+    ("receiver/ps_receiver.c", "driver/ps_image_api.c"),
+    ("receiver/ps_receiver.c", "driver/ps_recv_endpoint_api.c"),
+    ("sender/ps_sender.c", "driver/ps_publication.c"),
+}
+# The service locator, which files of both agents call.
+LOCATOR: Final = "driver/ps_driver.c"
+# The largest cycle of calls between files that is still there; the goal is 2.
+LONGEST_CYCLE: Final = 30
+
+
+@pytest.fixture(scope="module")
+def linked(tmp_path_factory: pytest.TempPathFactory) -> set[tuple[Path, Path]]:
+    """(source, source that defines what it calls) of the core."""
+    sources = c_files(*CORE, pattern="*.c")
+    return set(links(compiled(sources, tmp_path_factory.mktemp("objects"))))
+
+
+def test_every_folder_with_c_has_a_rule() -> None:
+    folders = {f"core/src/{path.name}" for path in Path(__file__).parents[2].glob("core/src/*")}
+    assert folders == set(CORE)
+
+
+def test_a_folder_includes_what_its_rule_allows() -> None:
+    upwards = {
+        (name(source), name(target)) for source, target in includes(c_files(*ALLOWED))
+        if not is_allowed(source, target)
+    }
+    assert upwards == INCLUDED_UPWARDS
+
+
+def test_a_folder_links_what_its_rule_allows(linked: set[tuple[Path, Path]]) -> None:
+    upwards = {
+        (name(source), name(target)) for source, target in linked
+        if not is_allowed(source, target) and name(target) != LOCATOR
+    }
+    assert upwards == LINKED_UPWARDS
+
+
+def test_calls_between_files_have_no_cycles(linked: set[tuple[Path, Path]]) -> None:
+    found = cycles((name(source), name(target)) for source, target in linked)
+    assert max(map(len, found), default=0) == LONGEST_CYCLE, found
+
+
+def test_sender_and_receiver_do_not_know_each_other(linked: set[tuple[Path, Path]]) -> None:
+    both = {"sender", "receiver"}
+    pairs = [*includes(c_files(*CORE)), *linked]
+    assert [pair for pair in pairs if {path.parent.name for path in pair} == both] == []
+
+
+def test_a_cycle_is_found() -> None:
+    assert cycles([("a", "b"), ("b", "c"), ("c", "a"), ("c", "d"), ("d", "e")]) == [["a", "b", "c"]]
