@@ -55,6 +55,9 @@ CORE_FOLDERS = (
 SIM_FOLDERS = ("sim/native/network", "sim/native/world", "sim/native/oracle")
 BENCH_FOLDERS = ("penstock/_bench/native",)
 FOLDERS = (*CORE_FOLDERS, *SIM_FOLDERS, *BENCH_FOLDERS)
+# The glue that cffi writes is half of the code and runs once a call of the control plane: it is
+# built for size.  The per-message calls of Python have glue of their own (core/fast).
+GLUE_FOR_SIZE = '#pragma GCC optimize ("Os")\n'
 COMMON_FLAGS = [
     "-std=gnu11",
     "-Wall",
@@ -142,7 +145,8 @@ def make_builder(
         builder.cdef("\n".join(lines))
     builder.set_source(
         name,
-        "\n".join(f'#include "{Path(path).name}"' for path in (*included, *declarations)),
+        GLUE_FOR_SIZE
+        + "\n".join(f'#include "{Path(path).name}"' for path in (*included, *declarations)),
         sources=[str(path.relative_to(ROOT)) for path in source_files(ROOT, folders)],
         include_dirs=list(FOLDERS),
         depends=[
