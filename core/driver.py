@@ -402,6 +402,17 @@ class Driver(NativeObject):
 
     # ---- images ----
 
+    def refuse_session(
+        self, endpoint_id: int, stream_id: int, session_id: int, *, destination: int,
+        source: Address, reason: str,
+    ) -> None:
+        """Forget the SETUP of a session, and send its sender an ERR frame with the reason."""
+        code = self._lib.ps_recv_endpoint_refuse_session(
+            self._handle, self._recv_endpoints[endpoint_id], stream_id, session_id, destination,
+            self.library.new_address(source), reason.encode(),
+        )
+        self._check(code, "refuse a session")
+
     def add_image(self, params: ImageParams) -> None:
         native = self._ffi.new("ps_image_params_t *")
         keep = self._fill(native, params, skip=_HANDLES)

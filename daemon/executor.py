@@ -278,6 +278,10 @@ class Executor:
             a.ForgetSession: lambda x: d.forget_session(
                 x.endpoint_id, x.stream_id, x.session_id, keep=x.keep
             ),
+            a.RefuseSession: lambda x: d.refuse_session(
+                x.endpoint_id, x.stream_id, x.session_id, destination=x.destination,
+                source=x.source, reason=x.reason,
+            ),
             a.AddImageObject: lambda x: d.add_image(x.params),
             a.AddImageSubscriber: lambda x: d.add_image_subscriber(x.image_id, x.params),
             a.RemoveImageSubscriber: lambda x: d.remove_image_subscriber(

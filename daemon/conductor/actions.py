@@ -503,6 +503,18 @@ class ForgetSession(Action):
 
 
 @attrs.frozen(kw_only=True)
+class RefuseSession(Action):
+    """Forget a session whose SETUP can never become an image; its sender gets the reason."""
+
+    endpoint_id: int
+    stream_id: int
+    session_id: int
+    destination: int
+    source: Address
+    reason: str
+
+
+@attrs.frozen(kw_only=True)
 class AddImageObject(Action):
     params: ImageParams
 

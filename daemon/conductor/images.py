@@ -31,6 +31,7 @@ from penstock.daemon.conductor.actions import (
     FreeCounter,
     FreeSlot,
     LogError,
+    RefuseSession,
     RemoveObject,
 )
 from penstock.daemon.conductor.counters import CounterType, SystemCounter, stream_counter
@@ -47,6 +48,7 @@ from penstock.daemon.conductor.storage import watch
 from penstock.daemon.conductor.world import World, first_terms
 
 _SETUP_GROUP: Final = 0x40
+_MALFORMED: Final = "malformed"
 _MIN_TERM: Final = 64 * KIB
 _MAX_TERM: Final = 1024 * MIB
 _MIN_MTU: Final = 64
@@ -77,15 +79,10 @@ def on_setup(world: World, event: DriverEvent) -> Saga[None]:
     try:
         if not subscriptions:
             raise Refused("unknown_registration", "no subscription wants it")
-        _check_setup(world, endpoint, event)
+        _check_setup(world, endpoint, event, subscriptions)
         image = yield from _create(world, endpoint, event, subscriptions)
     except Refused as refused:
-        world.emit(
-            ForgetSession(
-                endpoint_id=endpoint.id, stream_id=event.stream_id, session_id=event.session_id,
-                keep=False,
-            )
-        )
+        _forget(world, endpoint, event, refused)
         if subscriptions:
             what = f"session {event.session_id} of stream {event.stream_id} from {event.source}"
             report_refusal(world, what, refused, source=event.source)
@@ -105,25 +102,66 @@ def on_setup(world: World, event: DriverEvent) -> Saga[None]:
         _move(world, image, ImageTrigger.NO_SUBSCRIBER)
 
 
-def _check_setup(world: World, endpoint: RecvEndpoint, event: DriverEvent) -> None:
-    """A SETUP is a stranger's word."""
+def _forget(world: World, endpoint: RecvEndpoint, event: DriverEvent, refused: Refused) -> None:
+    """Let the session's next SETUP be reported; a sender that can never succeed hears why."""
+    if refused.code == _MALFORMED and event.source is not None:
+        world.emit(
+            RefuseSession(
+                endpoint_id=endpoint.id, stream_id=event.stream_id, session_id=event.session_id,
+                destination=event.destination, source=event.source, reason=refused.message,
+            )
+        )
+        return
+    world.emit(
+        ForgetSession(
+            endpoint_id=endpoint.id, stream_id=event.stream_id, session_id=event.session_id,
+            keep=False,
+        )
+    )
+
+
+def _check_setup(
+    world: World, endpoint: RecvEndpoint, event: DriverEvent, subscriptions: list[Subscription]
+) -> None:
+    """Check every field: a SETUP comes from any host."""
     length = event.term_length
     if not _MIN_TERM <= length <= _MAX_TERM or length & (length - 1):
-        raise Refused("malformed", f"SETUP states the term length {length}")
+        raise Refused(_MALFORMED, f"SETUP states the term length {length}")
     if not _MIN_MTU <= event.mtu <= _MAX_MTU or event.mtu % 32:
-        raise Refused("malformed", f"SETUP states the MTU {event.mtu}")
-    if not 0 <= event.term_offset <= length or event.term_offset % 32:
-        raise Refused("malformed", f"SETUP states the term offset {event.term_offset}")
+        raise Refused(_MALFORMED, f"SETUP states the MTU {event.mtu}")
+    _check_mtu(endpoint, event, subscriptions)
+    if not 0 <= event.term_offset < length or event.term_offset % 32:
+        raise Refused(_MALFORMED, f"SETUP states the term offset {event.term_offset}")
     if (event.active_term_id - event.initial_term_id) & 0xFFFFFFFF >= 2**31:
         raise Refused(
-            "malformed",
+            _MALFORMED,
             f"SETUP states term {event.active_term_id} before the initial {event.initial_term_id}",
         )
     if event.source is None:
-        raise Refused("malformed", "SETUP without a source address")
+        raise Refused(_MALFORMED, "SETUP without a source address")
     sessions = sum(1 for stream, _ in endpoint.images if stream == event.stream_id)
     if sessions >= world.settings.stream_session_limit:
         raise Refused("limit", f"stream {event.stream_id} has {sessions} sessions already")
+
+
+def _check_mtu(
+    endpoint: RecvEndpoint, event: DriverEvent, subscriptions: list[Subscription]
+) -> None:
+    """A datagram that the window or the socket cannot take would never arrive whole."""
+    window = _receiver_window(subscriptions, event.term_length)
+    if event.mtu > window:
+        raise Refused(
+            _MALFORMED,
+            f"SETUP states the MTU {event.mtu}, above the receiver window {window}: raise rcv-wnd, "
+            "or lower mtu of the publication",
+        )
+    buffer = endpoint.buffers[1]
+    if 0 < buffer < event.mtu:
+        raise Refused(
+            _MALFORMED,
+            f"SETUP states the MTU {event.mtu}, above the socket's receive buffer {buffer}: raise "
+            "so-rcvbuf, or lower mtu of the publication",
+        )
 
 
 def _counters_of(plan: SubscriptionPlan) -> list[tuple[CounterType, str]]:

@@ -42,6 +42,7 @@ typedef struct world_options {
     int32_t event_capacity;  /* 0: default */
     int32_t term_offset;
     int32_t initial_term_id; /* 0: golden */
+    int32_t terms_before;    /* of the join position */
 } world_options_t;
 
 UNUSED_OK static int32_t world_step(world_t *world)
@@ -186,11 +187,13 @@ UNUSED_OK static void world_make_image(world_t *world, const world_options_t *op
     snprintf(world->path, sizeof world->path, "%s/77.logbuffer", world->directory);
     log = log_params(world->path);
     log.initial_term_id = initial;
-    log.term_id = initial;
+    log.term_id = (int32_t)((uint32_t)initial + (uint32_t)options->terms_before);
     log.type = PS_LOG_IMAGE;
     CHECK_EQ(ps_log_create(&log), PS_OK);
     CHECK_EQ(ps_log_map(world->path, 0, &world->log), PS_OK);
-    world->sub_pos = world_counter(world, "sub-pos", options->term_offset);
+    world->sub_pos =
+        world_counter(world, "sub-pos",
+                      (int64_t)options->terms_before * WORLD_TERM_LENGTH + options->term_offset);
     world->hwm_counter = world_counter(world, "rcv-hwm", 0);
     world->pos_counter = world_counter(world, "rcv-pos", 0);
     world->naks_counter = world_counter(world, "rcv-naks", 0);
@@ -208,7 +211,7 @@ UNUSED_OK static void world_make_image(world_t *world, const world_options_t *op
         .session_id = GOLDEN_SESSION,
         .stream_id = GOLDEN_STREAM,
         .initial_term_id = initial,
-        .active_term_id = initial,
+        .active_term_id = log.term_id,
         .term_offset = options->term_offset,
         .window_bytes = WORLD_WINDOW,
         .destination = 0,

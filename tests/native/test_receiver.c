@@ -141,6 +141,45 @@ static void test_refused_session_stays_quiet_until_interest_goes(void)
     world_close(&world);
 }
 
+/* A SETUP that can never become an image: its sender hears why, and then nothing for a second. */
+static void test_a_refused_setup_is_answered_once_a_second(void)
+{
+    world_t world;
+    ps_event_t event;
+    ps_err_t error;
+    static memnet_dgram_t dgram;
+    int32_t reported = 0;
+    int32_t errors = 0;
+    world_open(&world, &PLAIN);
+    for (int32_t i = 0; i < 30; i++) {
+        world_golden(&world, "setup");
+        world_step(&world);
+        while (ps_driver_poll_event(world.driver, &event)) {
+            if (event.type == PS_EV_SETUP) {
+                reported++;
+                CHECK_EQ(ps_recv_endpoint_refuse_session(world.driver, world.endpoint,
+                                                         GOLDEN_STREAM, GOLDEN_SESSION,
+                                                         event.destination, &event.from, "too big"),
+                         PS_OK);
+            }
+        }
+        world_pass(&world, 100 * MS);
+    }
+    CHECK_EQ(reported, 3);
+    while (world_sent(&world, PS_TYPE_ERR, &dgram)) {
+        CHECK_EQ(ps_wire_err(dgram.data, dgram.length, &error), PS_WIRE_OK);
+        CHECK(dgram.to.port == 50000 && error.session_id == GOLDEN_SESSION && error.code == 13);
+        CHECK(error.text_length == 7 && memcmp(error.text, "too big", 7) == 0);
+        errors++;
+    }
+    CHECK_EQ(errors, 3);
+    world_pass(&world, 2 * SECOND);
+    CHECK_EQ(world.endpoint->pending, 0);
+    world_make_image(&world, &PLAIN); /* the table has its place again */
+    CHECK_EQ(world_status(&world).position, 0);
+    world_close(&world);
+}
+
 static void test_explicit_control_address_is_asked_every_second(void)
 {
     static memnet_dgram_t dgram;
@@ -406,6 +445,7 @@ int main(void)
     RUN(test_unknown_data_asks_for_a_setup_once_a_second);
     RUN(test_ending_and_unwanted_streams_are_left_alone);
     RUN(test_refused_session_stays_quiet_until_interest_goes);
+    RUN(test_a_refused_setup_is_answered_once_a_second);
     RUN(test_explicit_control_address_is_asked_every_second);
     RUN(test_multicast_answers_go_to_the_control_group);
     RUN(test_a_moved_control_address_is_used_at_once);

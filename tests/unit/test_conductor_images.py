@@ -92,7 +92,8 @@ def test_a_session_filter_takes_one_session_only() -> None:
 @pytest.mark.parametrize(
     "fields",
     [{"term_length": MIB + 1}, {"term_length": 1024}, {"mtu": 33}, {"mtu": 2**31 - 1},
-     {"term_offset": -32}, {"term_offset": 2 * MIB}, {"active_term_id": 2}, {"source": None}],
+     {"term_offset": -32}, {"term_offset": MIB}, {"active_term_id": 2},
+     {"active_term_id": -(2**31) + 3, "initial_term_id": 3}],
 )
 def test_a_hostile_setup_costs_a_line_in_the_error_log(fields: dict[str, Any]) -> None:
     rig = Rig()
@@ -100,7 +101,38 @@ def test_a_hostile_setup_costs_a_line_in_the_error_log(fields: dict[str, Any]) -
     rig.setup(endpoint_id(rig), **fields)
     assert not rig.all(a.CreateLog)
     assert rig.all(a.LogError)
+    refused = rig.last(a.RefuseSession)
+    assert (refused.session_id, refused.source) == (42, SOURCE)
+    assert "SETUP states" in refused.reason
+
+
+def test_a_setup_without_a_source_is_forgotten() -> None:
+    rig = Rig()
+    rig.sub(rig.client(), UNICAST)
+    rig.setup(endpoint_id(rig), source=None)
     assert rig.last(a.ForgetSession).session_id == 42
+    assert not rig.all(a.CreateLog)
+
+
+@pytest.mark.parametrize(
+    ("channel", "term", "mtu", "taken"),
+    [("rcv-wnd=4k", MIB, 4096, True), ("rcv-wnd=4k", MIB, 4128, False),
+     ("rcv-wnd=64k", MIB, 65504, True), ("rcv-wnd=128k", 64 * 1024, 32768, True),
+     ("rcv-wnd=128k", 64 * 1024, 32800, False)],
+)
+def test_an_mtu_above_the_window_is_refused(
+    channel: str, term: int, mtu: int, *, taken: bool
+) -> None:
+    rig = Rig()
+    rig.sub(rig.client(), f"{UNICAST}|{channel}")
+    rig.setup(endpoint_id(rig), term_length=term, mtu=mtu)
+    assert bool(rig.all(a.AddImageObject)) is taken
+    assert bool(rig.all(a.RefuseSession)) is not taken
+    if not taken:
+        assert "receiver window" in rig.last(a.RefuseSession).reason
+        assert "receiver window" in rig.last(a.LogError).text
+        rig.setup(endpoint_id(rig), term_length=term, mtu=1408)  # the publication was corrected
+        assert rig.all(a.AddImageObject)
 
 
 @pytest.mark.parametrize("step", [a.AllocateSlot, a.AllocateCounter, a.CreateLog,

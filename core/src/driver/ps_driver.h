@@ -143,6 +143,12 @@ int ps_recv_endpoint_remove_interest(ps_driver_t *driver, ps_recv_endpoint_t *en
  * keep = 1: ignore the session until its interest goes; 0: the next SETUP is reported again. */
 int ps_recv_endpoint_forget_session(ps_driver_t *driver, ps_recv_endpoint_t *endpoint,
                                     int32_t stream_id, int32_t session_id, int32_t keep);
+/* As keep = 0, for a SETUP that can never become an image: the sender at `source`, heard by the
+ * destination of that index, gets an ERR frame with the reason (at most 127 bytes), and the session
+ * is ignored for PS_REFUSED_NS, so that repeated SETUPs cost nothing more. */
+int ps_recv_endpoint_refuse_session(ps_driver_t *driver, ps_recv_endpoint_t *endpoint,
+                                    int32_t stream_id, int32_t session_id, int32_t destination,
+                                    const ps_addr_t *source, const char *reason);
 int ps_recv_endpoint_remove(ps_driver_t *driver, ps_recv_endpoint_t *endpoint);
 void ps_recv_endpoint_destroy(ps_driver_t *driver, ps_recv_endpoint_t *endpoint);
 

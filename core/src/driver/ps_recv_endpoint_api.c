@@ -257,6 +257,21 @@ int ps_recv_endpoint_forget_session(ps_driver_t *driver, ps_recv_endpoint_t *end
     return ps_driver_command(driver, PS_AGENT_RECEIVER, &command);
 }
 
+int ps_recv_endpoint_refuse_session(ps_driver_t *driver, ps_recv_endpoint_t *endpoint,
+                                    int32_t stream_id, int32_t session_id, int32_t destination,
+                                    const ps_addr_t *source, const char *reason)
+{
+    ps_command_t command = { .type = PS_RCMD_REFUSE_SESSION,
+                             .object = endpoint,
+                             .a = stream_id,
+                             .b = session_id,
+                             .i = destination,
+                             .address = *source };
+
+    strncpy(command.u.text, reason, sizeof(command.u.text) - 1);
+    return ps_driver_command(driver, PS_AGENT_RECEIVER, &command);
+}
+
 int ps_recv_endpoint_remove(ps_driver_t *driver, ps_recv_endpoint_t *endpoint)
 {
     ps_command_t command = { .type = PS_RCMD_REMOVE_ENDPOINT, .object = endpoint };

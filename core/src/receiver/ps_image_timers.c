@@ -13,7 +13,7 @@ void ps_image_send_error(ps_image_t *image, int64_t now_ns)
     ps_receiver_t *receiver = image->receiver;
     ps_err_t error = { .session_id = image->params.session_id,
                        .stream_id = image->params.stream_id,
-                       .code = 13,
+                       .code = PS_ERR_IMAGE_REJECTED,
                        .text = (const uint8_t *)image->reject_text,
                        .text_length = (int32_t)strlen(image->reject_text) };
 

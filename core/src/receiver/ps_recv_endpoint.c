@@ -34,10 +34,15 @@ ps_session_t *ps_recv_endpoint_find(ps_recv_endpoint_t *endpoint, int32_t stream
     return endpoint->cached;
 }
 
+static bool has_deadline(int32_t state)
+{
+    return state == PS_SESSION_PENDING_SETUP || state == PS_SESSION_REFUSED;
+}
+
 void ps_recv_endpoint_set_state(ps_recv_endpoint_t *endpoint, ps_session_t *session, int32_t state)
 {
-    endpoint->pending -= session->state == PS_SESSION_PENDING_SETUP;
-    endpoint->pending += state == PS_SESSION_PENDING_SETUP;
+    endpoint->pending -= has_deadline(session->state);
+    endpoint->pending += has_deadline(state);
     session->state = state;
     assert(endpoint->pending >= 0);
 }
@@ -191,6 +196,40 @@ static void forget_session(ps_recv_endpoint_t *endpoint, const ps_command_t *com
     }
 }
 
+static void refuse_session(ps_receiver_t *receiver, ps_recv_endpoint_t *endpoint,
+                           const ps_command_t *command)
+{
+    const ps_recv_destination_t *destination = endpoint->destinations[command->i];
+    ps_session_t *session =
+        ps_recv_endpoint_find(endpoint, (int32_t)command->a, (int32_t)command->b);
+    ps_err_t error = { .session_id = (int32_t)command->b,
+                       .stream_id = (int32_t)command->a,
+                       .receiver_id = endpoint->params.receiver_id,
+                       .has_group_tag = endpoint->params.has_group_tag,
+                       .group_tag =
+                           endpoint->params.has_group_tag ? endpoint->params.group_tag : -1,
+                       .code = PS_ERR_IMAGE_REJECTED,
+                       .text = (const uint8_t *)command->u.text,
+                       .text_length = (int32_t)strlen(command->u.text) };
+
+    if (session == NULL || session->state != PS_SESSION_INIT) {
+        return;
+    }
+    ps_recv_endpoint_set_state(endpoint, session, PS_SESSION_REFUSED);
+    session->deadline_ns = receiver->now_ns + PS_REFUSED_NS;
+    if (session->deadline_ns < endpoint->pending_due_ns) {
+        endpoint->pending_due_ns = session->deadline_ns;
+    }
+    ps_receiver_timer(receiver, session->deadline_ns);
+    if (destination != NULL) {
+        const ps_addr_t *to = ps_recv_destination_reply_to(destination, &command->address);
+
+        ps_receiver_outbox_commit(
+            receiver, ps_wire_build_err(ps_receiver_outbox(receiver, destination, to), &error));
+        ps_system_add(receiver->driver, PS_SYS_ERROR_FRAMES_SENT, 1);
+    }
+}
+
 /* ---- elicitation and timers ------------------------------------------------------------------ */
 
 const ps_addr_t *ps_recv_destination_reply_to(const ps_recv_destination_t *destination,
@@ -255,7 +294,7 @@ static void expire_pending(ps_recv_endpoint_t *endpoint, int64_t now_ns)
     for (int32_t i = 0; i < endpoint->sessions_limit && endpoint->pending > 0; i++) {
         ps_session_t *session = &endpoint->sessions[i];
 
-        if (session->state != PS_SESSION_PENDING_SETUP) {
+        if (!has_deadline(session->state)) {
             continue;
         }
         if (session->deadline_ns <= now_ns) {
@@ -396,6 +435,7 @@ bool ps_recv_endpoint_on_command(ps_receiver_t *receiver, const ps_command_t *co
     case PS_RCMD_ADD_INTEREST: add_interest(receiver, endpoint, command); break;
     case PS_RCMD_REMOVE_INTEREST: remove_interest(receiver, endpoint, command); break;
     case PS_RCMD_FORGET_SESSION: forget_session(endpoint, command); break;
+    case PS_RCMD_REFUSE_SESSION: refuse_session(receiver, endpoint, command); break;
     default: return false;
     }
     return true;

@@ -30,13 +30,17 @@ typedef struct ps_recv_destination {
     uint8_t multicast;
 } ps_recv_destination_t;
 
+/* How long the SETUPs of a refused session are ignored. */
+#define PS_REFUSED_NS INT64_C(1000000000)
+
 enum ps_session_state {
     PS_SESSION_FREE = 0,          /* entry unused */
     PS_SESSION_PENDING_SETUP = 1, /* asked for a SETUP; forgotten at deadline_ns */
     PS_SESSION_INIT = 2,          /* reported to the conductor, waiting for its answer */
     PS_SESSION_ACTIVE = 3,        /* has an image */
     PS_SESSION_COOL_DOWN = 4,     /* image gone, ignored while interest stays */
-    PS_SESSION_NO_INTEREST = 5    /* refused by the conductor, ignored while interest stays */
+    PS_SESSION_NO_INTEREST = 5,   /* refused by the conductor, ignored while interest stays */
+    PS_SESSION_REFUSED = 6        /* its SETUP was, with an ERR frame: ignored to deadline_ns */
 };
 
 typedef struct ps_session {
@@ -71,7 +75,7 @@ struct ps_recv_endpoint {
     ps_session_t *sessions;
     int32_t sessions_limit;
     int32_t free_session;   /* index + 1 */
-    int32_t pending;        /* sessions in PENDING_SETUP */
+    int32_t pending;        /* sessions in PENDING_SETUP or REFUSED */
     int64_t pending_due_ns; /* earliest deadline of these */
     uint64_t cached_key;    /* last session looked up, for runs of one stream */
     ps_session_t *cached;   /* NULL: no cache */

@@ -20,7 +20,8 @@ enum {
     PS_SETUP_RESPONSE = 0x80,
     PS_SETUP_GROUP = 0x40,
     PS_RTTM_REPLY = 0x80,
-    PS_ERR_HAS_TAG = 0x08
+    PS_ERR_HAS_TAG = 0x08,
+    PS_ERR_IMAGE_REJECTED = 13 /* code of an ERR frame */
 };
 enum {
     PS_NAK_BYTES = 28,
