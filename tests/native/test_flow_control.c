@@ -147,7 +147,8 @@ static void a_joiner_is_waited_for(void)
     limit = fc.ops->on_idle(&fc, limit, 0, 4); /* as of the next cycle */
     CHECK_EQ(limit, 2048 + W);
     /* one that asks and never comes holds for one receiver timeout */
-    fc.ops->on_setup_asked(&fc, &ask, 5);
+    const ps_sm_t stranger = { .receiver_id = 3, .window = W, .flags = PS_SM_SETUP };
+    fc.ops->on_setup_asked(&fc, &stranger, 5);
     fc.ops->on_setup_sent(&fc, limit, 5);
     sm(&fc, 1, 8192, limit, S, 0, 0);
     limit = sm(&fc, 2, 8192, limit, S, 0, 0);
@@ -305,6 +306,71 @@ static void the_limit_counter_comes_down(void)
     rig_close(rig);
 }
 
+/* One status message that no receiver repeats moves the limit for as long as a receiver may be
+ * silent, and not below what was sent meanwhile. */
+static void a_limit_that_no_receiver_grants_comes_down(void)
+{
+    static const int32_t kinds[] = { PS_FC_UNICAST, PS_FC_MAX, PS_FC_NAK, PS_FC_CUSTOM };
+    for (int32_t k = 0; k < 8; k++) {
+        ps_fc_t fc = make(kinds[k % 4], 0, 0);
+        const int64_t sent = k < 4 ? 2048 : 30016;
+        ps_sm_t true_one = { .receiver_id = 1, .window = W };
+        const ps_sm_t forged = { .receiver_id = 2, .window = T / 2 };
+        int64_t limit = fc.ops->on_sm(&fc, &true_one, 0, 0, 0);
+        CHECK_EQ(limit, W);
+        CHECK_EQ(fc.due_ns, INT64_MAX); /* an honest stream has no timer */
+        limit = fc.ops->on_sm(&fc, &forged, 2048, limit, 1);
+        CHECK_EQ(limit, 2048 + T / 2);
+        for (int64_t t = 1; t <= 50; t++) {
+            limit = fc.ops->on_sm(&fc, &true_one, 2048, limit, t * S / 10);
+            CHECK_EQ(limit, 2048 + T / 2);
+            if (fc.due_ns <= t * S / 10) {
+                limit = fc.ops->on_idle(&fc, limit, sent, t * S / 10);
+            }
+        }
+        CHECK_EQ(fc.due_ns, S / 10 + 5 * S);
+        CHECK_EQ(fc.ops->on_idle(&fc, limit, sent, fc.due_ns - 1), limit);
+        limit = fc.ops->on_idle(&fc, limit, sent, fc.due_ns);
+        CHECK_EQ(limit, sent > 2048 + W ? sent : 2048 + W);
+        CHECK_EQ(fc.limiting_receiver, 1);
+        CHECK_EQ(fc.due_ns, INT64_MAX);
+        limit = fc.ops->on_sm(&fc, &true_one, sent, limit, 6 * S);
+        CHECK_EQ(limit, sent + W);
+        ps_fc_free(&fc);
+    }
+}
+
+/* A slow member of a group beside a fast one, and an overtaken status message, change nothing. */
+static void a_limit_that_one_receiver_grants_stays(void)
+{
+    ps_fc_t fc = make(PS_FC_MAX, 0, 0);
+    const ps_sm_t fast = { .receiver_id = 1, .window = W };
+    const ps_sm_t slow = { .receiver_id = 2, .window = W };
+    int64_t limit = 0;
+    for (int64_t t = 0; t < 300; t++) {
+        limit = fc.ops->on_sm(&fc, &fast, t / 20 * 64, limit, t * S / 10);
+        limit = fc.ops->on_sm(&fc, &slow, 0, limit, t * S / 10 + 1);
+        if (fc.due_ns <= t * S / 10 + 2) {
+            limit = fc.ops->on_idle(&fc, limit, 0, t * S / 10 + 2);
+        }
+        CHECK_EQ(limit, t / 20 * 64 + W);
+    }
+    ps_fc_free(&fc);
+}
+
+/* A known member that asks for a SETUP does not join: it holds no limit. */
+static void a_member_that_asks_for_a_setup_holds_nothing(void)
+{
+    ps_fc_t fc = make(PS_FC_MIN, 0, 0);
+    const ps_sm_t member = { .receiver_id = 1, .window = W };
+    const ps_sm_t asks = { .receiver_id = 1, .flags = PS_SM_SETUP };
+    int64_t limit = fc.ops->on_sm(&fc, &member, 0, 0, 0);
+    fc.ops->on_setup_asked(&fc, &asks, 1);
+    fc.ops->on_setup_sent(&fc, limit, 1);
+    CHECK_EQ(fc.ops->on_sm(&fc, &member, 4096, limit, 2), 4096 + W);
+    ps_fc_free(&fc);
+}
+
 int main(void)
 {
     RUN(max_follows_the_furthest);
@@ -316,6 +382,9 @@ int main(void)
     RUN(a_shrinking_window_brings_the_limit_down_when_idle);
     RUN(a_joiner_is_waited_for);
     RUN(a_setup_nobody_asked_for_holds_nothing);
+    RUN(a_limit_that_no_receiver_grants_comes_down);
+    RUN(a_limit_that_one_receiver_grants_stays);
+    RUN(a_member_that_asks_for_a_setup_holds_nothing);
     RUN(tagged_follows_the_slowest_of_the_tagged);
     RUN(nak_opens_half_a_term_among_those_that_speak);
     RUN(a_custom_limit_counts_until_its_time);

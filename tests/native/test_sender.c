@@ -258,6 +258,37 @@ static void test_who_granted_padding_is_still_heard(void)
     rig_close(rig);
 }
 
+/* A status message that states more than was sent counts up to what was. */
+static void test_nothing_is_consumed_before_it_was_sent(void)
+{
+    rig_t *rig = rig_open(&(rig_options_t){ .kind = RIG_UNICAST });
+    rig_connect(rig);
+    rig_offer(rig, NULL, 1024 - PS_HEADER_BYTES, PS_FLAG_UNFRAGMENTED);
+    rig_step(rig, 0);
+    rig_sm(rig, 7, &rig->peer, RIG_TERM / 2, RIG_TERM / 2, 0);
+    rig_step(rig, 0);
+    CHECK_EQ(rig_counter(rig, rig->sender_limit), 1024 + RIG_TERM / 2);
+    rig_close(rig);
+}
+
+/* The receiver may still need retransmits when a stranger says that it is done. */
+static void test_a_stranger_does_not_confirm_the_end(void)
+{
+    rig_t *rig = rig_open(&(rig_options_t){ .kind = RIG_UNICAST });
+    ps_event_t event;
+    rig_connect(rig);
+    rig_offer(rig, NULL, 1024 - PS_HEADER_BYTES, PS_FLAG_UNFRAGMENTED);
+    CHECK_EQ(ps_publication_drain(rig->driver, rig->pub), PS_OK);
+    rig_step(rig, 0);
+    rig_sm(rig, 4711, &rig->peer, 0, RIG_TERM / 2, PS_SM_EOS);
+    rig_step(rig, 2 * MS);
+    CHECK_EQ(rig_event(rig, PS_EV_PUB_EOS_ACK, &event), 0);
+    rig_sm(rig, GOLDEN_RECEIVER, &rig->peer, 1024, RIG_TERM / 2, PS_SM_EOS);
+    rig_step(rig, 2 * MS);
+    CHECK_EQ(rig_event(rig, PS_EV_PUB_EOS_ACK, &event), 1);
+    rig_close(rig);
+}
+
 static void test_receivers_time_out(void)
 {
     rig_t *rig = rig_open(&(rig_options_t){ .kind = RIG_UNICAST });
@@ -477,6 +508,8 @@ int main(void)
     test_nonsense_in_the_log_is_not_sent();
     test_status_messages_are_checked();
     test_who_granted_padding_is_still_heard();
+    test_nothing_is_consumed_before_it_was_sent();
+    test_a_stranger_does_not_confirm_the_end();
     test_receivers_time_out();
     test_a_required_receiver_that_goes_is_told();
     test_idle_heartbeats_back_off();

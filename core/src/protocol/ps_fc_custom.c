@@ -10,11 +10,12 @@
 static int64_t current(ps_fc_t *fc, int64_t now_ns)
 {
     if (now_ns >= fc->custom_until_ns) {
-        fc->due_ns = INT64_MAX;
+        fc->due_ns = fc->watch_until_ns;
         fc->group_binds = false;
         return fc->edge;
     }
-    fc->due_ns = fc->custom_until_ns;
+    fc->due_ns =
+        fc->custom_until_ns < fc->watch_until_ns ? fc->custom_until_ns : fc->watch_until_ns;
     fc->group_binds = fc->custom_limit < fc->edge;
     return fc->custom_limit < fc->edge ? fc->custom_limit : fc->edge;
 }
@@ -23,14 +24,14 @@ static int64_t custom_on_sm(ps_fc_t *fc, const ps_sm_t *sm, int64_t position, in
                             int64_t now_ns)
 {
     fc->edge = fc->edge < limit ? limit : fc->edge;
-    fc->edge = ps_fc_furthest(fc, sm->receiver_id, position + sm->window, fc->edge);
+    fc->edge = ps_fc_furthest(fc, sm->receiver_id, position + sm->window, fc->edge, now_ns);
     return current(fc, now_ns);
 }
 
 static int64_t custom_on_idle(ps_fc_t *fc, int64_t limit, int64_t sender_position, int64_t now_ns)
 {
-    (void)sender_position;
     fc->edge = fc->edge < limit ? limit : fc->edge;
+    fc->edge = ps_fc_recede(fc, fc->edge, sender_position, now_ns);
     return current(fc, now_ns);
 }
 

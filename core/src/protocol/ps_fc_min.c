@@ -86,7 +86,7 @@ static int64_t min_on_sm(ps_fc_t *fc, const ps_sm_t *sm, int64_t position, int64
     }
     if (fc->tracked == 0) { /* nobody to wait for: as max */
         fc->group_binds = false;
-        return ps_fc_furthest(fc, sm->receiver_id, edge, limit);
+        return ps_fc_furthest(fc, sm->receiver_id, edge, limit, now_ns);
     }
     return least > limit ? least : limit;
 }
@@ -94,7 +94,8 @@ static int64_t min_on_sm(ps_fc_t *fc, const ps_sm_t *sm, int64_t position, int64
 static void min_on_setup_asked(ps_fc_t *fc, const ps_sm_t *sm, int64_t now_ns)
 {
     (void)now_ns;
-    fc->setup_asked = fc->setup_asked || carries_tag(fc, sm);
+    /* One that is followed does not join: a forged or repeated request of it must not hold all. */
+    fc->setup_asked = fc->setup_asked || (carries_tag(fc, sm) && find(fc, sm->receiver_id) == NULL);
 }
 
 static void min_on_setup_sent(ps_fc_t *fc, int64_t limit, int64_t now_ns)

@@ -21,7 +21,7 @@ static int64_t nak_on_sm(ps_fc_t *fc, const ps_sm_t *sm, int64_t position, int64
     }
     const int64_t window =
         plain_is_there(fc, now_ns) || sm->window > fc->half_term ? sm->window : fc->half_term;
-    return ps_fc_furthest(fc, sm->receiver_id, position + window, limit);
+    return ps_fc_furthest(fc, sm->receiver_id, position + window, limit, now_ns);
 }
 
 const ps_fc_ops_t ps_fc_nak_ops = {
@@ -30,7 +30,7 @@ const ps_fc_ops_t ps_fc_nak_ops = {
     nak_on_sm,
     ps_fc_no_setup_asked,
     ps_fc_no_setup_sent,
-    ps_fc_no_idle,
+    ps_fc_recede,
     ps_fc_no_error,
     ps_fc_always,
 };

@@ -10,11 +10,42 @@
 
 #include "ps_error.h"
 
-int64_t ps_fc_furthest(ps_fc_t *fc, int64_t receiver_id, int64_t edge, int64_t limit)
+/* A limit counts for as long as a receiver may be silent.  When receivers grant less for that time,
+ * the one that granted it has gone, or its status message was forged or belongs to another stream:
+ * the limit comes down to the furthest edge granted meanwhile.  An edge that a lost or overtaken
+ * status message hides for a moment changes nothing. */
+int64_t ps_fc_furthest(ps_fc_t *fc, int64_t receiver_id, int64_t edge, int64_t limit,
+                       int64_t now_ns)
 {
     if (edge >= limit) {
         fc->limiting_receiver = receiver_id;
+        fc->watch_until_ns = INT64_MAX;
         return edge;
+    }
+    if (fc->watch_until_ns == INT64_MAX) {
+        fc->watch_until_ns = now_ns + fc->timeout_ns;
+        fc->watch_edge = INT64_MIN;
+        fc->due_ns = fc->watch_until_ns < fc->due_ns ? fc->watch_until_ns : fc->due_ns;
+    }
+    if (edge >= fc->watch_edge) {
+        fc->watch_edge = edge;
+        fc->watch_receiver = receiver_id;
+    }
+    return limit;
+}
+
+int64_t ps_fc_recede(ps_fc_t *fc, int64_t limit, int64_t sender_position, int64_t now_ns)
+{
+    fc->due_ns = fc->watch_until_ns;
+    if (now_ns < fc->watch_until_ns) {
+        return limit;
+    }
+    const int64_t granted = fc->watch_edge > sender_position ? fc->watch_edge : sender_position;
+    fc->watch_until_ns = INT64_MAX;
+    fc->due_ns = INT64_MAX;
+    if (granted < limit) {
+        fc->limiting_receiver = fc->watch_receiver;
+        return granted;
     }
     return limit;
 }
@@ -22,8 +53,7 @@ int64_t ps_fc_furthest(ps_fc_t *fc, int64_t receiver_id, int64_t edge, int64_t l
 static int64_t max_on_sm(ps_fc_t *fc, const ps_sm_t *sm, int64_t position, int64_t limit,
                          int64_t now_ns)
 {
-    (void)now_ns;
-    return ps_fc_furthest(fc, sm->receiver_id, position + sm->window, limit);
+    return ps_fc_furthest(fc, sm->receiver_id, position + sm->window, limit, now_ns);
 }
 
 void ps_fc_no_setup_asked(ps_fc_t *fc, const ps_sm_t *sm, int64_t now_ns)
@@ -62,10 +92,8 @@ bool ps_fc_always(const ps_fc_t *fc)
 }
 
 static const ps_fc_ops_t unicast_ops = {
-    "unicast",           16,
-    max_on_sm,           ps_fc_no_setup_asked,
-    ps_fc_no_setup_sent, ps_fc_no_idle,
-    ps_fc_no_error,      ps_fc_always,
+    "unicast",           16,           max_on_sm,      ps_fc_no_setup_asked,
+    ps_fc_no_setup_sent, ps_fc_recede, ps_fc_no_error, ps_fc_always,
 };
 static const ps_fc_ops_t max_ops = {
     "max",
@@ -73,7 +101,7 @@ static const ps_fc_ops_t max_ops = {
     max_on_sm,
     ps_fc_no_setup_asked,
     ps_fc_no_setup_sent,
-    ps_fc_no_idle,
+    ps_fc_recede,
     ps_fc_no_error,
     ps_fc_always,
 };
@@ -103,6 +131,7 @@ int ps_fc_init(ps_fc_t *fc, const ps_fc_params_t *params, int32_t term_length, u
                      .timeout_ns = params->receiver_timeout_ns,
                      .due_ns = INT64_MAX,
                      .hold = INT64_MAX,
+                     .watch_until_ns = INT64_MAX,
                      .counts_receivers = tracks };
     if (fc->ops == NULL) {
         return ps_fail(PS_E_INVALID, "flow control %d is not known", (int)kind);

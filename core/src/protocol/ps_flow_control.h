@@ -78,6 +78,10 @@ struct ps_fc {
     int64_t custom_limit;
     int64_t custom_until_ns; /* the custom limit counts until then */
     int64_t edge;            /* furthest edge heard: what max would answer */
+    /* unicast, max, nak, custom: receivers grant less than the limit (docs/decisions/0073) */
+    int64_t watch_edge; /* furthest edge granted since; its receiver */
+    int64_t watch_receiver;
+    int64_t watch_until_ns; /* then the limit comes down to that edge; INT64_MAX not watched */
 };
 
 /* The choice of a channel. */
@@ -104,10 +108,13 @@ extern const ps_fc_ops_t ps_fc_custom_ops;
 /* For strategies that need nothing of the kind. */
 void ps_fc_no_setup_asked(ps_fc_t *fc, const ps_sm_t *sm, int64_t now_ns);
 void ps_fc_no_setup_sent(ps_fc_t *fc, int64_t limit, int64_t now_ns);
+/* on_idle of those that use ps_fc_furthest: takes back a limit that no receiver grants. */
+int64_t ps_fc_recede(ps_fc_t *fc, int64_t limit, int64_t sender_position, int64_t now_ns);
 int64_t ps_fc_no_idle(ps_fc_t *fc, int64_t limit, int64_t sender_position, int64_t now_ns);
 void ps_fc_no_error(ps_fc_t *fc, int64_t receiver_id, int64_t now_ns);
 bool ps_fc_always(const ps_fc_t *fc);
-/* The rule of max: the furthest edge. */
-int64_t ps_fc_furthest(ps_fc_t *fc, int64_t receiver_id, int64_t edge, int64_t limit);
+/* The rule of max: the furthest edge.  Below the limit it begins to watch (ps_fc_recede). */
+int64_t ps_fc_furthest(ps_fc_t *fc, int64_t receiver_id, int64_t edge, int64_t limit,
+                       int64_t now_ns);
 
 #endif

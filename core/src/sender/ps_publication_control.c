@@ -93,8 +93,10 @@ static void on_receiver_leaving(ps_publication_t *pub, const ps_sm_t *sm)
     if (receiver != NULL) {
         forget_receiver(pub, receiver);
     }
-    /* One that leaves a stream that goes on confirms nothing: another may come. */
-    if (!pub->params.group && pub->end_of_stream && !pub->eos_acked) {
+    /* One that leaves a stream that goes on confirms nothing: another may come.  Nor does one that
+     * is not heard while another is: that one may still need retransmits. */
+    const bool last = pub->receiver_count == 0;
+    if (!pub->params.group && pub->end_of_stream && !pub->eos_acked && last) {
         pub->eos_acked = true;
         pub->pending |= PS_PEND_EOS_ACK;
     }

@@ -45,6 +45,9 @@ static void on_sm(ps_sender_t *sender, ps_send_endpoint_t *endpoint, const uint8
             ps_system_add(endpoint->driver, PS_SYS_SM_REJECTED, 1);
             return;
         }
+        /* No receiver has consumed what was not sent.  One of an adopted stream may have: it is
+         * sent again. */
+        position = position < pub->sender_position ? position : pub->sender_position;
     }
     const bool join =
         pub == NULL && (sm.flags & PS_SM_SETUP) != 0 && sm.session_id == 0 && sm.stream_id == 0;

@@ -158,7 +158,8 @@ typedef struct ps_probe_pub {
     /* receivers */
     int32_t receiver_count;
     ps_probe_receiver_t receivers[PS_PROBE_RECEIVERS];
-    int64_t limit; /* by the strategy */
+    int64_t watch_ns, watch_edge; /* since then receivers grant less than the limit; 0: no */
+    int64_t limit;                /* by the strategy */
     int64_t hold, hold_until_ns;
     bool hold_asked;
     int32_t answers; /* as many ranges may be asked for at once, 0 not known */

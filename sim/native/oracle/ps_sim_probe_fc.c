@@ -161,7 +161,30 @@ static void raise(ps_probe_pub_t *model, const ps_sm_t *sm, int64_t position, in
             window = pub->log.term_length / 2;
         }
     }
-    model->limit = position + window > model->limit ? position + window : model->limit;
+    const int64_t edge = position + window;
+    if (edge >= model->limit) {
+        model->limit = edge;
+        model->watch_ns = 0;
+        return;
+    }
+    if (model->watch_ns == 0) {
+        model->watch_ns = now_ns;
+        model->watch_edge = edge;
+    }
+    model->watch_edge = edge > model->watch_edge ? edge : model->watch_edge;
+}
+
+/* A limit that no receiver granted for the time-out comes down, once. */
+static void recede(ps_probe_pub_t *model, int64_t now_ns)
+{
+    const ps_publication_t *pub = model->pub;
+    const int64_t edge =
+        model->watch_edge > pub->sender_position ? model->watch_edge : pub->sender_position;
+    if (model->watch_ns != 0 && now_ns - model->watch_ns >= PS_FC_TIMEOUT_NS &&
+        (pub->sender_limit == edge || edge >= model->limit)) {
+        model->limit = pub->sender_limit;
+        model->watch_ns = 0;
+    }
 }
 
 /* live: how many receivers are. */
@@ -192,7 +215,8 @@ void ps_probe_fc_sm(ps_probe_t *probe, ps_probe_pub_t *model, const ps_sm_t *sm,
     if ((sm->flags & PS_SM_SETUP) != 0) {
         if (!pub->end_of_stream) {
             model->asked_setup = true;
-            model->hold_asked = model->hold_asked || (follows(pub) && is_meant(pub, sm));
+            model->hold_asked = model->hold_asked || (follows(pub) && is_meant(pub, sm) &&
+                                                      !is_tracked(pub, sm->receiver_id));
         }
         return;
     }
@@ -290,10 +314,11 @@ static void look_at_limit(ps_probe_t *probe, ps_probe_pub_t *model, int64_t now_
 {
     const ps_publication_t *pub = model->pub;
     const int64_t slack_ns = ps_probe_slack_ns(probe, model->host);
-    int64_t expected = model->limit;
     if (pub->params.flow_control == PS_FC_CUSTOM) {
         return;
     }
+    recede(model, now_ns);
+    int64_t expected = model->limit;
     if (follows(pub)) {
         const int32_t followed = followed_count(model);
         expected = followed == 0 || followed < pub->params.fc_group_min_size ? pub->sender_limit
