@@ -133,10 +133,13 @@ wheel: $(STAMPS)/lock
 lock: $(STAMPS)/packages-required
 	@test -x build/lock/bin/pip-compile || { "$(PYTHON)" -m venv build/lock && \
 	    build/lock/bin/pip install --quiet pip-tools; }
-	build/lock/bin/pip-compile --quiet --allow-unsafe --generate-hashes --no-emit-index-url \
-	    --no-emit-options --no-annotate --no-header --strip-extras --all-build-deps \
-	    --extra arrow --extra spark --extra demo --extra plots --extra test --extra docs \
+	$(COMPILE) --extra arrow --extra spark --extra demo --extra plots --extra test --extra docs \
 	    --output-file requirements.lock pyproject.toml
+	$(COMPILE) --extra spark --extra demo --constraint requirements.lock \
+	    --output-file requirements-demo.lock pyproject.toml
+
+COMPILE := build/lock/bin/pip-compile --quiet --allow-unsafe --generate-hashes --no-emit-index-url \
+    --no-emit-options --no-annotate --no-header --strip-extras --all-build-deps
 
 include bench/bench.mk
 include tools/plots/plots.mk
