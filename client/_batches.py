@@ -18,7 +18,7 @@ import attrs
 
 from penstock.core.errors import InvalidArgument
 
-#: Column that a RecordBatch is searched for when it has several.
+#: Column that a RecordBatch or Table is searched for when it has several.
 PAYLOAD_COLUMN = "payload"
 
 
@@ -54,7 +54,7 @@ def as_block(messages: Any) -> Block:
         return _from_sequence(messages)
     raise InvalidArgument(
         f"cannot send a batch from {type(messages).__name__}: give a sequence of bytes, a 2-D "
-        "uint8 or structured NumPy array, or an Arrow binary array"
+        "uint8 or structured NumPy array, an Arrow binary array, RecordBatch or Table"
     )
 
 
@@ -79,10 +79,15 @@ def _from_numpy(numpy: Any, values: Any) -> Block:
 def _from_arrow(values: Any) -> Block:
     import pyarrow as pa
 
-    if isinstance(values, pa.RecordBatch):
+    if isinstance(values, (pa.RecordBatch, pa.Table)):
         values = _payload_column(values)
     if isinstance(values, pa.ChunkedArray):
         values = values.combine_chunks()
+    if not isinstance(values, pa.Array):
+        raise InvalidArgument(
+            "an Arrow batch is a binary or string array, a RecordBatch or a Table, not "
+            f"{type(values).__name__}"
+        )
     if values.null_count:
         raise InvalidArgument(f"an Arrow batch must not hold nulls: found {values.null_count}")
     kind = values.type
@@ -103,7 +108,7 @@ def _payload_column(batch: Any) -> Any:
     if PAYLOAD_COLUMN in batch.schema.names:
         return batch.column(PAYLOAD_COLUMN)
     raise InvalidArgument(
-        f"a RecordBatch must have one column or one named {PAYLOAD_COLUMN!r}: "
+        f"a {type(batch).__name__} must have one column or one named {PAYLOAD_COLUMN!r}: "
         f"found {', '.join(batch.schema.names) or 'none'}"
     )
 

@@ -170,7 +170,7 @@ class Publication:
 
         :param messages: a sequence of bytes; a NumPy array, 2-D uint8 or 1-D of fixed-size records
             (one message a row); an Arrow binary, string or fixed-size-binary array; a RecordBatch
-            with one such column, or one named ``payload``.
+            or Table with one such column, or one named ``payload``.
         :raises MessageTooLong: before anything is sent, if any message is too long.
         :raises InvalidArgument: nulls, or a type that has no bytes to send.
         """

@@ -9,9 +9,11 @@ the core to the first message that was not taken. It releases the taken messages
 from __future__ import annotations
 
 import sys
+import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from itertools import islice
+from threading import get_ident
 from typing import Any, Final, TypeAlias
 
 from penstock.client._message import (
@@ -58,7 +60,7 @@ class Reader(ABC):
         self._messages = core.Messages(DEFAULT_LIMIT, self._library)
         self._batch_messages: list[core.Messages] = []
         self._batch: MessageBatch | None = None
-        self._polling = False
+        self._polling = 0       # identity of the thread whose handler runs
 
     def _new_header(self) -> Header:
         return Header()
@@ -93,7 +95,7 @@ class Reader(ABC):
             return self._nothing(count)
         header, maps, several = self._header, self._maps, len(self._maps) > 1
         done = 0
-        self._polling = True
+        self._polling = get_ident()
         try:
             for row in _unpack(messages.raw[: count * _SIZE]):
                 header._fields = row
@@ -109,7 +111,7 @@ class Reader(ABC):
                 if self._handle is None:
                     break  # the handler closed the subscription
         finally:
-            self._polling = False
+            self._polling = 0
             self._finish(messages, count, done)
         return done
 
@@ -140,7 +142,7 @@ class Reader(ABC):
         self, handler: ControlledHandler, messages: core.Messages, count: int
     ) -> tuple[int, Action]:
         done, action = 0, Action.CONTINUE
-        self._polling = True
+        self._polling = get_ident()
         try:
             for row in islice(_unpack(messages.raw), count):
                 self._header._take(row)
@@ -156,7 +158,7 @@ class Reader(ABC):
                 if action is not Action.CONTINUE or self._handle is None:
                     break
         finally:
-            self._polling = False
+            self._polling = 0
             self._finish(messages, count, done)
         return done, action
 
@@ -224,8 +226,15 @@ class Reader(ABC):
             raise InvalidArgument(f"limit must be from 1 to {MAX_LIMIT}, not {limit}")
 
     def _check_not_polling(self) -> None:
-        if self._polling:
+        polling = self._polling
+        if polling == get_ident():
             raise PenstockError("a handler must not poll the subscription that called it")
+        if polling:
+            name = next((t.name for t in threading.enumerate() if t.ident == polling), "?")
+            raise PenstockError(
+                f"{self!r} is being polled by thread {name!r}: it is for one thread at a time; "
+                "take a lock around poll and wait, or add a subscription for each thread"
+            )
 
     @abstractmethod
     def _pass_gaps(self) -> None:

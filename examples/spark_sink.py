@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A query publishes, and a program that knows nothing of Spark reads whole parts of batches.
 
-Needs a running daemon (``penstock daemon``), its directory in ``$PENSTOCK_DIR`` unless it is the
+Needs a running daemon (``penstock up``), its directory in ``$PENSTOCK_DIR`` unless it is the
 default one, and the extra ``spark``::
 
     python examples/spark_sink.py

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A query reads a stream, slower than it is published, and the publisher can say why it waits.
 
-Needs a running daemon (``penstock daemon``), its directory in ``$PENSTOCK_DIR`` unless it is the
+Needs a running daemon (``penstock up``), its directory in ``$PENSTOCK_DIR`` unless it is the
 default one, and the extra ``spark``::
 
     python examples/spark_stream.py
@@ -14,6 +14,7 @@ import sys
 import tempfile
 import threading
 import time
+from collections.abc import Mapping
 
 from pyspark.sql import DataFrame, SparkSession
 
@@ -25,6 +26,11 @@ STREAM = 1001
 MESSAGES = 20_000
 
 
+def longest(held_ns: Mapping[str, int]) -> str:
+    """Return the cause or culprit with the most time."""
+    return max(held_ns, key=lambda name: held_ns[name], default="nobody")
+
+
 def publish(sent: list[str]) -> None:
     """As fast as the query lets it."""
     with penstock.connect(name="example publisher") as client:
@@ -34,8 +40,8 @@ def publish(sent: list[str]) -> None:
             if number == MESSAGES * 3 // 4:
                 pressure = publication.pressure()
                 sent.append(
-                    f"held for {pressure.total_ns / 1e9:.1f} s by {pressure.culprit}: "
-                    f"{max(pressure.blocked_ns, key=lambda cause: pressure.blocked_ns[cause])}"
+                    f"held for {pressure.total_ns / 1e9:.1f} s, most by "
+                    f"{longest(pressure.blocked_by_ns)}: {longest(pressure.blocked_ns)}"
                 )
         sent.append(f"published {MESSAGES}")
 

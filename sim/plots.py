@@ -18,7 +18,10 @@ _INCHES: Final = (10.0, 11.0)
 
 
 def pyplot() -> Any:
-    """matplotlib, drawing into files."""
+    """Return matplotlib's pyplot, drawing into files.
+
+    :raises PenstockError: matplotlib is missing.
+    """
     try:
         import matplotlib as mpl
     except ImportError as error:

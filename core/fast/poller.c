@@ -27,7 +27,7 @@ typedef struct poller {
     PyObject *batch;        /* the batch that is out, None or NULL */
     ps_message_t *messages; /* capacity of them; not touched while polling is set */
     int32_t capacity;
-    char polling;
+    unsigned long polling; /* identity of the thread whose handler runs; 0: none */
     char is_image;
 } poller_t;
 
@@ -219,7 +219,7 @@ static PyObject *poller_poll(PyObject *self, PyObject *const *args, Py_ssize_t g
     PyObject *header = Py_NewRef(poller->header);
     PyObject *logs = Py_NewRef(poller->logs);
     PyObject *owner = Py_NewRef(poller->handle.owner);
-    poller->polling = 1;
+    poller->polling = PyThread_get_thread_ident();
     const int32_t done = poller_run(poller, given[0], (fast_header_t *)header, logs, count);
     poller->polling = 0;
     poller_finish(poller, count, done);
@@ -525,7 +525,7 @@ static PyMethodDef poller_methods[] = {
 static PyMemberDef poller_members[] = {
     { "_notices", T_OBJECT, offsetof(poller_t, notices), 0, NULL },
     { "_batch", T_OBJECT, offsetof(poller_t, batch), 0, NULL },
-    { "_polling", T_BOOL, offsetof(poller_t, polling), 0, NULL },
+    { "_polling", T_ULONG, offsetof(poller_t, polling), 0, NULL },
     { "_is_image", T_BOOL, offsetof(poller_t, is_image), 0, NULL },
     { NULL, 0, 0, 0, NULL },
 };

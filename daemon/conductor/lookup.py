@@ -102,6 +102,13 @@ def _local(spec: uri.Interface | None, family: int) -> Saga[Address]:
     return Address(ip=chosen.ip, port=spec.port)
 
 
+def _check_interface(spec: uri.Interface | None, family: int) -> Saga[None]:
+    """Refuse an interface that this host does not have where the socket binds to another address:
+    it would be ignored otherwise."""
+    if spec is not None and not is_wildcard(spec):
+        yield from _choose(spec, family=family, multicast=False)
+
+
 def _control_of(group: Address) -> Address:
     try:
         return multicast_control(group)
@@ -140,6 +147,7 @@ def send_addressing(plan: EndpointPlan, settings: ConductorSettings) -> Saga[Sen
         return (yield from _group_send_addressing(plan, base, remote))
     if plan.control is not None:
         bind = yield from resolve(plan.control)
+        yield from _check_interface(plan.interface, bind.family)
     else:
         bind = yield from _local(plan.interface, remote.family)
     return SendAddressing(
@@ -156,6 +164,7 @@ def _mdc_addressing(plan: EndpointPlan, base: SocketParams) -> Saga[SendAddressi
         raise Refused("invalid_channel", f"{plan.channel}: control-mode=dynamic needs control")
     if plan.control is not None:
         bind = yield from resolve(plan.control)
+        yield from _check_interface(plan.interface, bind.family)
     else:
         family = 6 if plan.interface is not None and plan.interface.ipv6 else 4
         bind = yield from _local(plan.interface, family)
@@ -218,6 +227,8 @@ def recv_addressing(plan: EndpointPlan, settings: ConductorSettings) -> Saga[Rec
         local = yield from resolve(plan.endpoint)
     if local.is_multicast:
         return (yield from _group_recv_addressing(plan, base, local))
+    if plan.endpoint is not None:
+        yield from _check_interface(plan.interface, local.family)
     return RecvAddressing(
         key=None if local.port == 0 else ("unicast", local, control),
         socket=attrs.evolve(base, bind=local),

@@ -43,11 +43,15 @@ def list_scenarios() -> None:
 
 
 def _picture(_ctx: click.Context, _option: click.Parameter, path: Path | None) -> Path | None:
-    """The file of a picture, before a long run ends without one."""
+    """Check the file of a picture and what draws it, before a long run ends without one."""
     if path is not None and path.suffix not in _PICTURES:
         raise click.BadParameter(f"{path}: ends in none of {', '.join(_PICTURES)}")
     if path is not None and not path.absolute().parent.is_dir():
         raise click.BadParameter(f"{path}: there is no such folder")
+    if path is not None:
+        from penstock.sim.plots import pyplot
+
+        pyplot()
     return path
 
 

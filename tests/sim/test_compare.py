@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from penstock.core.errors import ConfigurationError
 from penstock.sim import files, library
 from penstock.sim.compare import observe, under
 from penstock.sim.scenario import SECOND_NS, two_hosts
+from penstock.sim.world import World
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "strategy-comparison.md"
 
@@ -82,3 +84,18 @@ def test_a_run_that_cannot_be_is_refused_in_one_line(
     assert main(["sim", "run", str(file), *options]) == 2
     [line] = capsys.readouterr().err.splitlines()
     assert words in line
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [["run", "overload", "--plot", "run.png"], ["plot", "trace.jsonl", "--output", "run.png"]],
+    ids=["run", "plot"],
+)
+def test_a_picture_without_matplotlib_is_refused_before_the_run(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, arguments: list[str]
+) -> None:
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    monkeypatch.setattr(World, "run", lambda _world: pytest.fail("the scenario ran"))
+    assert main(["sim", *arguments]) == 2
+    [line] = capsys.readouterr().err.splitlines()
+    assert "plots need matplotlib: pip install 'penstock[plots]'" in line

@@ -6,7 +6,9 @@ from __future__ import annotations
 import os
 import threading
 from array import array
+from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 
 import pytest
 from local_port import CHANNEL, MTU, STREAM, TERM_LENGTH, LocalPort, collect
@@ -132,12 +134,15 @@ def test_batches_from_numpy_and_arrow(stream: tuple[Publication, Subscription]) 
     for given in (
         rows, rows[::2], records, pa.array(words), pa.array(["x", *words])[1:], batch,
         pa.array([b"ab", b"cd"], type=pa.binary(2)), pa.chunked_array([words[:1], words[1:]]),
+        pa.Table.from_batches([batch, batch.slice(1)]), pa.table({"only": pa.array(words)}),
+        pa.table({"payload": pa.array([], type=pa.binary())}),
     ):
         assert publication.offer_batch(given).accepted == len(rows[::2] if given is rows[::2] else
                                                               given)
     assert collect(subscription, 1000) == [
         *(row.tobytes() for row in rows), *(row.tobytes() for row in rows[::2]),
         *(record.tobytes() for record in records), *words, *words, *words, b"ab", b"cd", *words,
+        *words, *words[1:], *words,
     ]
 
 
@@ -149,6 +154,9 @@ def test_batches_that_have_no_bytes_are_refused(stream: tuple[Publication, Subsc
         b"one message", "text", [1, 2], np.zeros((2, 2)), np.zeros(3), np.array([object()]),
         pa.array([b"a", None]), pa.array([1]), 7,
         pa.RecordBatch.from_arrays([pa.array([1]), pa.array([2])], names=["a", "b"]),
+        pa.table({"a": [b"x"], "b": [b"y"]}), pa.table({}), pa.table({"a": [1]}),
+        pa.scalar(b"x"), pa.schema([]), pa.py_buffer(b"x"), pa.nulls(2),
+        pa.array([b"x"]).dictionary_encode(), np.array(b"x"), memoryview(b"one"), {b"a": b"b"},
     ):
         with pytest.raises(errors.InvalidArgument):
             publication.offer_batch(given)
@@ -372,6 +380,54 @@ def test_a_handler_must_not_poll_again(stream: tuple[Publication, Subscription])
     with pytest.raises(errors.PenstockError, match="must not poll"):
         subscription.poll(lambda _m, _h: subscription.poll(lambda _m2, _h2: None))
     assert collect(subscription) == [b"x"]
+
+
+def test_a_poll_beside_a_poll_names_the_thread_that_polls(
+    stream: tuple[Publication, Subscription],
+) -> None:
+    publication, subscription = stream
+    publication.offer(b"x")
+    inside, done = threading.Event(), threading.Event()
+
+    def handler(_message: memoryview, _header: Header) -> None:
+        inside.set()
+        done.wait()
+
+    first = threading.Thread(target=subscription.poll, args=(handler,), name="the first reader")
+    first.start()
+    inside.wait()
+    try:
+        for attempt in (
+            lambda: subscription.poll(lambda _m, _h: None),
+            lambda: subscription.controlled_poll(lambda _m, _h: Action.CONTINUE),
+            subscription.poll_batch,
+            lambda: subscription.wait(0.1),
+        ):
+            with pytest.raises(errors.PenstockError, match="polled by thread 'the first reader'"):
+                attempt()
+    finally:
+        done.set()
+        first.join()
+    assert collect(subscription) == []
+
+
+def test_arguments_of_a_wrong_type_are_named(client: Client) -> None:
+    wrong: list[tuple[Callable[..., object], tuple[object, ...], str]] = [
+        (client.add_publication, (STREAM, CHANNEL), "a channel is text.*comes before the stream"),
+        (client.add_exclusive_publication, (STREAM, CHANNEL), "a channel is text"),
+        (client.add_subscription, (STREAM, CHANNEL), "a channel is text"),
+        (client.add_subscription, (CHANNEL, "1001"), "a stream id is a whole number.*'1001'.*str"),
+        (client.add_subscription, (CHANNEL, 1.5), "a stream id is a whole number"),
+        (client.add_publication, (b"aeron:ipc", 1), "a channel is text"),
+        (client.add_publication, (None, 1), "a channel is text"),
+        (client.add_publication, (CHANNEL, 2**31), "a stream id has 32 bits"),
+        (client.add_counter, (7,), "a counter's label is text"),
+        (partial(client.add_counter, "label", key="text"), (), "its key is bytes"),
+        (partial(client.add_counter, "label", type_id="x"), (), "type id is a whole number"),
+    ]
+    for call, arguments, words in wrong:
+        with pytest.raises(errors.InvalidArgument, match=words):
+            call(*arguments)
 
 
 def test_a_handler_may_close_the_subscription(stream: tuple[Publication, Subscription]) -> None:
