@@ -3,32 +3,61 @@
 
 from __future__ import annotations
 
-from penstock.client._claim import Claim
-from penstock.client._client import Client, Registration, connect
-from penstock.client._counters import Counter, Counters
-from penstock.client._group_errors import (
-    DaemonUnreachable,
-    GroupError,
-    GroupRefused,
-    NotAuthorised,
-    RangeNotRetained,
-    UnknownGroup,
-    UnreliableStream,
-)
-from penstock.client._groups import GroupControl, GroupState, LogCuts, LogRange
-from penstock.client._image import Image
-from penstock.client._message import Header, MessageBatch
-from penstock.client._offer import Action, Offer
-from penstock.client._pressure import Pressure
-from penstock.client._publication import (
-    BatchResult,
-    Publication,
-    PublicationStatistics,
-    RemoteRejection,
-)
-from penstock.client._restart import Gap, LostSession
-from penstock.client._subscription import Subscription, SubscriptionStatistics
-from penstock.config.keys import CurveKeys
+import importlib
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from penstock.client._claim import Claim
+    from penstock.client._client import Client, Registration
+    from penstock.client._connect import connect
+    from penstock.client._counters import Counter, Counters
+    from penstock.client._group_errors import (
+        DaemonUnreachable,
+        GroupError,
+        GroupRefused,
+        NotAuthorised,
+        RangeNotRetained,
+        UnknownGroup,
+        UnreliableStream,
+    )
+    from penstock.client._groups import GroupControl, GroupState, LogCuts, LogRange
+    from penstock.client._image import Image
+    from penstock.client._message import Header, MessageBatch
+    from penstock.client._offer import Action, Offer
+    from penstock.client._pressure import Pressure
+    from penstock.client._publication import (
+        BatchResult,
+        Publication,
+        PublicationStatistics,
+        RemoteRejection,
+    )
+    from penstock.client._restart import Gap, LostSession
+    from penstock.client._subscription import Subscription, SubscriptionStatistics
+    from penstock.config.keys import CurveKeys
+
+#: Module to the public names in it.
+_NAMES: Final = {
+    "penstock.client._claim": ("Claim",),
+    "penstock.client._client": ("Client", "Registration"),
+    "penstock.client._connect": ("connect",),
+    "penstock.client._counters": ("Counter", "Counters"),
+    "penstock.client._group_errors": (
+        "DaemonUnreachable", "GroupError", "GroupRefused", "NotAuthorised", "RangeNotRetained",
+        "UnknownGroup", "UnreliableStream",
+    ),
+    "penstock.client._groups": ("GroupControl", "GroupState", "LogCuts", "LogRange"),
+    "penstock.client._image": ("Image",),
+    "penstock.client._message": ("Header", "MessageBatch"),
+    "penstock.client._offer": ("Action", "Offer"),
+    "penstock.client._pressure": ("Pressure",),
+    "penstock.client._publication": (
+        "BatchResult", "Publication", "PublicationStatistics", "RemoteRejection",
+    ),
+    "penstock.client._restart": ("Gap", "LostSession"),
+    "penstock.client._subscription": ("Subscription", "SubscriptionStatistics"),
+    "penstock.config.keys": ("CurveKeys",),
+}
+_HOME: Final = {name: module for module, names in _NAMES.items() for name in names}
 
 __all__ = [
     "Action",
@@ -64,3 +93,16 @@ __all__ = [
     "UnreliableStream",
     "connect",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """Load a public name on first use: a module of this package costs what it needs itself."""
+    if name not in _HOME:
+        raise AttributeError(f"module 'penstock.client' has no attribute {name!r}")
+    value = getattr(importlib.import_module(_HOME[name]), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -7,6 +7,7 @@ import os
 import threading
 import weakref
 from collections.abc import Callable, Iterable, Mapping
+from operator import index
 from pathlib import Path
 from typing import Any, TypeAlias, TypeVar
 
@@ -14,14 +15,13 @@ import attrs
 
 from penstock.client._classes import client_classes
 from penstock.client._counters import Counter, Counters
-from penstock.client._directory import daemon_directory
+from penstock.client._defaults import DEFAULT_TIMEOUT_S
 from penstock.client._fork import call_in_child
 from penstock.client._parking import Parking
 from penstock.client._port import DriverPort, Lease, PortState, Request
 from penstock.client._publication import Publication, SessionCallback
 from penstock.client._restart import Bell
 from penstock.client._subscription import GapCallback, ImageCallback, Subscription
-from penstock.client._zmq_port import ZmqPort
 from penstock.config import control
 from penstock.core import client as core
 from penstock.core.errors import (
@@ -36,8 +36,6 @@ Resource: TypeAlias = Publication | Subscription | Counter
 _R = TypeVar("_R", Publication, Subscription, Counter)
 Addition: TypeAlias = control.AddPublication | control.AddSubscription | control.AddCounter
 
-DEFAULT_TIMEOUT_S = 10.0
-DEFAULT_REATTACH_S = 30.0
 _MAX_CHANNEL = control.MAX_CHANNEL_CHARS
 
 
@@ -200,9 +198,15 @@ class Client:
         :param type_id: meaning of the key; application counters start at 1000.
         :param key: at most 112 bytes.
         """
+        if not isinstance(label, str) or not isinstance(key, (bytes, bytearray, memoryview)):
+            raise InvalidArgument(
+                f"a counter's label is text and its key is bytes, not {label!r} and {key!r}"
+            )
         if len(label.encode()) > 380 or len(key) > 112:
             raise InvalidArgument("a counter's label has at most 380 bytes, its key at most 112")
-        request = control.AddCounter(type_id=_i32(type_id), key=bytes(key), label=label)
+        request = control.AddCounter(
+            type_id=_i32(type_id, "a counter's type id"), key=bytes(key), label=label
+        )
         self._check()
         ready = self._port.add_counter(request, self._timeout_s)
         counter = self._keep(
@@ -425,42 +429,6 @@ class Client:
         self._port.abandon_in_child()
 
 
-def connect(
-    directory: str | os.PathLike[str] | None = None,
-    *,
-    name: str = "",
-    timeout_s: float = DEFAULT_TIMEOUT_S,
-    reattach_timeout_s: float = DEFAULT_REATTACH_S,
-) -> Client:
-    """Connects to this host's daemon.
-
-    :param directory: the daemon's directory; default ``$PENSTOCK_DIR``, then
-        ``/dev/shm/penstock-$USER``.
-    :param name: shown by the daemon's tools; at most 95 characters.
-    :param timeout_s: bounds this call and every later exchange with the daemon, in seconds.
-    :param reattach_timeout_s: how long the client waits for a successor of a daemon that died, in
-        seconds.  Meanwhile offers answer ``Offer.DAEMON_AWAY``, polls hand out what is there, and
-        calls that wait go on waiting.  0: a daemon's death is the client's end.
-    :raises DaemonNotRunning: no daemon answers in the directory.
-    :raises VersionMismatch: it speaks another version.
-    :raises TimeoutExpired: it did not answer in time.
-    """
-    if len(name) > 95:
-        raise InvalidArgument(f"a client's name has at most 95 characters, not {len(name)}")
-    if timeout_s <= 0:
-        raise InvalidArgument(f"timeout_s must be positive, not {timeout_s}")
-    if reattach_timeout_s < 0:
-        raise InvalidArgument(f"reattach_timeout_s must not be negative: {reattach_timeout_s}")
-    port = ZmqPort(
-        daemon_directory(directory),
-        name=name,
-        library_version=core.library_version(),
-        timeout_s=timeout_s,
-        reattach_timeout_s=reattach_timeout_s,
-    )
-    return Client(port, timeout_s=timeout_s)
-
-
 def _params(lease: Lease) -> core.ClientParams:
     return core.ClientParams(
         directory=str(lease.directory),
@@ -481,12 +449,23 @@ def removal_of(request: Addition, registration_id: int) -> Request:
 
 
 def _channel(channel: str) -> str:
+    if not isinstance(channel, str):
+        raise InvalidArgument(
+            f"a channel is text such as 'aeron:ipc', not {channel!r} "
+            f"({type(channel).__name__}); the channel comes before the stream id"
+        )
     if not 0 < len(channel) <= _MAX_CHANNEL:
         raise InvalidArgument(f"a channel URI has 1 to {_MAX_CHANNEL} characters: {len(channel)}")
     return channel
 
 
-def _i32(value: int) -> int:
-    if not -(2**31) <= value < 2**31:
-        raise InvalidArgument(f"{value} is not a 32-bit number")
-    return value
+def _i32(value: int, what: str = "a stream id") -> int:
+    try:
+        number = index(value)
+    except TypeError:
+        raise InvalidArgument(
+            f"{what} is a whole number, not {value!r} ({type(value).__name__})"
+        ) from None
+    if not -(2**31) <= number < 2**31:
+        raise InvalidArgument(f"{what} has 32 bits, from {-(2**31)} to {2**31 - 1}: {number}")
+    return number

@@ -3,11 +3,15 @@
 
 from __future__ import annotations
 
+import grp
 import os
-from collections.abc import Mapping
+import pwd
+import stat
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
-from penstock.core.errors import InvalidArgument
+from penstock.core.errors import ChannelRefused, InvalidArgument
 
 _UNIX_PATH_BYTES = 107
 _LONGEST_NAME = "control.sock"
@@ -39,3 +43,44 @@ def daemon_directory(
 def _user(environ: Mapping[str, str]) -> str:
     name = environ.get("USER") or environ.get("LOGNAME")
     return name if name else str(os.getuid())
+
+
+def no_daemon(directory: Path, *, waited_s: float = 0.0) -> str:
+    """Return what is said where no daemon answers; ``waited_s``: after so many seconds."""
+    waited = f" (waited {waited_s:g} s for one)" if waited_s else ""
+    return (
+        f"no daemon is running in {directory}{waited}: start one with 'penstock up --dir "
+        f"{directory}', or name another directory with --dir or $PENSTOCK_DIR"
+    )
+
+
+def not_allowed(path: Path) -> ChannelRefused:
+    """Return the error for a daemon's file or socket that this user may not reach."""
+    blocked = _blocked(path)
+    try:
+        found = blocked.stat()
+    except OSError:
+        return ChannelRefused(
+            f"this user may not reach {path}: run as the daemon's user", code="permission"
+        )
+    owner, group = _name_of(pwd.getpwuid, found.st_uid), _name_of(grp.getgrgid, found.st_gid)
+    return ChannelRefused(
+        f"this user may not reach {path}: {blocked} belongs to user {owner}, group {group}, mode "
+        f"{stat.S_IMODE(found.st_mode):04o}; join that group, or run as {owner}",
+        code="permission",
+    )
+
+
+def _blocked(path: Path) -> Path:
+    """The outermost part of ``path`` that this user may not pass."""
+    for part in (*reversed(path.parents), path):
+        if part != path and not os.access(part, os.X_OK):
+            return part
+    return path
+
+
+def _name_of(look_up: Callable[[int], Sequence[Any]], number: int) -> str:
+    try:
+        return str(look_up(number)[0])
+    except KeyError:
+        return str(number)

@@ -17,7 +17,6 @@ from typing import Any, Final, TypeVar
 
 import attrs
 import zmq
-import zmq.utils.monitor
 
 from penstock.client._fork import call_in_child
 from penstock.client._group_errors import (
@@ -151,7 +150,9 @@ class _Connection:
                 return None
 
     def _on_refusal(self, monitor: zmq.Socket[bytes]) -> None:
-        event = zmq.utils.monitor.recv_monitor_message(monitor, zmq.DONTWAIT)
+        from zmq.utils.monitor import recv_monitor_message  # it loads asyncio
+
+        event = recv_monitor_message(monitor, zmq.DONTWAIT)
         where = self._endpoint.address
         if event["event"] == zmq.EVENT_HANDSHAKE_FAILED_AUTH:
             raise NotAuthorised(

@@ -14,6 +14,7 @@ from typing import Any
 
 import zmq
 
+from penstock.client._directory import no_daemon, not_allowed
 from penstock.config import codec, control
 from penstock.core.admin import Cnc
 from penstock.core.errors import (
@@ -32,11 +33,13 @@ _PROBE_S = 1.0
 @contextmanager
 def open_counters(directory: Path) -> Iterator[Cnc]:
     """``cnc.dat`` of a daemon directory, read-only."""
-    if not (directory / "cnc.dat").exists():
-        raise DaemonNotRunning(
-            f"there is no daemon directory at {directory}: start one with 'penstock daemon --dir "
-            f"{directory}', or name another directory with --dir"
-        )
+    path = directory / "cnc.dat"
+    try:
+        os.close(os.open(path, os.O_RDONLY | os.O_CLOEXEC))
+    except PermissionError:
+        raise not_allowed(path) from None
+    except OSError:
+        raise DaemonNotRunning(no_daemon(directory)) from None
     try:
         cnc = Cnc.open(str(directory), read_only=True)
     except NativeError as error:
@@ -50,10 +53,7 @@ def open_counters(directory: Path) -> Iterator[Cnc]:
 def request_status(directory: Path, timeout_s: float) -> dict[str, Any]:
     """The daemon's status snapshot, asked over its control socket without a lease."""
     if not _answers(directory / "control.sock"):
-        raise DaemonNotRunning(
-            f"no daemon is running in {directory}: start one with 'penstock daemon --dir "
-            f"{directory}', or name another directory with --dir"
-        )
+        raise DaemonNotRunning(no_daemon(directory))
     with zmq.Context() as context, context.socket(zmq.DEALER) as dealer:
         dealer.setsockopt(zmq.LINGER, 0)
         dealer.connect(f"ipc://{directory}/control.sock")
@@ -71,13 +71,18 @@ def request_status(directory: Path, timeout_s: float) -> dict[str, Any]:
 
 
 def _answers(path: Path) -> bool:
-    """Whether somebody listens on a socket: a killed daemon leaves the file."""
+    """Whether somebody listens on a socket: a killed daemon leaves the file.
+
+    :raises ChannelRefused: this user may not connect; code ``permission``.
+    """
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
         probe.settimeout(_PROBE_S)
         try:
             probe.connect(os.fspath(path))
         except TimeoutError:
             return True             # somebody does, and is busy
+        except PermissionError:
+            raise not_allowed(path) from None
         except OSError as error:
             return error.errno == errno.EAGAIN
     return True

@@ -9,6 +9,7 @@ import socket
 from pathlib import Path
 from typing import Final
 
+from penstock.client._directory import no_daemon, not_allowed
 from penstock.config import codec, control
 from penstock.core.errors import (
     ChannelRefused,
@@ -38,14 +39,9 @@ def connect_lease(directory: Path, timeout_s: float) -> socket.socket:
     except OSError as error:
         connection.close()
         if error.errno in (errno.ENOENT, errno.ECONNREFUSED, errno.ENOTDIR):
-            raise DaemonNotRunning(
-                f"no daemon is running in {directory}: start one with "
-                f"'penstock daemon --dir {directory}', or name another directory"
-            ) from None
+            raise DaemonNotRunning(no_daemon(directory)) from None
         if error.errno in (errno.EACCES, errno.EPERM):
-            raise ChannelRefused(
-                f"not allowed to connect to {path}: join the daemon's group", code="permission"
-            ) from None
+            raise not_allowed(path) from None
         raise DaemonNotRunning(f"cannot connect to {path}: {error.strerror}") from None
     return connection
 

@@ -20,8 +20,10 @@ from typing import Any, TypeVar
 import trio
 
 from penstock.client._claim import Claim
-from penstock.client._client import DEFAULT_REATTACH_S, DEFAULT_TIMEOUT_S, Client, connect
+from penstock.client._client import Client
+from penstock.client._connect import RETRY_S, Attempt
 from penstock.client._counters import Counter, Counters
+from penstock.client._defaults import DEFAULT_REATTACH_S, DEFAULT_TIMEOUT_S
 from penstock.client._image import Image
 from penstock.client._message import MessageBatch
 from penstock.client._offer import Offer
@@ -358,13 +360,18 @@ async def open_client(
     timeout_s: float = DEFAULT_TIMEOUT_S,
     reattach_timeout_s: float = DEFAULT_REATTACH_S,
 ) -> AsyncIterator[AsyncClient]:
-    """``async with open_client() as client``: as :func:`penstock.connect`, for trio."""
-    sync = await _in_thread(
-        partial(
-            connect, directory, name=name, timeout_s=timeout_s,
-            reattach_timeout_s=reattach_timeout_s,
-        )
-    )  # fmt: skip
+    """``async with open_client() as client``: as :func:`penstock.connect`, for trio.
+
+    A cancellation ends the wait for a daemon at once.
+    """
+    attempt = Attempt(
+        directory, name=name, timeout_s=timeout_s, reattach_timeout_s=reattach_timeout_s
+    )
+    while True:
+        sync = await _in_thread(attempt.once)
+        if sync is not None:
+            break
+        await trio.sleep(RETRY_S)
     try:
         client = AsyncClient(sync)
     except BaseException:

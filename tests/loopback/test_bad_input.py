@@ -38,10 +38,11 @@ def complaint(argv: list[str], *, given: bytes = b"") -> str:
     said = ended.stderr.decode()
     assert ended.returncode == 2, said
     assert ended.stdout == b""
-    assert len(said.splitlines()) == 1, said
-    assert said.startswith("penstock: ")
+    lines = [line for line in said.splitlines() if not line.startswith("penstock: waiting")]
+    assert len(lines) == 1, said
+    assert lines[0].startswith("penstock: ")
     assert "Traceback" not in said
-    return said.removeprefix("penstock: ").rstrip()
+    return lines[0].removeprefix("penstock: ").rstrip()
 
 
 def refused(client: Client, command: str, channel: str) -> penstock.ChannelRefused:
@@ -97,6 +98,12 @@ def test_a_bad_channel_names_the_parameter_and_what_is_accepted(
          "eth77.*ip addr"),
         ("sub", "aeron:udp?endpoint=224.20.30.41:40456|interface=no-such.invalid",
          "no_interface", "interface=no-such.invalid: .*braces"),
+        ("sub", f"{UDP}|interface=203.0.113.9", "no_interface", "203.0.113.9"),
+        ("sub", f"{UDP}|interface={{eth77}}", "no_interface", "eth77"),
+        ("sub", f"{UDP}|interface=no-such.invalid", "no_interface", "no-such.invalid"),
+        ("pub", f"{UDP}|control=127.0.0.1:0|interface=203.0.113.9", "no_interface", "203.0.113.9"),
+        ("pub", "aeron:udp?control=127.0.0.1:40771|control-mode=dynamic|interface={eth77}",
+         "no_interface", "eth77"),
         ("sub", "aeron:udp?endpoint=203.0.113.9:40123", "no_interface",
          "203.0.113.9:40123.*ip addr"),
         ("pub", "aeron:udp?endpoint=no-such-host.invalid:40123", "unknown_host",
@@ -211,9 +218,10 @@ def test_bad_messages_on_the_command_line(
 
 # ---- directories ---------------------------------------------------------------------------------
 
+SOON = "--connect-timeout=0.1"
 COMMANDS = (
-    ["pub", "aeron:ipc", "1", "--count", "1"], ["sub", "aeron:ipc", "1"], ["ping"], ["pong"],
-    ["stat", "--once"], ["flows"],
+    ["pub", "aeron:ipc", "1", "--count", "1", SOON], ["sub", "aeron:ipc", "1", SOON],
+    ["ping", SOON], ["pong", SOON], ["stat", "--once"], ["flows"],
 )  # fmt: skip
 
 
@@ -221,16 +229,16 @@ COMMANDS = (
 def test_without_a_daemon_it_is_said_how_to_start_one(tmp_path: Path, command: list[str]) -> None:
     directory = tmp_path / "nothing"
     line = complaint(penstock_command(directory, *command))
-    assert f"penstock daemon --dir {directory}" in line
+    assert f"penstock up --dir {directory}" in line
 
 
 def test_without_a_daemon_the_client_says_how_to_start_one(tmp_path: Path) -> None:
     for directory in (tmp_path / "nothing", tmp_path):
-        with pytest.raises(penstock.DaemonNotRunning, match="penstock daemon --dir"):
-            penstock.connect(directory)
+        with pytest.raises(penstock.DaemonNotRunning, match="penstock up --dir"):
+            penstock.connect(directory, timeout_s=0.1)
     (tmp_path / "file").write_text("text")
-    with pytest.raises(penstock.DaemonNotRunning, match="penstock daemon --dir"):
-        penstock.connect(tmp_path / "file")
+    with pytest.raises(penstock.DaemonNotRunning, match="penstock up --dir"):
+        penstock.connect(tmp_path / "file", timeout_s=0.1)
 
 
 @pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command[0])
@@ -238,7 +246,7 @@ def test_what_a_killed_daemon_left_is_no_daemon(new_host: NewHost, command: list
     mortal = new_host()
     mortal.kill()
     line = complaint(penstock_command(mortal.directory, *command))
-    assert f"penstock daemon --dir {mortal.directory}" in line
+    assert f"penstock up --dir {mortal.directory}" in line
 
 
 @pytest.mark.parametrize("name", ["cnc.dat", "penstock.dat"])

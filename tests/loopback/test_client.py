@@ -456,7 +456,7 @@ def test_a_killed_daemon_ends_every_wait(new_host: Callable[..., PenstockHost]) 
         with pytest.raises(penstock.DaemonGone, match="connect again"):
             client.add_counter("x")
     with pytest.raises(penstock.DaemonNotRunning):
-        penstock.connect(mortal.directory)
+        penstock.connect(mortal.directory, timeout_s=0.1)
 
 
 def test_a_stopped_daemon_ends_every_wait(new_host: Callable[..., PenstockHost]) -> None:

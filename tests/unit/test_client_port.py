@@ -150,7 +150,7 @@ def test_the_lease_brings_descriptors_that_close_on_exec(daemon: ScriptedDaemon)
 
 
 def test_no_daemon(tmp_path: Path) -> None:
-    with pytest.raises(errors.DaemonNotRunning, match="penstock daemon --dir"):
+    with pytest.raises(errors.DaemonNotRunning, match="penstock up --dir"):
         ZmqPort(tmp_path, name="", library_version="", timeout_s=1)
 
 

@@ -177,7 +177,10 @@ def test_ping_percentiles() -> None:
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        (["pub", "aeron:ipc", "1", "--dir", "/nowhere/at/all"], "no daemon is running in /nowhere"),
+        (
+            ["pub", "aeron:ipc", "1", "--dir", "/nowhere/at/all", "--connect-timeout", "0.1"],
+            "no daemon is running in /nowhere",
+        ),
         (["sub", "aeron:ipc", "x"], "'x' is not a valid stream id"),
         (["stat", "--once", "--dir", "/nowhere/at/all"], "no daemon is running in /nowhere"),
         (["pub", "aeron:ipc", "1", "/nowhere/file"], "/nowhere/file"),

@@ -1,0 +1,122 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Connect to this host's daemon, and wait for one that is still starting."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from typing import Final
+
+from penstock.client._client import Client
+from penstock.client._defaults import DEFAULT_REATTACH_S, DEFAULT_TIMEOUT_S
+from penstock.client._directory import daemon_directory, no_daemon
+from penstock.client._zmq_port import ZmqPort
+from penstock.core import client as core
+from penstock.core.errors import DaemonGone, DaemonNotRunning, InvalidArgument
+
+RETRY_S: Final = 0.02
+_MENTION_S: Final = 1.0
+_NAME_CHARS: Final = 95
+
+
+class Attempt:
+    """One call of :func:`connect`, try by try.  For one thread at a time."""
+
+    def __init__(
+        self,
+        directory: str | os.PathLike[str] | None,
+        *,
+        name: str = "",
+        timeout_s: float = DEFAULT_TIMEOUT_S,
+        reattach_timeout_s: float = DEFAULT_REATTACH_S,
+        on_waiting: Callable[[str], object] | None = None,
+    ) -> None:
+        """Check the arguments; they are those of :func:`connect`.
+
+        :param on_waiting: called once with a line of text when no daemon has come within a second.
+        """
+        if not isinstance(name, str) or len(name) > _NAME_CHARS:
+            raise InvalidArgument(
+                f"a client's name is text of at most {_NAME_CHARS} characters, not {name!r}"
+            )
+        if not timeout_s > 0:
+            raise InvalidArgument(f"timeout_s must be positive, not {timeout_s}")
+        if not reattach_timeout_s >= 0:
+            raise InvalidArgument(f"reattach_timeout_s must not be negative: {reattach_timeout_s}")
+        self._directory = daemon_directory(directory)
+        self._name = name
+        self._timeout_s = timeout_s
+        self._reattach_s = reattach_timeout_s
+        self._on_waiting = on_waiting
+        self._began = time.monotonic()
+
+    def once(self) -> Client | None:
+        """Return the client, or None while no daemon answers and there is time left.
+
+        :raises DaemonNotRunning: no daemon came in time.
+        """
+        left = max(self._timeout_s - (time.monotonic() - self._began), RETRY_S)
+        try:
+            port = ZmqPort(
+                self._directory,
+                name=self._name,
+                library_version=core.library_version(),
+                timeout_s=left,
+                reattach_timeout_s=self._reattach_s,
+            )
+        except (DaemonNotRunning, DaemonGone) as error:
+            waited = time.monotonic() - self._began
+            if waited < self._timeout_s:
+                self._mention(waited)
+                return None
+            if isinstance(error, DaemonGone):
+                raise
+            raise DaemonNotRunning(
+                no_daemon(self._directory, waited_s=self._timeout_s)
+            ) from None
+        return Client(port, timeout_s=self._timeout_s)
+
+    def _mention(self, waited_s: float) -> None:
+        if self._on_waiting is not None and waited_s >= _MENTION_S:
+            self._on_waiting(
+                f"waiting for a daemon in {self._directory}, {self._timeout_s:g} s at most: "
+                f"start one with 'penstock up --dir {self._directory}'"
+            )
+            self._on_waiting = None
+
+
+def connect(
+    directory: str | os.PathLike[str] | None = None,
+    *,
+    name: str = "",
+    timeout_s: float = DEFAULT_TIMEOUT_S,
+    reattach_timeout_s: float = DEFAULT_REATTACH_S,
+) -> Client:
+    """Connect to this host's daemon; wait for one that is still starting.
+
+    :param directory: the daemon's directory; default ``$PENSTOCK_DIR``, then
+        ``/dev/shm/penstock-$USER``.
+    :param name: shown by the daemon's tools; at most 95 characters.
+    :param timeout_s: bounds this call and every later exchange with the daemon, in seconds.  While
+        no daemon runs in the directory, also where a dead one left its sockets, the call tries
+        again until this time is over.
+    :param reattach_timeout_s: how long the client waits for a successor of a daemon that died, in
+        seconds.  Meanwhile offers answer ``Offer.DAEMON_AWAY``, polls hand out what is there, and
+        calls that wait go on waiting.  0: a daemon's death is the client's end.
+    :raises DaemonNotRunning: no daemon came in the directory within ``timeout_s``.
+    :raises ChannelRefused: with the code ``permission``: this user may not reach the daemon.
+    :raises VersionMismatch: it speaks another version.
+    :raises TimeoutExpired: it did not answer in time.
+    """
+    attempt = Attempt(
+        directory, name=name, timeout_s=timeout_s, reattach_timeout_s=reattach_timeout_s
+    )
+    return wait_for(attempt)
+
+
+def wait_for(attempt: Attempt) -> Client:
+    """Try until there is a client; block this thread meanwhile."""
+    while (client := attempt.once()) is None:
+        time.sleep(RETRY_S)
+    return client
