@@ -23,10 +23,10 @@ from penstock.core.errors import PenstockError
 from penstock.daemon import journal
 from penstock.daemon.conductor import Conductor
 from penstock.daemon.conductor.adopt import counters_in_use, logs_in_use, slots_in_use
+from penstock.daemon.processes import process_started
 
 _LOG = logging.getLogger("penstock.daemon")
 _SYSTEM_COUNTER: Final = 0
-_STARTED_FIELD: Final = 19              # of /proc/PID/stat, counted behind the name
 
 
 @attrs.frozen(kw_only=True)
@@ -38,18 +38,6 @@ class Inheritance:
     dead: frozenset[int]                # clients whose processes have ended
     cnc: admin.Cnc
     shared: admin.Shared
-
-
-def process_started(pid: int) -> int:
-    """When a process started, in the kernel's ticks; 0 when it has ended or cannot be seen."""
-    try:
-        text = Path(f"/proc/{pid}/stat").read_text(encoding="ascii", errors="replace")
-    except OSError:
-        return 0
-    behind_name = text.rpartition(")")[2].split()
-    if len(behind_name) <= _STARTED_FIELD or behind_name[0] in ("Z", "X"):
-        return 0
-    return int(behind_name[_STARTED_FIELD])
 
 
 def _has_ended(fields: Mapping[str, Any]) -> bool:

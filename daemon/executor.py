@@ -13,8 +13,6 @@ import socket
 from collections.abc import Callable
 from typing import Any, Final, Protocol
 
-import psutil
-
 from penstock.core import admin
 from penstock.core.driver import Driver
 from penstock.core.driver_types import (
@@ -78,6 +76,8 @@ def resolve_name(action: a.ResolveName) -> Address:
 
 def list_interfaces() -> tuple[LocalInterface, ...]:
     """The addresses of this host's interfaces."""
+    import psutil  # loaded with the first channel that names or needs an interface
+
     indices = {name: index for index, name in socket.if_nameindex()}
     stats = psutil.net_if_stats()
     found = []

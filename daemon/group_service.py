@@ -38,7 +38,6 @@ from penstock.config.control import (
 )
 from penstock.config.models import ControlTcpConfig
 from penstock.daemon.control_socket import correlation_of
-from penstock.daemon.curve import CurveGate
 from penstock.daemon.directory import ClaimedDirectory
 from penstock.daemon.fetches import FetchDesk, Peer
 
@@ -89,6 +88,8 @@ class GroupService:
         self._routers = [self._local]
         self._gate: CurveGate | None = None
         if tcp.listen:
+            from penstock.daemon.curve import CurveGate  # it loads asyncio
+
             try:
                 self._gate = CurveGate(self._context, self._router(), tcp)
             except BaseException:

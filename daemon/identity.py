@@ -5,17 +5,14 @@ from __future__ import annotations
 
 import secrets
 import time
-from importlib import metadata
 
+import penstock
 from penstock.daemon.settings import Identity
 
 
 def version() -> str:
-    """Of this penstock, as it was installed."""
-    try:
-        return metadata.version("penstock")
-    except metadata.PackageNotFoundError:
-        return "0.0.0"
+    """Return the version of this penstock."""
+    return penstock.__version__
 
 
 def version_number(text: str) -> int:

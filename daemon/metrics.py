@@ -1,14 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Metrics for Prometheus, and a health page, over HTTP on a loopback port or a Unix socket."""
+"""Metrics for Prometheus, and a health page, over HTTP.
+
+Importing this module costs a fifth of a daemon's start, so :mod:`penstock.daemon.metrics_socket`
+loads it when somebody connects.
+"""
 
 from __future__ import annotations
 
-import contextlib
 import logging
-import os
 import socket
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Final
 
 import trio
@@ -23,7 +24,6 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
 from penstock.core.admin import Cnc
-from penstock.core.errors import ConfigurationError
 from penstock.daemon.group_status import GroupStatus
 from penstock.daemon.status import DaemonStatus, ImageStatus, PublicationStatus
 
@@ -210,52 +210,8 @@ def make_app(collector: DaemonCollector, healthy: Callable[[], bool]) -> Starlet
     return Starlette(routes=[Route("/metrics", metrics), Route("/healthz", health)])
 
 
-def open_listener(listen: str, *, directory: Path, file_mode: int) -> socket.socket:
-    """A bound socket for "unix:PATH" (in the directory when relative) or "host:port".
-
-    :raises ConfigurationError: the address cannot be bound.
-    """
-    try:
-        if listen.startswith("unix:"):
-            return _unix_listener(directory / listen.removeprefix("unix:"), file_mode)
-        host, _, port = listen.rpartition(":")
-        ipv6 = host.startswith("[")
-        found = socket.getaddrinfo(
-            host.strip("[]"), int(port), socket.AF_INET6 if ipv6 else socket.AF_INET,
-            socket.SOCK_STREAM,
-        )
-        made = socket.socket(found[0][0], socket.SOCK_STREAM)
-        try:
-            made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            made.bind(found[0][4])
-        except OSError:
-            made.close()
-            raise
-        return made
-    except OSError as error:
-        raise ConfigurationError(
-            f"metrics.listen: {listen}: {error.strerror}; choose another address, or \"\" for none"
-        ) from error
-
-
-def _unix_listener(path: Path, file_mode: int) -> socket.socket:
-    if path.is_socket():
-        path.unlink()
-    made = socket.socket(socket.AF_UNIX)
-    try:
-        made.bind(os.fspath(path))
-        path.chmod(file_mode)
-    except OSError:
-        made.close()
-        raise
-    return made
-
-
 async def serve_metrics(app: Starlette, listener: socket.socket) -> None:
-    """Serves on the listener, which it takes over, until cancelled."""
-    path = listener.getsockname() if listener.family == socket.AF_UNIX else ""
-    listener.listen()
-    listener.setblocking(False)
+    """Serve on a listening socket, which is taken over, until cancelled."""
     config = Config()
     config.bind = [f"fd://{listener.detach()}"]
     config.graceful_timeout = 0.5
@@ -264,9 +220,4 @@ async def serve_metrics(app: Starlette, listener: socket.socket) -> None:
     quiet.setLevel(logging.WARNING)
     config.errorlog = quiet
     config.accesslog = None
-    try:
-        await serve(app, config, shutdown_trigger=trio.sleep_forever)  # type: ignore[arg-type]
-    finally:
-        if path:
-            with contextlib.suppress(FileNotFoundError):
-                os.unlink(path)
+    await serve(app, config, shutdown_trigger=trio.sleep_forever)  # type: ignore[arg-type]

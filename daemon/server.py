@@ -47,7 +47,7 @@ from penstock.core.driver_types import (
 from penstock.core.errors import ConfigurationError, PenstockError
 from penstock.daemon import status
 from penstock.daemon.addressing import LocalInterface
-from penstock.daemon.adoption import inherit, process_started, sweep
+from penstock.daemon.adoption import inherit, sweep
 from penstock.daemon.conductor import Conductor, Operation
 from penstock.daemon.conductor import actions as a
 from penstock.daemon.conductor.machines import PublicationState
@@ -59,7 +59,9 @@ from penstock.daemon.identity import new_identity, version, version_number
 from penstock.daemon.journal import Journal
 from penstock.daemon.leases import LeaseSocket
 from penstock.daemon.limited_log import LimitedLog
+from penstock.daemon.metrics_socket import open_listener, serve_on_demand
 from penstock.daemon.notify import Notifier
+from penstock.daemon.processes import process_started
 from penstock.daemon.samples import sample
 from penstock.daemon.settings import driver_params_from, net_from, settings_from
 from penstock.daemon.strategies import MAX_ABANDONED
@@ -368,20 +370,14 @@ class Server:
         metrics = self._config.metrics
         if not metrics.listen:
             return None
-        from penstock.daemon.metrics import (
-            DaemonCollector,
-            make_app,
-            open_listener,
-            serve_metrics,
-        )
-
-        app = make_app(DaemonCollector(self._cnc, self.snapshot), lambda: self._healthy)
         listener = open_listener(
             metrics.listen,
             directory=self._directory.path,
             file_mode=self._config.directory.file_mode,
         )
-        return partial(serve_metrics, app, listener)
+        return partial(
+            serve_on_demand, listener, self._cnc, self.snapshot, lambda: self._healthy
+        )
 
     # ---- the trace ----
 

@@ -17,7 +17,6 @@ from __future__ import annotations
 import importlib
 import threading
 from collections.abc import Callable, Sequence
-from importlib import metadata
 from typing import Any, Final, Protocol
 
 import attrs
@@ -63,6 +62,8 @@ def find(name: str) -> Callable[[], Strategy]:
             module, _, attribute = plain.partition(":")
             found: Any = getattr(importlib.import_module(module), attribute)
         else:
+            from importlib import metadata  # a tenth of a daemon's start
+
             points = metadata.entry_points(group=GROUP, name=plain)
             if not points:
                 known = sorted(p.name for p in metadata.entry_points(group=GROUP))

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import gc
 import re
 from pathlib import Path
 from typing import Final
@@ -11,7 +12,6 @@ import attrs
 import click
 
 from penstock.client._directory import daemon_directory
-from penstock.config.load import load_file, load_text
 from penstock.config.models import DaemonConfig, ImpairmentConfig
 from penstock.core.errors import ConfigurationError
 
@@ -55,7 +55,11 @@ def command(
     impair: str | None,
 ) -> None:
     """Run the daemon until SIGTERM or Ctrl-C."""
-    config = load_file(config_file) if config_file is not None else DaemonConfig()
+    config = DaemonConfig()
+    if config_file is not None:
+        from penstock.config.load import load_file
+
+        config = load_file(config_file)
     chosen = daemon_directory(directory or config.directory.path or None)
     config = attrs.evolve(config, directory=attrs.evolve(config.directory, path=str(chosen)))
     if threading is not None:
@@ -66,8 +70,11 @@ def command(
         config = attrs.evolve(config, trace=attrs.evolve(config.trace, file=trace_file))
     if impair is not None:
         config = attrs.evolve(config, impairment=parse_impairment(impair))
-    from penstock.daemon.run import run  # the control plane loads only for this command
+    # The control plane loads only for this command.  Meanwhile there is nothing to collect.
+    gc.disable()
+    from penstock.daemon.run import run
 
+    gc.enable()
     run(config)
 
 
@@ -76,6 +83,8 @@ def parse_impairment(words: str) -> ImpairmentConfig:
 
     :raises ConfigurationError: names the word and what is accepted.
     """
+    from penstock.config.load import load_text
+
     lines = ["[impairment]"]
     for word in filter(None, (part.strip() for part in words.split(","))):
         key, equals, value = (piece.strip() for piece in word.partition("="))

@@ -1,0 +1,21 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Processes of this host, told apart although the kernel uses their numbers again."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final
+
+_STARTED_FIELD: Final = 19              # of /proc/PID/stat, counted behind the name
+
+
+def process_started(pid: int) -> int:
+    """Return when a process started, in kernel ticks; 0 when it has ended or cannot be seen."""
+    try:
+        text = Path(f"/proc/{pid}/stat").read_text(encoding="ascii", errors="replace")
+    except OSError:
+        return 0
+    behind_name = text.rpartition(")")[2].split()
+    if len(behind_name) <= _STARTED_FIELD or behind_name[0] in ("Z", "X"):
+        return 0
+    return int(behind_name[_STARTED_FIELD])
