@@ -10,7 +10,7 @@ from typing import Final
 
 from penstock.client._client import Client
 from penstock.client._defaults import DEFAULT_REATTACH_S, DEFAULT_TIMEOUT_S
-from penstock.client._directory import daemon_directory, no_daemon
+from penstock.client._directory import daemon_directory, no_daemon, up_command
 from penstock.client._zmq_port import ZmqPort
 from penstock.core import client as core
 from penstock.core.errors import DaemonGone, DaemonNotRunning, InvalidArgument
@@ -81,7 +81,7 @@ class Attempt:
         if self._on_waiting is not None and waited_s >= _MENTION_S:
             self._on_waiting(
                 f"waiting for a daemon in {self._directory}, {self._timeout_s:g} s at most: "
-                f"start one with 'penstock up --dir {self._directory}'"
+                f"start one with '{up_command(self._directory)}'"
             )
             self._on_waiting = None
 

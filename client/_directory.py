@@ -46,12 +46,18 @@ def _user(environ: Mapping[str, str]) -> str:
 
 
 def no_daemon(directory: Path, *, waited_s: float = 0.0) -> str:
-    """Return what is said where no daemon answers; ``waited_s``: after so many seconds."""
+    """Return the text of an error where no daemon answers; ``waited_s``: the wait before it."""
     waited = f" (waited {waited_s:g} s for one)" if waited_s else ""
     return (
-        f"no daemon is running in {directory}{waited}: start one with 'penstock up --dir "
-        f"{directory}', or name another directory with --dir or $PENSTOCK_DIR"
+        f"no daemon is running in {directory}{waited}: start one with '{up_command(directory)}', "
+        "or name another directory with --dir or $PENSTOCK_DIR"
     )
+
+
+def up_command(directory: Path) -> str:
+    """Return the command that starts a daemon there."""
+    option = "" if directory == daemon_directory() else f" --dir {directory}"
+    return f"penstock up{option}"
 
 
 def not_allowed(path: Path) -> ChannelRefused:

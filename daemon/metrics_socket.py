@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The socket of the metrics: bound when the daemon starts, served once somebody connects.
 
-The web server and its libraries are loaded with the first connection, which waits meanwhile in the
-socket's backlog: a daemon that nobody scrapes starts faster and needs less memory.
+The first connection loads the web server and its libraries; until then it waits in the backlog of
+the socket.  A daemon without a scraper starts faster and needs less memory.
 """
 
 from __future__ import annotations

@@ -55,7 +55,7 @@ class Poller:
     _notices: Any
     _park: Any
     _batch: Any
-    _polling: bool
+    _polling: int
     _is_image: bool
     def poll(self, handler: Callable[[memoryview, Any], object], limit: int = 64) -> int: ...
     def _take(self, limit: int, /) -> list[bytes]: ...

@@ -21,6 +21,8 @@ from penstock.core.errors import PenstockError
 
 #: Command name to the module below ``penstock.cli`` that holds it as ``command``.
 COMMANDS: Final = {
+    "up": "up",
+    "down": "down",
     "daemon": "daemon",
     "config": "config",
     "pub": "pub",
@@ -89,6 +91,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except BrokenPipeError:  # the last flush
         _silence_stdout()
         return EXIT_BROKEN_PIPE
+    except click.exceptions.NoArgsIsHelpError as error:
+        print(error.format_message(), file=sys.stderr)
+        return EXIT_ERROR
     except click.ClickException as error:
         return _complain(_usage_hint(error))
     except PenstockError as error:

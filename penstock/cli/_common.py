@@ -7,13 +7,18 @@ import json
 import re
 import sys
 from collections.abc import Callable
-from typing import Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
-from penstock.client._client import DEFAULT_REATTACH_S
+from penstock.client._defaults import DEFAULT_REATTACH_S, DEFAULT_TIMEOUT_S
+
+if TYPE_CHECKING:
+    from penstock.client import Client, Publication
 
 _F = TypeVar("_F", bound=Callable[..., Any])
+#: Waits that end sooner say nothing.
+_SILENT_S: Final = 1.0
 _SCALES: Final = {"": 1.0, "k": 1e3, "m": 1e6, "g": 1e9}
 _QUANTITY: Final = re.compile(r"^\s*(\d+(?:\.\d*)?|\.\d+)\s*([kKmMgG]?)\s*(?:/s)?\s*$")
 
@@ -65,6 +70,48 @@ def reattach_option(function: _F) -> _F:
         metavar="SECONDS",
         help="Wait so long for a successor of a daemon that dies; 0: end with it.",
     )(function)
+
+
+def connect_option(function: _F) -> _F:
+    return click.option(
+        "--connect-timeout",
+        "connect_s",
+        type=click.FloatRange(min=0, min_open=True),
+        default=DEFAULT_TIMEOUT_S,
+        show_default=True,
+        metavar="SECONDS",
+        help="Wait so long for a daemon that is still starting.",
+    )(function)
+
+
+def connected(directory: str | None, name: str, connect_s: float, reattach_s: float) -> Client:
+    """Return a client; tell on standard error when no daemon has come after a second."""
+    from penstock.client._connect import Attempt, wait_for
+
+    return wait_for(
+        Attempt(
+            directory, name=name, timeout_s=connect_s, reattach_timeout_s=reattach_s,
+            on_waiting=tell,
+        )
+    )
+
+
+def wait_for_receiver(publication: Publication, timeout_s: float) -> bool:
+    """Wait for a receiver; tell after a second.  False: none came within ``timeout_s``."""
+    if publication.wait_connected(min(timeout_s, _SILENT_S)):
+        return True
+    if timeout_s <= _SILENT_S:
+        return False
+    tell(
+        f"waiting for a receiver of stream {publication.stream_id} on {publication.channel}, "
+        f"{timeout_s:g} s at most"
+    )
+    return publication.wait_connected(timeout_s - _SILENT_S)
+
+
+def tell(text: str) -> None:
+    """Print a line about what happens now, which is no result, on standard error."""
+    print(f"penstock: {text}", file=sys.stderr, flush=True)
 
 
 def json_option(function: _F) -> _F:

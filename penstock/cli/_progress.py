@@ -1,37 +1,50 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Progress on a terminal, nothing in a pipe."""
+"""Progress on a terminal: a line that renews itself, then one with the totals.  Nothing in a pipe.
+"""
 
 from __future__ import annotations
 
+import shutil
 import sys
 import time
+from collections import deque
 from types import TracebackType
-from typing import Any, Final
+from typing import Any, Final, TextIO
 
 _INTERVAL_S: Final = 0.1
+#: A transfer that ends sooner shows its totals only.
+_SILENT_S: Final = 0.5
+#: The line shows the rate of so long a time, the totals that of all.
+_RATE_S: Final = 2.0
+#: A rate of a shorter time says nothing.
+_LEAST_RATE_S: Final = 0.1
+_ERASE: Final = "\r\x1b[K"
 
 
 class Progress:
     """Counts messages and bytes; draws them on standard error when that is a terminal."""
 
-    def __init__(self, label: str, *, total: int | None = None, enabled: bool = True) -> None:
+    def __init__(
+        self,
+        label: str,
+        *,
+        total: int | None = None,
+        enabled: bool = True,
+        stream: TextIO | None = None,
+    ) -> None:
         self.messages = 0
         self.bytes = 0
-        self._started = time.monotonic()
-        self._first: float | None = None
+        self._began: float | None = None
+        self._last = 0.0
         self._drawn = 0.0
         self._label = label
         self._total = total
-        self._live: Any = None
-        self._enabled = enabled and sys.stderr.isatty()
+        self._stream = sys.stderr if stream is None else stream
+        self._enabled = enabled and self._stream.isatty()
+        self._on_line = False
+        self._recent: deque[tuple[float, int, int]] = deque()
 
     def __enter__(self) -> Progress:
-        if self._enabled:
-            from rich.console import Console
-            from rich.live import Live
-
-            self._live = Live(console=Console(stderr=True), transient=True, auto_refresh=False)
-            self._live.start()
         return self
 
     def __exit__(
@@ -40,42 +53,83 @@ class Progress:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        if self._live is not None:
-            self._live.stop()
+        if self._enabled and self.messages:
+            self._write(f"{_ERASE}{self.totals()}\n")
+        elif self._on_line:
+            self._write(_ERASE)
+
+    def begin(self) -> None:
+        """The transfer begins now; without this call it begins with the first message."""
+        self._began = self._last = time.monotonic()
+
+    def touch(self) -> None:
+        """The transfer lasts until now; without this call it ends with the last message."""
+        self._last = time.monotonic()
 
     def add(self, messages: int, size: int) -> None:
-        """Counts; redraws at most ten times a second."""
-        now = time.monotonic()
-        if self._first is None:
-            self._first = now
+        """Count; draw at most ten times a second."""
+        self._last = now = time.monotonic()
+        if self._began is None:
+            self._began = now
         self.messages += messages
         self.bytes += size
-        if self._live is not None and now - self._drawn >= _INTERVAL_S:
+        if self._enabled and now - self._drawn >= _INTERVAL_S:
             self._drawn = now
-            self._live.update(self._text(now), refresh=True)
+            self._recent.append((now, self.messages, self.bytes))
+            while now - self._recent[0][0] > _RATE_S:
+                self._recent.popleft()
+            if now - self._began >= _SILENT_S:
+                self._on_line = True
+                columns = shutil.get_terminal_size().columns
+                self._write(_ERASE + self._line()[: columns - 1])
 
     @property
     def seconds(self) -> float:
-        """Since the first message, or since the start when there was none."""
-        since = self._started if self._first is None else self._first
-        return time.monotonic() - since
+        """From the beginning to the last message, or to the last :meth:`touch`."""
+        return 0.0 if self._began is None else self._last - self._began
 
     def summary(self) -> dict[str, Any]:
-        """Plain data for ``--json``."""
+        """Plain data for ``--json``; rates are 0 where the time is too short for one."""
         seconds = self.seconds
-        rate = self.messages / seconds if seconds > 0 else 0.0
         return {
             "messages": self.messages,
             "bytes": self.bytes,
             "seconds": round(seconds, 6),
-            "messages_per_s": round(rate, 1),
+            "messages_per_s": round(self.messages / seconds, 1) if seconds > 0 else 0.0,
             "bits_per_s": round(self.bytes * 8 / seconds, 1) if seconds > 0 else 0.0,
         }
 
-    def _text(self, now: float) -> str:
-        seconds = max(now - (self._first or self._started), 1e-9)
-        of = f" of {self._total:,}" if self._total is not None else ""
-        return (
-            f"{self._label} {self.messages:,}{of} messages, {self.bytes / 1e6:,.1f} MB, "
-            f"{self.messages / seconds:,.0f}/s, {self.bytes * 8 / seconds / 1e6:,.1f} Mb/s"
-        )
+    def totals(self) -> str:
+        """Return the last line."""
+        seconds = self.seconds
+        text = f"{self._amount()} in {seconds:,.1f} s"
+        if seconds < _LEAST_RATE_S:
+            return text
+        return f"{text}, {_rates(self.messages / seconds, self.bytes / seconds)}"
+
+    def _line(self) -> str:
+        since, messages, size = self._recent[0]
+        seconds = self._recent[-1][0] - since
+        if seconds < _LEAST_RATE_S:
+            return self._amount()
+        rates = _rates((self.messages - messages) / seconds, (self.bytes - size) / seconds)
+        return f"{self._amount()}, {rates}"
+
+    def _amount(self) -> str:
+        of = f" of {self._total:,}" if self._total not in (None, self.messages) else ""
+        noun = "message" if self.messages == 1 and not of else "messages"
+        return f"{self._label} {self.messages:,}{of} {noun}, {_size(self.bytes)}"
+
+    def _write(self, text: str) -> None:
+        self._stream.write(text)
+        self._stream.flush()
+
+
+def _size(count: int) -> str:
+    return f"{count:,} B" if count < 100_000 else f"{count / 1e6:,.1f} MB"
+
+
+def _rates(messages_per_s: float, bytes_per_s: float) -> str:
+    bits = bytes_per_s * 8
+    speed = f"{bits / 1e6:,.1f} Mb/s" if bits >= 1e6 else f"{bits / 1e3:,.1f} kb/s"
+    return f"{messages_per_s:,.0f}/s, {speed}"

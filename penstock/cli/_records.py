@@ -99,6 +99,27 @@ def generated(count: int, size: int, *, group: int = 256) -> Iterator[list[bytes
         ]
 
 
+def printable(message: bytes | memoryview) -> str:
+    """Return text that does no harm to a terminal: what is no printable text is escaped."""
+    text = str(message, "utf-8", "backslashreplace")
+    if text.isprintable():
+        return text
+    return "".join(
+        char if char.isprintable() or char == "\t" else char.encode("unicode_escape").decode()
+        for char in text
+    )
+
+
+def terminal_writer(target: BinaryIO, encoding: str) -> Callable[[bytes | memoryview], None]:
+    """Return a function that writes one message as a line for a person."""
+
+    def write_text(message: bytes | memoryview) -> None:
+        target.write(printable(message).encode(encoding, "backslashreplace"))
+        target.write(b"\n")
+
+    return write_text
+
+
 def writer(target: BinaryIO, *, length_prefixed: bool) -> Callable[[bytes | memoryview], None]:
     """A function that writes one message in the chosen form."""
     write = target.write

@@ -10,14 +10,17 @@ from typing import Any, Final
 import click
 
 from penstock.cli._common import (
+    connect_option,
+    connected,
     directory_option,
     json_option,
     parse_count,
     print_json,
     reattach_option,
+    wait_for_receiver,
 )
 from penstock.cli._ping_options import both_ways
-from penstock.client import Header, Publication, Subscription, connect
+from penstock.client import Header, Publication, Subscription
 from penstock.core.errors import TimeoutExpired
 
 _SENT_AT: Final = struct.Struct("<q")
@@ -35,6 +38,7 @@ _SENT_AT: Final = struct.Struct("<q")
               show_default=True, help="Seconds to wait for pong, and for each answer.")
 @json_option
 @directory_option
+@connect_option
 @reattach_option
 def command(
     ping_channel: str,
@@ -47,15 +51,16 @@ def command(
     timeout_s: float,
     as_json: bool,
     directory: str | None,
+    connect_s: float,
     reattach_s: float,
 ) -> None:
     """Send messages on the ping channel and time their return on the pong channel."""
     with (
-        connect(directory, name="penstock ping", reattach_timeout_s=reattach_s) as client,
+        connected(directory, "penstock ping", connect_s, reattach_s) as client,
         client.add_subscription(pong_channel, pong_stream) as pongs,
         client.add_exclusive_publication(ping_channel, ping_stream) as pings,
     ):
-        if not pings.wait_connected(timeout_s) or not pongs.wait_connected(timeout_s):
+        if not wait_for_receiver(pings, timeout_s) or not pongs.wait_connected(timeout_s):
             raise TimeoutExpired(
                 f"no pong on {ping_channel} and {pong_channel} within {timeout_s:g} s: "
                 "start 'penstock pong' there"

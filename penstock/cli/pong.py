@@ -5,9 +5,15 @@ from __future__ import annotations
 
 import click
 
-from penstock.cli._common import directory_option, parse_count, reattach_option
+from penstock.cli._common import (
+    connect_option,
+    connected,
+    directory_option,
+    parse_count,
+    reattach_option,
+)
 from penstock.cli._ping_options import both_ways
-from penstock.client import Header, connect
+from penstock.client import Header
 from penstock.core.errors import PenstockError
 
 _SEND_TIMEOUT_S = 5.0
@@ -17,6 +23,7 @@ _SEND_TIMEOUT_S = 5.0
 @both_ways
 @click.option("--count", type=parse_count, metavar="COUNT", help="End after this many messages.")
 @directory_option
+@connect_option
 @reattach_option
 def command(
     ping_channel: str,
@@ -25,12 +32,13 @@ def command(
     pong_stream: int,
     count: int | None,
     directory: str | None,
+    connect_s: float,
     reattach_s: float,
 ) -> None:
     """Return every message of the ping channel on the pong channel, until Ctrl-C."""
     returned = 0
     with (
-        connect(directory, name="penstock pong", reattach_timeout_s=reattach_s) as client,
+        connected(directory, "penstock pong", connect_s, reattach_s) as client,
         client.add_subscription(ping_channel, ping_stream) as pings,
         client.add_exclusive_publication(pong_channel, pong_stream) as pongs,
     ):

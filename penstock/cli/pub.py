@@ -12,16 +12,19 @@ import click
 
 from penstock.cli._common import (
     STREAM_ID,
+    connect_option,
+    connected,
     directory_option,
     json_option,
     parse_count,
     parse_rate,
     print_json,
     reattach_option,
+    wait_for_receiver,
 )
 from penstock.cli._progress import Progress
 from penstock.cli._records import Digest, generated, read_lines, read_records
-from penstock.client import Client, Publication, connect
+from penstock.client import Client, Publication
 from penstock.client._inspect import open_counters, sent_position
 from penstock.core.errors import PenstockError, TimeoutExpired
 
@@ -49,6 +52,7 @@ _LEAST_SIZE_WITH_NUMBER = 8
 @click.option("--sha256", is_flag=True, help="Print the SHA-256 of what was sent.")
 @json_option
 @directory_option
+@connect_option
 @reattach_option
 def command(
     channel: str,
@@ -64,6 +68,7 @@ def command(
     sha256: bool,
     as_json: bool,
     directory: str | None,
+    connect_s: float,
     reattach_s: float,
 ) -> None:
     """Publish to STREAM on CHANNEL: the lines of FILE or standard input, records, or --count
@@ -74,14 +79,15 @@ def command(
     groups = _source(file, length_prefixed=length_prefixed, count=count, size=size)
     digest = Digest() if sha256 else None
     with (
-        connect(directory, name="penstock pub", reattach_timeout_s=reattach_s) as client,
+        connected(directory, "penstock pub", connect_s, reattach_s) as client,
         _add(client, channel, stream, exclusive=exclusive) as publication,
         Progress("sent", total=count, enabled=not as_json) as progress,
     ):
-        if not publication.wait_connected(timeout_s):
+        if not wait_for_receiver(publication, timeout_s):
             raise TimeoutExpired(
                 f"nobody subscribed to stream {stream} on {channel} within {timeout_s:g} s"
             )
+        progress.begin()
         for group in _paced(groups, rate):
             publication.send_batch(group, timeout_s)
             if digest is not None:
@@ -89,6 +95,7 @@ def command(
                     digest.add(message)
             progress.add(len(group), sum(map(len, group)))
         _drain(client, publication, timeout_s)
+        progress.touch()
         result = {
             **progress.summary(),
             "position": publication.position,

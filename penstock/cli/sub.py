@@ -12,6 +12,8 @@ import click
 
 from penstock.cli._common import (
     STREAM_ID,
+    connect_option,
+    connected,
     directory_option,
     json_option,
     parse_count,
@@ -19,8 +21,8 @@ from penstock.cli._common import (
     reattach_option,
 )
 from penstock.cli._progress import Progress
-from penstock.cli._records import Digest, writer
-from penstock.client import Header, Image, Subscription, connect
+from penstock.cli._records import Digest, terminal_writer, writer
+from penstock.client import Header, Image, Subscription
 from penstock.core.errors import TimeoutExpired
 
 _LIMIT = 256
@@ -70,6 +72,7 @@ class _Sink:
               help="Print the SHA-256 of all messages, each with its u32 LE length in front.")
 @json_option
 @directory_option
+@connect_option
 @reattach_option
 def command(
     channel: str,
@@ -82,23 +85,35 @@ def command(
     sha256: bool,
     as_json: bool,
     directory: str | None,
+    connect_s: float,
     reattach_s: float,
 ) -> None:
     """Subscribe to STREAM on CHANNEL and write each message as a line, or as a record.
 
     With --sha256 or --json the result is printed instead of the messages; --output writes both.
+    A terminal sees text; what is no text is escaped.
     """
     digest = Digest() if sha256 else None
     target = output
     if target is None and not (sha256 or as_json):
         target = sys.stdout.buffer
-    write = writer(target, length_prefixed=length_prefixed) if target is not None else None
+    to_person = target is not None and target is not output and sys.stdout.isatty()
+    if to_person and length_prefixed:
+        raise click.UsageError(
+            "--length-prefixed writes binary data: give --output FILE, or a pipe"
+        )
+    write = None
+    if target is not None:
+        write = (
+            terminal_writer(target, sys.stdout.encoding) if to_person
+            else writer(target, length_prefixed=length_prefixed)
+        )
     with ExitStack() as stack:
         client = stack.enter_context(
-            connect(directory, name="penstock sub", reattach_timeout_s=reattach_s)
+            connected(directory, "penstock sub", connect_s, reattach_s)
         )
         progress = stack.enter_context(
-            Progress("received", total=count, enabled=target is None or output is not None)
+            Progress("received", total=count, enabled=not (to_person or as_json))
         )
         sink = _Sink(progress, digest, write, target)
         subscription = stack.enter_context(

@@ -10,7 +10,7 @@ from pathlib import Path
 import click
 import pytest
 
-from penstock.cli import cli
+from penstock.cli import cli, main
 
 PAGE = Path(__file__).parents[2] / "docs" / "command-line.md"
 
@@ -50,3 +50,17 @@ def test_the_page_has_every_command() -> None:
     page = PAGE.read_text(encoding="utf-8")
     named = set(re.findall(r"`penstock ([a-z]+(?: [a-z]+)?)", page))
     assert {words for words in ALL if words not in ("config", "sim")} <= named
+
+
+@pytest.mark.parametrize("words", [[], ["sim"], ["config"]], ids=lambda words: " ".join(words))
+def test_a_command_without_its_arguments_prints_the_help(
+    words: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(words) == 2
+    shown = capsys.readouterr()
+    assert shown.out == ""
+    lines = shown.err.splitlines()
+    assert lines[0].startswith(f"Usage: {' '.join(['penstock', *words])} [OPTIONS] COMMAND")
+    assert "Commands:" in lines
+    assert main([*words, "--help"]) == 0
+    assert capsys.readouterr().out == shown.err

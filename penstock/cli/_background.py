@@ -1,0 +1,126 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A daemon in the background: its process, its log, and the record of its start.
+
+``penstock up`` writes a record of the daemon that it starts, and ``penstock down`` ends only that
+one.  Records and logs lie in ``$XDG_STATE_HOME/penstock``, so that they outlive the directory.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import json
+import os
+import socket
+import struct
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from penstock.client._directory import not_allowed
+from penstock.core.errors import ConfigurationError
+from penstock.daemon.processes import process_started
+
+_CREDENTIALS: Final = struct.Struct("3i")       # pid, uid, gid
+_PROBE_S: Final = 1.0
+_LOG_BYTES: Final = 1 << 20
+
+
+class Record(NamedTuple):
+    """A daemon that ``penstock up`` started."""
+
+    pid: int
+    started: int
+    """Start of the process in kernel ticks: a later process may have the same number."""
+
+    @property
+    def lives(self) -> bool:
+        return self.started > 0 and process_started(self.pid) == self.started
+
+
+class Files(NamedTuple):
+    """Paths of the log and the record of a directory's background daemon."""
+
+    log: Path
+    record: Path
+
+    @classmethod
+    def of(cls, directory: Path, environ: Mapping[str, str] | None = None) -> Files:
+        """Return the paths; make their folder.
+
+        :raises ConfigurationError: the folder cannot be made.
+        """
+        env = os.environ if environ is None else environ
+        home = env.get("XDG_STATE_HOME", "")
+        # The specification has relative paths ignored.
+        state = Path(home) if home.startswith("/") else Path.home() / ".local" / "state"
+        folder = state / "penstock"
+        try:
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        except OSError as error:
+            raise ConfigurationError(
+                f"{folder}: {error.strerror}: this is where the log of the daemon goes; name "
+                "another folder with $XDG_STATE_HOME"
+            ) from error
+        name = str(directory).strip("/").replace("/", "-")
+        return cls(folder / f"{name}.log", folder / f"{name}.json")
+
+    def read(self) -> Record | None:
+        """Return the record; None without a valid one."""
+        try:
+            found = json.loads(self.record.read_text(encoding="utf-8"))
+            return Record(pid=int(found["pid"]), started=int(found["started"]))
+        except (OSError, ValueError, KeyError, TypeError):
+            return None
+
+    def write(self, record: Record) -> None:
+        """Replace the record."""
+        new = self.record.with_suffix(".new")
+        new.write_text(json.dumps(record._asdict()) + "\n", encoding="utf-8")
+        new.replace(self.record)
+
+    def forget(self) -> None:
+        """Remove the record."""
+        self.record.unlink(missing_ok=True)
+
+    def open_log(self) -> int:
+        """Return a descriptor to append to the log; one that has grown large is put aside."""
+        with contextlib.suppress(FileNotFoundError):
+            if self.log.stat().st_size > _LOG_BYTES:
+                self.log.replace(self.log.with_suffix(".log.old"))
+        return os.open(self.log, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+
+
+def answering(directory: Path) -> int | None:
+    """Return the number of the process that serves the directory; None without one.
+
+    It is 0 when the process belongs to another PID namespace.
+
+    :raises ChannelRefused: this user may not reach the daemon; code ``permission``.
+    """
+    path = directory / "control.sock"
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC) as probe:
+        probe.settimeout(_PROBE_S)
+        try:
+            probe.connect(os.fspath(path))
+        except PermissionError:
+            raise not_allowed(path) from None
+        except TimeoutError:
+            return owner(directory) or 0        # it is there, and busy
+        except OSError as error:
+            return (owner(directory) or 0) if error.errno == errno.EAGAIN else None
+        raw = probe.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
+    return int(_CREDENTIALS.unpack(raw)[0])
+
+
+def owner(directory: Path) -> int | None:
+    """Return the live process whose number stands in the directory's lock file: a daemon that may
+    still be starting.  None without one."""
+    try:
+        lines = (directory / "daemon.lock").read_text(encoding="ascii", errors="replace")
+    except OSError:
+        return None
+    number = lines.splitlines()[1:2]
+    if not number or not number[0].isdigit():
+        return None
+    return int(number[0]) if process_started(int(number[0])) else None
