@@ -69,7 +69,7 @@ class Subscription(Reader):
         self._notices: deque[Any] = client._port.notices(ready.registration_id)
         self._gaps: deque[Gap] = deque(maxlen=_GAPS_KEPT)
         self._on_gap = on_gap
-        self._left: dict[int, int] = {}  # session -> where its image ended before the stream did
+        self._left: dict[int, _Left] = {}  # by session
         self._on_available = on_available
         self._on_unavailable = on_unavailable
 
@@ -273,14 +273,7 @@ class Subscription(Reader):
         self._images.append(image)
         self._maps += image._maps
         self._logs += image._logs
-        stood = self._left.pop(image.session_id, None)
-        if stood is not None and image.join_position > stood:
-            self._tell(
-                Gap(
-                    stream_id=self.stream_id, session_id=image.session_id, from_position=stood,
-                    to_position=image.join_position,
-                )
-            )
+        self._tell_return(image, notice.join_ordinal)
         if self._on_available is not None:
             self._on_available(image)
 
@@ -289,12 +282,29 @@ class Subscription(Reader):
         if notice.correlation_id not in known:
             return
         image = self._images[known.index(notice.correlation_id)]
-        if not image.is_end_of_stream:  # it fell silent; its session may come again, further on
-            self._left.pop(image.session_id, None)
-            self._left[image.session_id] = image.position
-            if len(self._left) > _LEFT_KEPT:
-                del self._left[next(iter(self._left))]
+        self._left.pop(image.session_id, None)
+        self._left[image.session_id] = _Left(
+            initial_term_id=image.initial_term_id, position=image.position,
+            ordinal=_ordinal_at(image, notice),
+        )
+        if len(self._left) > _LEFT_KEPT:
+            del self._left[next(iter(self._left))]
         self._end_image(image)
+
+    def _tell_return(self, image: Image, join_ordinal: int) -> None:
+        """Tell the gap if a session comes again, whatever ended its image: its sender went on."""
+        left = self._left.pop(image.session_id, None)
+        if left is None or left.initial_term_id != image.initial_term_id or \
+                image.join_position <= left.position:
+            return
+        known = left.ordinal >= 0 and join_ordinal >= left.ordinal
+        self._tell(
+            Gap(
+                stream_id=self.stream_id, session_id=image.session_id,
+                from_position=left.position, to_position=image.join_position,
+                messages=join_ordinal - left.ordinal if known else None,
+            )
+        )
 
     def _end_image(self, image: Image) -> None:
         index = self._images.index(image)
@@ -318,6 +328,23 @@ class Subscription(Reader):
     def __repr__(self) -> str:
         state = "closed" if self._handle is None else f"{len(self._images)} images"
         return f"<Subscription {self._channel} stream={self.stream_id} {state}>"
+
+
+@attrs.frozen(kw_only=True)
+class _Left:
+    """Where an image ended.  Its session may come again, at a later position."""
+
+    initial_term_id: int
+    position: int
+    ordinal: int                        # messages of the session below position, -1 unknown
+
+
+def _ordinal_at(image: Image, notice: control.ImageUnavailable) -> int:
+    """Messages of the session below the position that the reader has reached, -1 unknown."""
+    if notice.end_ordinal < 0:
+        return -1
+    unread = core.img_count(image._handle, image.position, notice.end_position)
+    return notice.end_ordinal - unread if 0 <= unread <= notice.end_ordinal else -1
 
 
 def removal(registration_id: int, destination: str | int) -> control.RemoveDestination:

@@ -404,6 +404,7 @@ class ImageAvailable:
     publication_slot: int     # -1 for network images
     source_identity: str      # "ip:port", or "aeron:ipc" / "aeron-spy"
     join_position: int
+    join_ordinal: int = -1    # messages of the session below join_position, -1 unknown
 
 
 @attrs.frozen(kw_only=True)
@@ -420,6 +421,8 @@ class ImageUnavailable:
     correlation_id: int
     stream_id: int
     reason: str               # end_of_stream, timeout, revoked, closed, rejected, lagged
+    end_position: int = -1    # where the image ended, -1 unknown
+    end_ordinal: int = -1     # messages of the session below end_position, -1 unknown
 
 
 @attrs.frozen(kw_only=True)

@@ -486,6 +486,11 @@ def img_take_gap(image: ImageHandle) -> tuple[int, int, int | None] | None:
     return out[0], out[1], None if out[2] < 0 else out[2]
 
 
+def img_count(image: ImageHandle, start: int, end: int) -> int:
+    """Messages between two positions of what was received; -1: not known."""
+    return int(image.lib.ps_img_count(image.native, start, end))
+
+
 def img_map(image: ImageHandle) -> memoryview:
     """The whole mapped log, read-only.  It stays mapped for as long as any view of it exists."""
     ffi = image.library.ffi

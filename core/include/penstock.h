@@ -252,6 +252,9 @@ int32_t ps_img_poll(ps_img_t *image, ps_message_t *out, int32_t limit, int32_t f
 void ps_img_report_gaps(ps_img_t *image);
 /* 1: *from..*to (positions) are missing for good, *messages of them, -1 not known.  0: no gap. */
 int32_t ps_img_take_gap(ps_img_t *image, int64_t *from, int64_t *to, int64_t *messages);
+/* Messages between two frame boundaries of what was received, without a gap; -1: not known, or the
+ * log does not hold frames there.  Bound: three terms. */
+int64_t ps_img_count(const ps_img_t *image, int64_t from, int64_t to);
 /* Moves delivered to position (a frame boundary in [released, delivered]): what is behind it will
  * be delivered again. */
 int ps_img_rewind(ps_img_t *image, int64_t position);

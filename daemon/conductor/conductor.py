@@ -163,7 +163,7 @@ class Conductor:
         return {
             EventType.SETUP: lambda e: self._start(images.on_setup(world, e)),
             EventType.IMAGE_INACTIVE: lambda e: images.on_inactive(world, e),
-            EventType.IMAGE_DRAINED: lambda e: images.on_drained(world, e.id),
+            EventType.IMAGE_DRAINED: lambda e: images.on_drained(world, e),
             EventType.PUB_CONNECTED: lambda e: world.event(
                 "publication_connected", publication_id=e.id, connected=bool(e.a)
             ),

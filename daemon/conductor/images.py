@@ -228,6 +228,7 @@ def _create(
         log=log,
         rejoin=plan.rejoin,
         join_position=start,
+        join_ordinal=event.peer_ordinal if plan.reliable else -1,
         initial_term_id=event.initial_term_id,
         mtu=event.mtu,
         sender_flow_control=event.peer_flow_control,
@@ -342,6 +343,7 @@ def on_inactive(world: World, event: DriverEvent) -> None:
     image = world.images.get(event.id)
     if image is None:
         return
+    image.end_position, image.end_ordinal = event.a, event.b
     if image.state is ImageState.ACTIVE:
         image.end_reason = _REASONS.get(event.reason, "closed")
     if event.reason == ImageEnd.REVOKED:
@@ -351,9 +353,11 @@ def on_inactive(world: World, event: DriverEvent) -> None:
         _move(world, image, ImageTrigger.INACTIVE)
 
 
-def on_drained(world: World, image_id: int) -> None:
-    image = world.images.get(image_id)
+def on_drained(world: World, event: DriverEvent) -> None:
+    """All readers have read the image out."""
+    image = world.images.get(event.id)
     if image is not None:
+        image.end_position, image.end_ordinal = event.a, event.b
         _move(world, image, ImageTrigger.DRAINED)
 
 

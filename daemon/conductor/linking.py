@@ -137,7 +137,9 @@ def _make_link(
 def announce(world: World, link: SubscriberLink, position: int) -> None:
     """ImageAvailable to the link's client."""
     source, subscription = link.source, link.subscription
+    ordinal = -1
     if isinstance(source, Image):
+        ordinal = source.join_ordinal if position == source.join_position else -1
         identity, image_slot, publication_slot = str(source.source), source.slot, -1
     else:
         identity = "aeron:ipc" if source.endpoint is None else "aeron-spy"
@@ -154,6 +156,7 @@ def announce(world: World, link: SubscriberLink, position: int) -> None:
         publication_slot=publication_slot,
         source_identity=identity,
         join_position=position,
+        join_ordinal=ordinal,
     )
     world.notify(subscription.client, notice)
     world.event(
@@ -165,11 +168,17 @@ def announce(world: World, link: SubscriberLink, position: int) -> None:
 
 def withdraw(world: World, link: SubscriberLink, reason: str) -> None:
     """ImageUnavailable to the link's client."""
+    source = link.source
+    end_position = end_ordinal = -1
+    if isinstance(source, Image):
+        end_position, end_ordinal = source.end_position, source.end_ordinal
     notice = ImageUnavailable(
         subscription_id=link.subscription.id,
-        correlation_id=link.source.id,
-        stream_id=link.source.stream_id,
+        correlation_id=source.id,
+        stream_id=source.stream_id,
         reason=reason,
+        end_position=end_position,
+        end_ordinal=end_ordinal,
     )
     world.notify(link.subscription.client, notice)
     world.event(

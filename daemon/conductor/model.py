@@ -196,6 +196,9 @@ class Image:
     end_reason: str = "timeout"
     released: bool = False              # by the receiver
     lost_bytes: int = 0
+    join_ordinal: int = -1              # messages of the session below join_position, -1 unknown
+    end_position: int = -1              # once drained
+    end_ordinal: int = -1               # messages below end_position
 
 
 @attrs.define(eq=False, kw_only=True)

@@ -13,8 +13,9 @@ enum ps_event_type {
     PS_EV_NONE = 0,
     /* endpoint id; an unknown session of a wanted stream: make an image */
     PS_EV_SETUP = 1,
-    PS_EV_IMAGE_INACTIVE = 2, /* image id; reason: ps_image_end */
-    /* image id; all subscribers are at the end and 5 SM timeouts passed */
+    PS_EV_IMAGE_INACTIVE = 2, /* image id; reason: ps_image_end; a and b as in IMAGE_DRAINED */
+    /* image id; all subscribers are at the end and 5 SM timeouts passed.  a = its position, b =
+     * messages of the session below it, -1 unknown */
     PS_EV_IMAGE_DRAINED = 3,
     PS_EV_PUB_CONNECTED = 4,   /* publication id; a = 1 connected, 0 not */
     PS_EV_PUB_DRAINED = 5,     /* publication id; closing and everything sent (spies done) */

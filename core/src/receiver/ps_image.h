@@ -244,6 +244,11 @@ void ps_image_on_low_heartbeat(ps_image_t *image, ps_connection_t *connection, i
 /* Ends the image when all sources stated an end, held to it, and the stream is complete. */
 void ps_image_check_end(ps_image_t *image);
 void ps_image_end(ps_image_t *image, int32_t reason);
+/* Messages of the session below the position of an image that ended, -1 unknown. */
+static inline int64_t ps_image_end_ordinal(const ps_image_t *image)
+{
+    return image->ordinal_position == image->position ? image->ordinal : -1;
+}
 
 /* Puts a datagram that passed all checks into the log where bytes are missing.  Returns true when
  * anything was new. */

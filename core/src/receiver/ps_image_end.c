@@ -12,7 +12,10 @@
 
 void ps_image_end(ps_image_t *image, int32_t reason)
 {
-    ps_event_t event = { .type = PS_EV_IMAGE_INACTIVE, .reason = reason, .a = image->position };
+    ps_event_t event = { .type = PS_EV_IMAGE_INACTIVE,
+                         .reason = reason,
+                         .a = image->position,
+                         .b = ps_image_end_ordinal(image) };
 
     if (image->state != PS_IMAGE_ACTIVE) {
         return;
@@ -116,7 +119,7 @@ void ps_image_on_eos(ps_image_t *image, const ps_recv_destination_t *destination
         2 * (now_ns - connection->eos_since_ns) >= image->receiver->params->heartbeat_interval_ns;
     connection->eos_revoked |= (flags & PS_FLAG_REVOKED) != 0;
     image->ending = 1;
-    ps_image_check_end(image);
+    ps_receiver_make_hot(image->receiver, image); /* the cycle looks, once all is counted */
 }
 
 void ps_image_withdraw_end(ps_image_t *image, ps_connection_t *connection)

@@ -99,7 +99,10 @@ static void tick_draining(ps_image_t *image, int64_t now_ns)
     if (image->drain_ns == 0) {
         return; /* the next cycle starts it */
     }
-    if (image->revoked || (is_read_out(image) && now_ns - image->drain_ns >= phase_ns)) {
+    const bool counted = image->ordinal < 0 || image->ordinal_position >= image->position;
+
+    if (counted &&
+        (image->revoked || (is_read_out(image) && now_ns - image->drain_ns >= phase_ns))) {
         image->state = PS_IMAGE_DRAINED;
         image->event_taken = 0;
     } else if (now_ns - image->drain_ns < phase_ns) {
@@ -111,7 +114,8 @@ static void tick_events(ps_image_t *image, int64_t now_ns)
 {
     ps_event_t event = { .type = PS_EV_IMAGE_INACTIVE,
                          .reason = image->end_reason,
-                         .a = image->position };
+                         .a = image->position,
+                         .b = ps_image_end_ordinal(image) };
 
     if (image->event_taken ||
         (image->state != PS_IMAGE_ENDED && image->state != PS_IMAGE_DRAINED)) {
