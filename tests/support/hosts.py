@@ -101,6 +101,10 @@ class PenstockHost:
         assert self._daemon is not None
         return self._daemon.process.pid
 
+    def is_running(self) -> bool:
+        """Whether the daemon's process has not ended."""
+        return self._daemon is not None and self._daemon.process.poll() is None
+
     def kill(self) -> None:
         """SIGKILL to the daemon."""
         if self._daemon is not None:
