@@ -41,7 +41,7 @@ _RARELY: Final = "Rarely."
 
 @attrs.frozen(kw_only=True)
 class DirectoryConfig:
-    """Where the daemon keeps what it shares with its clients, and who may reach it."""
+    """Directory that daemon and clients share, and its permissions."""
 
     path: str = text(
         "", r"(/.*)?", "an absolute path, or empty for the default",
@@ -75,7 +75,7 @@ class AgentsConfig:
     )
     idle: str = choice(
         "park", ("park", "backoff", "yield", "spin"),
-        "What a thread without work does. park sleeps in the kernel until it is woken.",
+        "Behaviour of a thread without work. park sleeps in the kernel until a wake-up.",
         "spin or yield for the last microseconds of latency; each burns a CPU.",
     )
     sender_cpu: int = integer(-1, -1, 1023, "CPU the sender is pinned to; -1: none.",
@@ -87,14 +87,14 @@ class AgentsConfig:
                             "trip that are repaired at once.")
     loss_recovery: str = choice(
         "all-gaps", ("all-gaps", "single-gap"),
-        "What is asked for and repaired at once: every gap, or the first only, as Aeron does.",
+        "Gaps that are requested and retransmitted at once: all, or the first only, as Aeron does.",
         "single-gap only to compare.",
     )
     retransmit_percent: int = integer(
-        100, 1, 10000, "Bytes a stream may send again for each 100 that it sends anew.",
+        100, 1, 10000, "Bytes that a stream may retransmit for each 100 new bytes.",
         "Lower it where repairs of one receiver take the link from others.")
     retransmit_bytes_per_s: int = size(
-        4 * MIB, 1, 1024 * GIB, "What it may send again beside that, each second.",
+        4 * MIB, 1, 1024 * GIB, "Bytes that it may retransmit in addition, each second.",
         "Raise it for streams that pause often on lossy paths.")
     event_capacity: int = integer(4096, 64, 1 << 20, "Events that may wait for the conductor.",
                                   "Raise it when the log tells of lost events.")
@@ -144,12 +144,12 @@ class PublicationsConfig:
         "Raise it to publish larger messages in one piece.", multiple_of=32)
     window_bytes: int = size(
         0, 0, GIB // 2,
-        "How far a publisher may run ahead of its consumers; 0: half a term, on IPC a term.",
+        "Bytes that a publisher may be ahead of its consumers; 0: half a term, on IPC a term.",
         "Lower it to bound latency in the log.")
     linger_ns: int = duration(
-        5 * SECOND_NS, "How long a closed publication still answers retransmit requests.",
+        5 * SECOND_NS, "Time for which a closed publication still retransmits.",
         "Raise it for receivers that are slow to notice loss.", low=0)
-    max_resend: int = integer(16, 1, 256, "Retransmits under way at once for a group stream.",
+    max_resend: int = integer(16, 1, 256, "Retransmits in flight at once for a group stream.",
                               "Raise it for large lossy groups.")
     sparse: bool = boolean(True, "Log files take memory only for what is reserved.",
                            "false to take and touch all memory at once, for steady latency.")
@@ -185,7 +185,7 @@ class StreamRule:
     term_length_bytes: int = size(0, 0, GIB, "Term length; 0: any.", "For streams of one size.")
     flow_control: str = parsed_text(
         "", _flow_control, "a flow control as in fc=, or empty",
-        "Flow control of publications; empty: as before.", "\"min\" where nobody may miss data.")
+        "Flow control of publications; empty: as before.", "\"min\" if no receiver may miss data.")
     window_bytes: int = size(0, 0, GIB // 2, "Publication window; 0: as before.",
                              "To bound latency in the log.")
     rate: str = parsed_text(
@@ -203,17 +203,17 @@ class SubscriptionsConfig:
     """Defaults of subscriptions; a channel's own parameters win."""
 
     receiver_window_bytes: int = size(
-        128 * KIB, 256, GIB // 2, "What a sender may have under way to a receiver.",
+        128 * KIB, 256, GIB // 2, "Bytes that a sender may have in flight to a receiver.",
         "Bandwidth times round trip, when a fast long path does not fill. See rcvbuf_bytes.")
     congestion_control: str = choice(
         "static", ("static", "cubic"),
-        "What bounds the data under way: the receiver window alone, or CUBIC within it.",
+        "Bound of the data in flight: the receiver window alone, or CUBIC within it.",
         "cubic on paths shared with other traffic, with a receiver window for the fastest case.",
     )
     cubic_reno_friendly: bool = boolean(
         True, "CUBIC takes at least what Reno would (RFC 9438, section 4.3).",
         "false for Aeron's behaviour, which is slower on short paths.")
-    reliable: bool = boolean(True, "Lost data is asked for again.",
+    reliable: bool = boolean(True, "The receiver requests lost data.",
                              "false where late data is worthless: gaps are skipped.")
     tether: bool = boolean(True, "A slow subscriber holds its stream back.",
                            "false: it is dropped after the untethered time-outs.")
@@ -251,13 +251,13 @@ class TimeoutsConfig:
     """Intervals and time-outs of the protocol."""
 
     setup_interval_ns: int = duration(
-        100 * MILLISECOND_NS, "Between SETUPs until a receiver answers.", _RARELY)
+        100 * MILLISECOND_NS, "Time between SETUPs until a receiver answers.", _RARELY)
     heartbeat_interval_ns: int = duration(
-        100 * MILLISECOND_NS, "Between heartbeats of a stream that just fell silent.", _RARELY)
+        100 * MILLISECOND_NS, "Time between heartbeats of a stream that fell silent.", _RARELY)
     idle_after_ns: int = duration(
         SECOND_NS, "Silence after which heartbeats and status messages slow down.", _RARELY)
     idle_heartbeat_interval_ns: int = duration(
-        SECOND_NS, "Between heartbeats of an idle stream.",
+        SECOND_NS, "Time between heartbeats of an idle stream.",
         "\"100ms\" restores Aeron's pace; must stay well under a receiver's liveness time-out.")
     status_message_timeout_ns: int = duration(
         200 * MILLISECOND_NS, "A receiver states its position at least this often.", _RARELY)
@@ -265,7 +265,7 @@ class TimeoutsConfig:
         5 * SECOND_NS, "Silence of all receivers after which a publication is not connected.",
         "Raise it on paths with long outages.")
     image_liveness_timeout_ns: int = duration(
-        10 * SECOND_NS, "Silence of a sender after which its image goes.",
+        10 * SECOND_NS, "Silence of a sender after which its image ends.",
         "Raise it on paths with long outages.")
     image_linger_ns: int = duration(
         10 * SECOND_NS, "How long an ended image's log is kept for subscribers still reading.",
@@ -274,15 +274,15 @@ class TimeoutsConfig:
         SECOND_NS, "Between requests for a SETUP by a receiver that has a control address.",
         _RARELY)
     unblock_timeout_ns: int = duration(
-        15 * SECOND_NS, "A claim left open this long is padded over.",
+        15 * SECOND_NS, "The daemon pads over a claim that stays open this long.",
         "Raise it when debuggers stop publishers.")
     retransmit_delay_ns: int = duration(
-        0, "From a NAK to its retransmit.", "Raise it for large multicast groups.", low=0)
+        0, "Time from a NAK to its retransmit.", "Raise it for large multicast groups.", low=0)
     retransmit_linger_ns: int = duration(
-        10 * MILLISECOND_NS, "A range is not sent again within this time.",
+        10 * MILLISECOND_NS, "A range is not retransmitted twice within this time.",
         "About one round trip, where NAKs repeat.", low=0)
     nak_unicast_delay_ns: int = duration(
-        1000, "From a gap to its NAK, on unicast.", "Raise it where datagrams are reordered.")
+        1000, "Time from a gap to its NAK, on unicast.", "Raise it where datagrams are reordered.")
     nak_unicast_retry_ratio: int = integer(
         100, 1, 10**6, "A NAK is repeated after delay times this, until a round trip is known.",
         _RARELY)
@@ -296,14 +296,15 @@ class TimeoutsConfig:
         5 * SECOND_NS, "An untethered subscriber at the window's edge is dropped after this.",
         _RARELY)
     untethered_linger_timeout_ns: int | None = optional_duration(
-        "How long it may finish what it holds; not set: as the window limit time-out.", _RARELY)
+        "Time in which it may finish reading; not set: as the window limit time-out.", _RARELY)
     untethered_resting_timeout_ns: int = duration(
-        10 * SECOND_NS, "How long it rests before it joins again.", _RARELY)
+        10 * SECOND_NS, "Time that it rests before it joins again.", _RARELY)
     resolution_interval_ns: int = duration(
-        SECOND_NS, "Between checks whether host names must be resolved again.", _RARELY)
+        SECOND_NS, "Time between checks whether host names must be resolved again.", _RARELY)
     reattach_timeout_ns: int = duration(
-        10 * SECOND_NS, "Clients of a dead daemon that do not come back to its successor within "
-        "this time are taken for dead.", "Raise it when debuggers stop clients.")
+        10 * SECOND_NS, "Time for clients of a dead daemon to return to the new one; later they "
+        "count as dead.",
+        "Raise it when debuggers stop clients.")
 
 
 @attrs.frozen(kw_only=True)
@@ -319,8 +320,8 @@ class StorageConfig:
         4 * KIB, 4 * KIB, GIB, "Page size that log files are rounded to.",
         "\"2m\" on hugetlbfs.", power_of_two=True)
     idle_term_timeout_ns: int = duration(
-        60 * SECOND_NS, "When a stream has stood still for so long, memory of its log that is not "
-        "in use is given back; \"0ns\": never.",
+        60 * SECOND_NS, "Time without movement after which unused memory of a stream's log is "
+        "released; \"0ns\": never.",
         "Shorter where many streams are idle for most of the time.", low=0)
     counter_values_bytes: int = size(
         8 * MIB, 64 * KIB, 500 * MIB, "Counter values; 128 bytes each, and four times that for "
@@ -331,7 +332,7 @@ class StorageConfig:
 
 @attrs.frozen(kw_only=True)
 class LimitsConfig:
-    """How much there can be at once."""
+    """Numbers of objects at once."""
 
     clients: int = integer(256, 1, 65536, "Client processes.", "When the limit is reported.")
     publications: int = integer(4096, 64, 65536, "Publications.", "When the limit is reported.")
@@ -365,7 +366,7 @@ class MetricsConfig:
         "unix:metrics.sock",
         r"(unix:[^\0]+|\[[0-9A-Fa-f:]+\]:[0-9]{1,5}|[A-Za-z0-9.-]+:[0-9]{1,5})?",
         '"unix:PATH" (in the directory when relative), "host:port", or empty',
-        "Where metrics are served; empty: nowhere.",
+        "Address of the metrics; empty: none.",
         "\"127.0.0.1:9464\" for a scraper. The page has no access control: keep it local.")
 
 
@@ -375,7 +376,7 @@ class ControlTcpConfig:
 
     listen: str = text(
         "", r"(\[[0-9A-Fa-f:]+\]:[0-9]{1,5}|[A-Za-z0-9.*-]+:[0-9]{1,5})?",
-        '"host:port", "*:port" or empty', "Where it is served; empty: nowhere.",
+        '"host:port", "*:port" or empty', "Address; empty: none.",
         "When readers of groups run on other hosts.")
     secret_key: str = text(
         "", r"[^\0]*", "a path", "The daemon's key: NAME.key_secret of 'penstock keygen'.",
@@ -385,7 +386,7 @@ class ControlTcpConfig:
         "directory of .key files; read again when it changes.", "With listen.")
     connections: int = integer(64, 1, 4096, "Connections at once; more are refused.", _RARELY)
     fetch_bytes: int = size(
-        64 * MIB, 4 * MIB, 16 * GIB, "Fetched data under way, of all readers.",
+        64 * MIB, 4 * MIB, 16 * GIB, "Fetched data in flight, of all readers.",
         "Raise it for many fetches over long paths.")
 
     def __attrs_post_init__(self) -> None:
@@ -397,17 +398,18 @@ class ControlTcpConfig:
 
 @attrs.frozen(kw_only=True)
 class ImpairmentConfig:
-    """Bad networks, on purpose: for tests and demonstrations only."""
+    """Simulated network faults: for tests and demonstrations only."""
 
-    send_loss_percent: float = percent(0.0, "Datagrams lost on their way out.", "In tests.")
-    recv_loss_percent: float = percent(0.0, "Datagrams lost on their way in.", "In tests.")
+    send_loss_percent: float = percent(0.0, "Outgoing datagrams lost.", "In tests.")
+    recv_loss_percent: float = percent(0.0, "Incoming datagrams lost.", "In tests.")
     duplicate_percent: float = percent(0.0, "Datagrams received twice.", "In tests.")
-    reorder_percent: float = percent(0.0, "Datagrams held back behind the next.", "In tests.")
+    reorder_percent: float = percent(0.0, "Incoming datagrams that the next one overtakes.",
+        "In tests.")
     corrupt_percent: float = percent(0.0, "Datagrams received with one bit flipped.", "In tests.")
-    delay_ns: int = duration(0, "Delay of each datagram on its way in.", "In tests.", low=0)
+    delay_ns: int = duration(0, "Delay of each incoming datagram.", "In tests.", low=0)
     jitter_ns: int = duration(0, "Further random delay, up to this.", "In tests.", low=0)
-    seed: int = integer(1, 0, 2**63 - 1, "Of the generator: the same seed, the same losses.",
-                        "In tests.")
+    seed: int = integer(
+        1, 0, 2**63 - 1, "Seed of the generator: the same seed gives the same losses.", "In tests.")
 
     @property
     def active(self) -> bool:
@@ -418,7 +420,8 @@ class ImpairmentConfig:
 class LogConfig:
     """The daemon's log, on standard error."""
 
-    level: str = choice("info", ("debug", "info", "warning", "error"), "Least level that is shown.",
+    level: str = choice("info", ("debug", "info", "warning",
+        "error"), "Lowest level that is shown.",
                         "debug to follow each command and event.")
 
 
@@ -427,8 +430,8 @@ class TraceConfig:
     """Events and samples as JSON lines in a file; `penstock sim plot` draws it."""
 
     file: str = text(
-        "", r"[^\0]*", "a path, or empty", "Where to write; empty: nowhere. --trace wins.",
-        "To find out why a stream was slow. A successor goes on in the same file.")
+        "", r"[^\0]*", "a path, or empty", "Path of the file; empty: none. --trace wins.",
+        "To find out why a stream was slow. A new daemon continues the same file.")
     sample_interval_ns: int = duration(
         100 * MILLISECOND_NS, "Between samples of all streams. They take 5 % of the control "
         "plane's time at most: with thousands of streams they come less often.",

@@ -37,16 +37,16 @@ _PAUSE_AT: Final = 6  # messages, then silence until heartbeats were seen
 
 _WHY: Final = {
     "SETUP": "the publisher announces the stream until a receiver answers",
-    "SM": "the receiver says where it is and how much more may come",
+    "SM": "the receiver states its position and window",
     "SM, asks for SETUP": "the receiver hears data of a stream whose SETUP it missed",
-    "SM, end of stream": "the receiver has everything and is done",
+    "SM, end of stream": "the receiver has read everything",
     "DATA": "a message",
     "DATA, first fragment": "a message longer than the MTU begins",
     "DATA, last fragment": "and ends",
     "PAD": "fills the rest of a term",
     "heartbeat": "the publisher has sent everything up to here: shows a loss at the tail",
     "heartbeat, end of stream": "the publication was closed and has drained",
-    "NAK": "the receiver saw a hole and asks for it",
+    "NAK": "the receiver requests a missing range",
     "RTTM, request": "the receiver measures the round trip",
     "RTTM, reply": "the publisher answers with the same time stamp",
 }
@@ -179,7 +179,7 @@ def _rows(seen: list[Seen], receiver: str, sender: str) -> Iterator[str]:
             if frame.type == frames.DATA and frame.length:
                 place = (frame.term_id, frame.term_offset)
                 if place in sent:
-                    why = "**sent again**, as the NAK asked"
+                    why = "**retransmitted** after the NAK"
                 sent.add(place)
             if each.lost:
                 why += "; **lost by the relay**"
