@@ -15,10 +15,12 @@ from typing import Any
 import zmq
 
 from penstock.client._directory import no_daemon, not_allowed
+from penstock.client._lease import connect_lease, refusal
 from penstock.config import codec, control
 from penstock.core.admin import Cnc
 from penstock.core.errors import (
     ChannelRefused,
+    DaemonGone,
     DaemonNotRunning,
     NativeError,
     TimeoutExpired,
@@ -28,6 +30,7 @@ from penstock.core.errors import (
 SENDER_POSITION_TYPE = 2
 SUBSCRIBER_POSITION_TYPE = 4
 _PROBE_S = 1.0
+_ANSWER_S = 30.0
 
 
 @contextmanager
@@ -68,6 +71,45 @@ def request_status(directory: Path, timeout_s: float) -> dict[str, Any]:
             answer = _answer(dealer.recv())
             if answer is not None:
                 return answer
+
+
+def request_drain(
+    directory: Path, timeout_s: float, *, discard: bool = False
+) -> control.Drained:
+    """Ends the daemon with all its streams, and returns when its files are gone.
+
+    :param timeout_s: how long the daemon waits for receivers.
+    :param discard: remove also what is not sent by then, and what consumer groups hold.
+
+    :raises DaemonNotRunning: no daemon is there.
+    :raises DaemonGone: it ends without a drain: it hands over already, or it died.
+    :raises ChannelRefused: this user may not end it.
+    :raises TimeoutExpired: it does not answer.
+    """
+    request = control.Drain(timeout_ns=round(timeout_s * 1e9), discard=discard)
+    with connect_lease(directory, _ANSWER_S) as connection:
+        connection.settimeout(timeout_s + _ANSWER_S)
+        try:
+            connection.send(codec.encode(request, 1))
+            frame = connection.recv(control.MAX_MESSAGE_BYTES)
+            if not frame:
+                raise DaemonGone(f"the daemon in {directory} ends, but does not drain")
+            _, message = codec.decode(frame)
+            if isinstance(message, control.Failure):
+                raise refusal(message)
+            if not isinstance(message, control.Drained):
+                raise VersionMismatch(f"the daemon answered Drain with {type(message).__name__}")
+            while connection.recv(control.MAX_MESSAGE_BYTES):
+                pass                # it says nothing more, and hangs up at its end
+        except TimeoutError:
+            raise TimeoutExpired(
+                f"the daemon in {directory} is not drained after {timeout_s + _ANSWER_S:g} s"
+            ) from None
+        except OSError as error:
+            raise DaemonGone(f"the daemon in {directory} hung up: {error.strerror}") from None
+        except control.ControlError as error:
+            raise VersionMismatch(f"cannot understand the daemon: {error}") from None
+    return message
 
 
 def _answers(path: Path) -> bool:

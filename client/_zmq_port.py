@@ -9,6 +9,7 @@ requests through a queue and an eventfd, and sleep until it hands them the answe
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import socket
@@ -396,7 +397,9 @@ class ZmqPort:
         elif isinstance(message, _IMAGE_NOTICES):
             registration = message.subscription_id
         else:
-            return  # DaemonStopping: the hang-up of the lease follows
+            if isinstance(message, control.DaemonStopping) and message.drain:
+                self._leave()
+            return  # else the hang-up of the lease follows
         with self._lock:
             queue = self._notices.get(registration)
             if queue is None:
@@ -405,6 +408,17 @@ class ZmqPort:
         listener = self._heard_by()
         if listener is not None:
             listener.on_notice()
+
+    def _leave(self) -> None:
+        """The daemon ends all streams: nothing more is accepted from here on, then it hears that we
+        have left."""
+        listener = self._heard_by()
+        if listener is not None and self._reattach_s > 0:
+            listener.on_away()
+        elif listener is not None:
+            listener.on_gone()
+        with contextlib.suppress(OSError):
+            self._lease_socket.shutdown(socket.SHUT_RDWR)
 
     def _take_reply(self, correlation: int, message: Any) -> None:
         if isinstance(message, (control.SubscriptionReady, control.PublicationReady)):

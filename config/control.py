@@ -25,6 +25,7 @@ MAX_CHANNEL_CHARS: Final = 4095
 
 _I32 = validators.and_(validators.ge(-(2**31)), validators.lt(2**31))
 _I64 = validators.and_(validators.ge(-(2**63)), validators.lt(2**63))
+_SHORT = validators.lt(2**62)
 _ID = validators.and_(validators.gt(0), validators.lt(2**63))
 _CHANNEL: Any = validators.and_(validators.min_len(1), validators.max_len(MAX_CHANNEL_CHARS))
 
@@ -47,6 +48,25 @@ class LeaseRequest:
     token: bytes = attrs.field(default=b"", validator=validators.max_len(64))
     name: str = attrs.field(default="", validator=validators.max_len(95))
     library_version: str = attrs.field(default="", validator=validators.max_len(40))
+
+
+@attrs.frozen(kw_only=True)
+class Drain:
+    """First datagram on ``DIR/lease.sock`` of the daemon's user, or root, that ends the daemon with
+    all its streams.  Drained answers it; the connection closes once the daemon's files are gone."""
+
+    timeout_ns: int = attrs.field(validator=validators.and_(validators.ge(0), _SHORT))
+    discard: bool = False
+    """Remove also what is not sent by then, and what groups hold."""
+
+
+@attrs.frozen(kw_only=True)
+class Drained:
+    """Every stream has ended, or the time was over."""
+
+    kept: list[str]
+    """What stays in the directory for a successor; empty: the directory goes."""
+    discarded: list[str]
 
 
 @attrs.frozen(kw_only=True)
@@ -440,11 +460,15 @@ class PublicationError:
 class DaemonStopping:
     """The daemon is going down in order."""
 
+    drain: bool = False
+    """All streams end: leave now.  Else a successor goes on with them."""
+
 
 Message = (
-    LeaseRequest | LeaseGrant | Hello | AddPublication | RemovePublication | AddSubscription
-    | RemoveSubscription | AddDestination | RemoveDestination | AddCounter | RemoveCounter
-    | RejectImage | Resume | GetStatus | Done | Failure | PublicationReady | SubscriptionReady
+    LeaseRequest | LeaseGrant | Drain | Drained | Hello | AddPublication | RemovePublication
+    | AddSubscription | RemoveSubscription | AddDestination | RemoveDestination | AddCounter
+    | RemoveCounter | RejectImage | Resume | GetStatus | Done | Failure | PublicationReady
+    | SubscriptionReady
     | CounterReady | Resumed | Status | ImageAvailable | SubscriptionResumed | ImageUnavailable
     | PublicationError
     | DaemonStopping

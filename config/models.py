@@ -442,6 +442,20 @@ class TraceConfig:
 
 
 @attrs.frozen(kw_only=True)
+class StopConfig:
+    """Choose what SIGTERM and Ctrl-C do; `penstock drain` always drains."""
+
+    drain: bool = boolean(
+        False, "End all streams in order and remove the directory. false: hand the streams over to "
+        "the next daemon in the directory; it goes only if no client and no group is left. "
+        "--drain wins.", "Where no daemon follows, as in tests and one-off containers.")
+    drain_timeout_ns: int = duration(
+        10 * SECOND_NS, "How long a drain waits for receivers; what is not sent by then stays in "
+        "the directory.", "Raise it for slow receivers, below the service manager's patience.",
+        low=0)
+
+
+@attrs.frozen(kw_only=True)
 class DaemonConfig:
     """Everything a daemon is told; what a file leaves out has its default."""
 
@@ -459,6 +473,7 @@ class DaemonConfig:
     impairment: ImpairmentConfig = attrs.field(factory=ImpairmentConfig)
     log: LogConfig = attrs.field(factory=LogConfig)
     trace: TraceConfig = attrs.field(factory=TraceConfig)
+    stop: StopConfig = attrs.field(factory=StopConfig)
     stream: tuple[StreamRule, ...] = ()
 
     def __attrs_post_init__(self) -> None:

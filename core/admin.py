@@ -24,6 +24,8 @@ from penstock.core.driver_types import (
 )
 from penstock.core.library import Library, NativeObject
 
+#: The layout of ``penstock.dat`` that this version reads and writes.
+SHARED_VERSION = int(CORE.lib.PS_SHARED_VERSION)
 _LABEL_BYTES = 380
 _KEY_BYTES = 112
 _ERROR_TEXT_BYTES = 4096

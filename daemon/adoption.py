@@ -2,8 +2,8 @@
 """Read a dead daemon's directory, and decide whether a new daemon can adopt it.
 
 It can when the journal is whole and of this version, ``cnc.dat`` and ``penstock.dat`` are valid,
-and somebody is left to go on for: a client whose process lives, a consumer group, or a publication
-with data that its client left to the daemon. Otherwise the directory is wiped, and returning
+and somebody is left to go on for: a client whose process lives, a consumer group, or receivers of a
+publication whose end they have not confirmed. Otherwise the directory is wiped, and returning
 clients start over.
 """
 
@@ -47,8 +47,10 @@ def _has_ended(fields: Mapping[str, Any]) -> bool:
 
 
 def _is_owed(fields: Mapping[str, Any]) -> bool:
-    """Accepted data that its publisher left to the daemon."""
-    return bool(fields["state"] == "draining" and fields["endpoint_id"] != 0)
+    """Accepted data that receivers may still miss.  A client that ended while no daemon was there
+    left its publication active."""
+    unfinished = fields["state"] in ("active", "draining", "linger") and not fields["end_confirmed"]
+    return bool(unfinished and fields["endpoint_id"] != 0)
 
 
 def inherit(directory: Path) -> Inheritance | None:

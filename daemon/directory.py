@@ -12,13 +12,16 @@ import fcntl
 import grp
 import os
 import stat
+import struct
 from pathlib import Path
 from typing import Final
 
 import attrs
 
 from penstock.config.models import DirectoryConfig
+from penstock.core import admin
 from penstock.core.errors import ConfigurationError, DirectoryInUseError, VersionMismatch
+from penstock.daemon import journal
 
 LOCK_NAME: Final = "daemon.lock"
 _LOCK_HEAD: Final = "penstock 1"
@@ -31,6 +34,8 @@ _SOCKETS: Final = (
 )
 _FOLDERS: Final = ("publications", "images")
 _LOG_SUFFIX: Final = ".logbuffer"
+_SHARED_HEAD: Final = struct.Struct("<8sI")     # magic, version
+_SHARED_MAGIC: Final = b"PENSTOCK"
 
 
 @attrs.define
@@ -85,11 +90,15 @@ class ClaimedDirectory:
         os.close(self._lock_fd)
 
 
-def claim_directory(config: DirectoryConfig, *, keep: bool = False) -> ClaimedDirectory:
+def claim_directory(
+    config: DirectoryConfig, *, keep: bool = False, any_layout: bool = False
+) -> ClaimedDirectory:
     """Makes the directory ours; what a dead daemon left in it is removed, unless ``keep``.
 
+    :param any_layout: take it also if what is in it cannot be read by this version.
+
     :raises DirectoryInUseError: a live daemon owns it.
-    :raises VersionMismatch: it belongs to another program.
+    :raises VersionMismatch: it belongs to another program, or a daemon of another layout left it.
     :raises ConfigurationError: it cannot be made or written.
     """
     path = Path(config.path)
@@ -98,6 +107,8 @@ def claim_directory(config: DirectoryConfig, *, keep: bool = False) -> ClaimedDi
         lock_fd = _lock(path)
         try:
             made = made or _made_by_predecessor(path, lock_fd)
+            if not any_layout:
+                _refuse_other_layout(path)
         except VersionMismatch:
             os.close(lock_fd)
             raise
@@ -185,6 +196,40 @@ def _made_by_predecessor(path: Path, fd: int) -> bool:
             "choose another directory with --dir"
         )
     return len(lines) > 2 and lines[2] == "made"
+
+
+def _refuse_other_layout(path: Path) -> None:
+    """A daemon of another version left streams that cannot be gone on with here."""
+    other = []
+    found = journal.format_of(path)
+    if found not in (None, journal.FORMAT):
+        other.append(f"{journal.NAME} of format {found}, this version has {journal.FORMAT}")
+    version = _shared_version(path)
+    if version not in (None, admin.SHARED_VERSION):
+        other.append(
+            f"penstock.dat of layout {version}, this version has {admin.SHARED_VERSION}"
+        )
+    if other:
+        raise VersionMismatch(
+            f"{path} was left by another version of penstock ({'; '.join(other)}): start that "
+            f"version to go on with its streams, or remove them with 'penstock drain --discard "
+            f"--dir {path}'"
+        )
+
+
+def _shared_version(path: Path) -> int | None:
+    """The layout of ``penstock.dat``; None: it has none, or is not finished."""
+    try:
+        with (path / "penstock.dat").open("rb") as file:
+            magic, version = _SHARED_HEAD.unpack(file.read(_SHARED_HEAD.size))
+    except (OSError, struct.error):
+        return None
+    return int(version) if magic == _SHARED_MAGIC else None
+
+
+def is_left_behind(path: Path) -> bool:
+    """Whether a daemon has been in the directory that left something there."""
+    return (path / LOCK_NAME).is_file()
 
 
 def _write_owner(fd: int, made: bool) -> None:

@@ -15,6 +15,7 @@ memory like the rest of the directory, so it is never synced to a disk.
 from __future__ import annotations
 
 import os
+import re
 import struct
 import zlib
 from collections.abc import Callable, Iterable, Mapping
@@ -32,6 +33,8 @@ from penstock.daemon.conductor import model
 NAME: Final = "registry.journal"
 FORMAT: Final = 5                       # to be raised when what records hold changes
 _HEAD: Final = b"PENSTOCK-REGISTRY %d\n" % FORMAT
+_ANY_HEAD: Final = re.compile(rb"PENSTOCK-REGISTRY (\d{1,9})\n")
+_HEAD_BYTES: Final = 64
 _FRAME: Final = struct.Struct("<III")
 _LENGTH: Final = struct.Struct("<I")
 _MAX_BODY: Final = 16 * 1024 * 1024
@@ -143,6 +146,17 @@ def _apply(found: dict[Key, dict[str, Any]], body: bytes, at: int) -> None:
         raise JournalDamaged(f"{NAME}: byte {at}: not understood: {why}") from None
 
 
+def format_of(directory: Path) -> int | None:
+    """The format of a dead daemon's journal; None: it left none, or no line that states one."""
+    try:
+        with (directory / NAME).open("rb") as file:
+            line = file.read(_HEAD_BYTES)
+    except OSError:
+        return None
+    match = _ANY_HEAD.match(line)
+    return None if match is None else int(match[1])
+
+
 def read(directory: Path) -> dict[Key, dict[str, Any]] | None:
     """The registrations of a dead daemon, None when it left no journal.
 
@@ -214,6 +228,17 @@ class Journal:
             self._on_failure(
                 f"{self._path}: {error}: streams would not survive the daemon's death"
             )
+
+    def settle(self) -> bool:
+        """Whether the file holds all registrations.  If there was no room for it before, tries
+        again."""
+        if self._broken:
+            try:
+                self.install()
+            except (OSError, TypeError):
+                return False
+            self._broken = False
+        return True
 
     def load(self, records: Iterable[tuple[Key, Fields]]) -> None:
         """Adopt the registrations of the old daemon."""

@@ -8,6 +8,7 @@ heartbeats, so a stopped client is never taken for dead.
 from __future__ import annotations
 
 import array
+import enum
 import errno
 import logging
 import os
@@ -22,6 +23,7 @@ from penstock.config import codec
 from penstock.config.control import (
     MAX_MESSAGE_BYTES,
     ControlError,
+    Drain,
     Failure,
     LeaseRequest,
     Message,
@@ -36,18 +38,34 @@ _BACKLOG: Final = 128
 
 OnRequest = Callable[[int, LeaseRequest, int, int], None]
 OnLost = Callable[[int], None]
+OnDrain = Callable[[socket.socket, Drain], None]
+
+
+class _Word(enum.Enum):
+    """What somebody wants who connects."""
+
+    NOTHING = "nothing"
+    LEASE = "lease"
+    DRAIN = "drain"
 
 
 class LeaseSocket:
     """``on_request(connection_id, request, pid, uid)`` for each client that asks, then, once it was
-    granted or refused, ``on_lost(connection_id)`` at its hang-up."""
+    granted or refused, ``on_lost(connection_id)`` at its hang-up.  ``on_drain(connection,
+    request)`` for the daemon's user, or root, that ends the daemon; the connection is the
+    callee's."""
 
     def __init__(
-        self, directory: ClaimedDirectory, *, on_request: OnRequest, on_lost: OnLost
+        self, directory: ClaimedDirectory, *, on_request: OnRequest, on_lost: OnLost,
+        on_drain: OnDrain,
     ) -> None:
         self._on_request = on_request
         self._on_lost = on_lost
+        self._on_drain = on_drain
+        self._path = directory.path / "lease.sock"
         self._connections: dict[int, socket.socket] = {}
+        self.clients: set[int] = set()
+        """Connections that asked for a lease."""
         self._next_id = 1
         kind = socket.SOCK_SEQPACKET | socket.SOCK_CLOEXEC | socket.SOCK_NONBLOCK
         self._listener = socket.socket(socket.AF_UNIX, kind)
@@ -61,6 +79,15 @@ class LeaseSocket:
             self._listener.close()
             raise
         self._accepting = trio.socket.from_stdlib_socket(self._listener)
+
+    def stop_listening(self) -> None:
+        """From here on there is no daemon for those who connect."""
+        self._path.unlink(missing_ok=True)
+        self._accepting.close()
+
+    def hang_up_clients(self) -> None:
+        for connection_id in list(self.clients):
+            self.hang_up(connection_id)
 
     def close(self) -> None:
         """Hangs up on everybody."""
@@ -100,6 +127,8 @@ class LeaseSocket:
             while True:
                 try:
                     connection, _ = await self._accepting.accept()
+                except trio.ClosedResourceError:
+                    return
                 except OSError as error:
                     if error.errno not in (errno.EMFILE, errno.ENFILE, errno.ECONNABORTED,
                                            errno.ENOBUFS, errno.ENOMEM):
@@ -113,11 +142,11 @@ class LeaseSocket:
         self._next_id += 1
         raw = socket.socket(fileno=os.dup(connection.fileno()))
         self._connections[connection_id] = raw
-        asked = False
+        word = _Word.NOTHING
         try:
             with trio.move_on_after(_FIRST_WORD_S):
-                asked = await self._first_word(connection_id, connection)
-            if asked:
+                word = await self._first_word(connection_id, connection)
+            if word is _Word.LEASE:
                 while await connection.recv(MAX_MESSAGE_BYTES):
                     pass                # a client has nothing more to say here
         except OSError as error:
@@ -126,13 +155,14 @@ class LeaseSocket:
             connection.close()
             raw.close()
             self._connections.pop(connection_id, None)
-            if asked:
+            self.clients.discard(connection_id)
+            if word is _Word.LEASE:
                 self._on_lost(connection_id)
 
-    async def _first_word(self, connection_id: int, connection: trio.socket.SocketType) -> bool:
+    async def _first_word(self, connection_id: int, connection: trio.socket.SocketType) -> _Word:
         data = await connection.recv(MAX_MESSAGE_BYTES)
         if not data:
-            return False
+            return _Word.NOTHING
         credentials = connection.getsockopt(
             socket.SOL_SOCKET, socket.SO_PEERCRED, _UCRED.size
         )
@@ -141,10 +171,23 @@ class LeaseSocket:
             _correlation, message = codec.decode(data)
         except ControlError as error:
             self.answer(connection_id, Failure(code="malformed", message=str(error)[:1000]))
-            return False
+            return _Word.NOTHING
+        if isinstance(message, Drain):
+            return self._drain(connection_id, message, uid)
         if not isinstance(message, LeaseRequest):
             why = f"expected LeaseRequest, got {type(message).__name__}"
             self.answer(connection_id, Failure(code="malformed", message=why))
-            return False
+            return _Word.NOTHING
+        self.clients.add(connection_id)
         self._on_request(connection_id, message, pid, uid)
-        return True
+        return _Word.LEASE
+
+    def _drain(self, connection_id: int, request: Drain, uid: int) -> _Word:
+        if uid not in (0, os.geteuid()):
+            owner = os.geteuid()
+            why = f"only root and the daemon's user (uid {owner}) may drain it, not uid {uid}"
+            self.answer(connection_id, Failure(code="permission", message=why))
+            return _Word.NOTHING
+        self._on_drain(socket.socket(fileno=os.dup(self._connections[connection_id].fileno())),
+                       request)
+        return _Word.DRAIN

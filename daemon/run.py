@@ -3,41 +3,73 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
+import os
+import signal
 import sys
+from collections.abc import Iterator
+from functools import partial
+from typing import Final, NoReturn
 
 import trio
 
 from penstock.config.models import DaemonConfig
 from penstock.core.errors import ConfigurationError, PenstockError, StorageError
 from penstock.daemon.directory import ClaimedDirectory, claim_directory
+from penstock.daemon.ending import Signals
 from penstock.daemon.server import Server
 
+_STOP: Final = (signal.SIGTERM, signal.SIGINT)
 
-async def run_daemon(config: DaemonConfig) -> None:
-    """Runs a daemon until SIGTERM or SIGINT.
+
+async def run_daemon(config: DaemonConfig, *, last_act: bool = False) -> None:
+    """Runs a daemon until SIGTERM or SIGINT, or a request to drain.
+
+    :param last_act: the process ends with it, and shall not be ended by a signal on the way.
 
     :raises DirectoryInUseError: a live daemon owns the directory.
-    :raises VersionMismatch: the directory is not penstock's.
+    :raises VersionMismatch: the directory is not penstock's, or of another layout.
     :raises StorageError: its file system has no room for the daemon's own files.
     :raises ConfigurationError: a setting cannot be put into effect, e.g. a port is in use.
     """
-    directory = claim_directory(config.directory, keep=True)
-    try:
-        server = _make_server(config, directory)
+    with _stop_signals(restore=not last_act) as signals, contextlib.ExitStack() as last:
+        directory = claim_directory(config.directory, keep=True)
         try:
-            await server.run()
-        except* PenstockError as group:
-            raise _first(group) from None
+            server = _make_server(config, directory, last)
+            try:
+                await server.run(signals)
+            except* PenstockError as group:
+                raise _first(group) from None
+            finally:
+                server.close()
         finally:
-            server.close()
-    finally:
-        directory.let_go()
+            directory.let_go()
 
 
-def _make_server(config: DaemonConfig, directory: ClaimedDirectory) -> Server:
+@contextlib.contextmanager
+def _stop_signals(*, restore: bool) -> Iterator[Signals]:
+    """SIGTERM and SIGINT, from before the directory is claimed until it is let go: one that comes
+    while the daemon starts is obeyed when it has started, one that comes while it ends changes
+    nothing."""
+
+    def ignore(number: int, frame: object) -> None:
+        pass
+
+    before = {number: signal.signal(number, ignore) for number in _STOP}
     try:
-        return Server(config, directory)
+        with trio.open_signal_receiver(*_STOP) as signals:
+            yield signals
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler if restore else signal.SIG_IGN)
+
+
+def _make_server(
+    config: DaemonConfig, directory: ClaimedDirectory, last: contextlib.ExitStack
+) -> Server:
+    try:
+        return Server(config, directory, last)
     except StorageError as error:
         raise StorageError(
             f"{error}: the file system of {directory.path} is too small; make room, or lower "
@@ -53,7 +85,7 @@ def _first(group: BaseExceptionGroup[PenstockError]) -> PenstockError:
     return found
 
 
-def run(config: DaemonConfig) -> None:
+def run(config: DaemonConfig) -> NoReturn:
     """The same, as a program: logs to standard error."""
     logging.basicConfig(
         stream=sys.stderr, level=config.log.level.upper(),
@@ -61,4 +93,9 @@ def run(config: DaemonConfig) -> None:
     )
     if not config.directory.path:
         raise ConfigurationError("directory.path: no directory is given: use --dir")
-    trio.run(run_daemon, config)
+    trio.run(partial(run_daemon, config, last_act=True))
+    # Everything is closed.  Clearing the interpreter away would take longer than the rest of the
+    # stop, and streams wait for the successor meanwhile.
+    logging.shutdown()
+    sys.stdout.flush()
+    os._exit(0)

@@ -14,7 +14,6 @@ import math
 import os
 import random
 import secrets
-import signal
 import socket
 import time
 from collections import deque
@@ -50,9 +49,9 @@ from penstock.daemon.addressing import LocalInterface
 from penstock.daemon.adoption import inherit, sweep
 from penstock.daemon.conductor import Conductor, Operation
 from penstock.daemon.conductor import actions as a
-from penstock.daemon.conductor.machines import PublicationState
 from penstock.daemon.control_socket import ControlSocket
 from penstock.daemon.directory import ClaimedDirectory
+from penstock.daemon.ending import Ending, Signals
 from penstock.daemon.executor import Executor, list_interfaces, resolve_name
 from penstock.daemon.group_service import GroupService
 from penstock.daemon.identity import new_identity, version, version_number
@@ -69,8 +68,6 @@ from penstock.daemon.trace import TraceFile
 
 _LOG = logging.getLogger("penstock.daemon")
 _TICK_NS: Final = 250_000_000
-_DRAIN_S: Final = 2.0
-_DRAIN_STEP_S: Final = 0.02
 _SECOND_NS: Final = 10**9
 _TOKEN_BYTES: Final = 16
 _EVENT_BATCH: Final = 256
@@ -83,8 +80,12 @@ _CNC_REFUSAL: Final = "penstock serves its own clients only: use the penstock cl
 class Server:
     """Everything of one running daemon."""
 
-    def __init__(self, config: DaemonConfig, directory: ClaimedDirectory) -> None:
+    def __init__(
+        self, config: DaemonConfig, directory: ClaimedDirectory, last: contextlib.ExitStack
+    ) -> None:
+        """``last`` is closed by the caller when the directory is let go."""
         self._config = config
+        self._last = last
         self._directory = directory
         self._identity = new_identity()
         self._notifier = Notifier()
@@ -204,8 +205,8 @@ class Server:
         self._journal.install()
         self._directory.owed = "what a daemon that failed left"
 
-    async def run(self) -> None:
-        """Until SIGTERM or SIGINT."""
+    async def run(self, signals: Signals) -> None:
+        """Serves until one of ``signals`` comes, or a request to drain."""
         metrics = self._open_metrics()
         self._trace = self._open_trace()
         self._control = ControlSocket(self._directory, self)
@@ -214,37 +215,31 @@ class Server:
             self._directory, self._config.control_tcp, ask=self._ask,
             floor=self._conductor.world.floor, failed=self._on_service_failure,
         )
+        self._ending = self._make_ending()
         self._leases = LeaseSocket(
-            self._directory, on_request=self._on_lease_request, on_lost=self._on_lease_lost
+            self._directory, on_request=self._on_lease_request, on_lost=self._on_lease_lost,
+            on_drain=self._ending.on_drain,
         )
         self._start_driver()
         self._adopt()
         self._shared.set_state(DriverState.RUNNING)
         self._cnc.heartbeat(self.epoch_ms())
         try:
-            with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
-                async with trio.open_nursery() as nursery:
-                    self._slow = nursery
-                    nursery.start_soon(self._control.run)
-                    nursery.start_soon(self._leases.run)
-                    nursery.start_soon(self._watch_events)
-                    nursery.start_soon(self._housekeeping)
-                    if metrics is not None:
-                        nursery.start_soon(metrics)
-                    if self._trace is not None:
-                        nursery.start_soon(self._sample, self._trace)
-                    self._groups.start()
-                    self._announce()
-                    async for number in signals:
-                        _LOG.info("%s: stopping", signal.Signals(number).name)
-                        break
-                    self._say_goodbye()
-                    await self._send_what_is_left()
-                    self._directory.owed = owed = self._kept_by_groups()
-                    if owed:
-                        _LOG.warning("%s stays for a successor: %s", self._directory.path, owed)
-                    self._stopping = True
-                    nursery.cancel_scope.cancel()
+            async with trio.open_nursery() as nursery:
+                self._slow = nursery
+                nursery.start_soon(self._control.run)
+                nursery.start_soon(self._leases.run)
+                nursery.start_soon(self._watch_events)
+                nursery.start_soon(self._housekeeping)
+                if metrics is not None:
+                    nursery.start_soon(metrics)
+                if self._trace is not None:
+                    nursery.start_soon(self._sample, self._trace)
+                self._groups.start()
+                nursery.start_soon(self._ending.watch_signals, signals, self._config.stop)
+                self._announce()
+                await self._end()
+                nursery.cancel_scope.cancel()
         finally:
             self._stopping = True
             self._leases.close()
@@ -269,37 +264,40 @@ class Server:
             flush=True,
         )
 
-    def _say_goodbye(self) -> None:
+    def _make_ending(self) -> Ending:
+        def unsent_bytes(publication_id: int) -> int:
+            live = self._driver.publication_status(publication_id)
+            return live.producer_position - live.consumer_position
+
+        def lose_client(client_id: int) -> None:
+            self._perform(self._conductor.on_lease_lost(client_id, time.monotonic_ns()))
+
+        return Ending(
+            world=self._conductor.world, tell_clients=self._say_goodbye, lose_client=lose_client,
+            unsent_bytes=unsent_bytes, last=self._last,
+        )
+
+    def _say_goodbye(self, notice: DaemonStopping) -> None:
         self._notifier.send("STOPPING=1")
         self._shared.set_state(DriverState.STOPPED)
         for identity in self._identity_of.values():
-            self._control.send(identity, DaemonStopping())
-        self._tell("stopping", {})
+            self._control.send(identity, notice)
 
-    async def _send_what_is_left(self) -> None:
-        """Publications that their clients have closed get a moment to be sent; what stays unsent is
-        told."""
-        publications = self._conductor.world.publications
-
-        def draining() -> bool:
-            return any(
-                p.state is PublicationState.DRAINING and p.endpoint is not None
-                for p in publications.values()
+    async def _end(self) -> None:
+        """Returns at the end of the daemon's work; its tasks are cancelled next."""
+        owed = await self._ending.run(self._leases)
+        if owed and not self._journal.settle():
+            _LOG.error("%s: no room for the journal: streams end here: %s",
+                       self._directory.path, owed)
+            owed = ""
+        self._directory.owed = owed
+        if owed:
+            _LOG.warning(
+                "%s stays for a successor: %s: start a daemon there, or remove it with 'penstock "
+                "drain --discard --dir %s'", self._directory.path, owed, self._directory.path,
             )
-
-        for _ in range(round(_DRAIN_S / _DRAIN_STEP_S)):
-            if not draining():
-                break
-            await trio.sleep(_DRAIN_STEP_S)
-        for publication in publications.values():
-            live = self._driver.publication_status(publication.id)
-            unsent = live.producer_position - live.consumer_position
-            if unsent > 0:
-                _LOG.warning(
-                    "stopping with %d bytes of stream %d, session %d, on %s not consumed",
-                    unsent, publication.stream_id, publication.session_id,
-                    publication.plan.channel,
-                )
+        self._tell("stopping", {"kept": owed})
+        self._stopping = True
 
     def close(self) -> None:
         """Ends threads and mappings; the directory is released by its owner."""
@@ -309,10 +307,6 @@ class Server:
         self._shared.close()
         self._cnc.close()
         self._journal.close()
-
-    def _kept_by_groups(self) -> str:
-        groups = self._conductor.world.groups.values()
-        return ", ".join(f"group {g.name} of stream {g.stream_id} on {g.channel}" for g in groups)
 
     # ---- tasks -----------------------------------------------------------------------------------
 

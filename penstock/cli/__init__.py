@@ -24,6 +24,7 @@ COMMANDS: Final = {
     "up": "up",
     "down": "down",
     "daemon": "daemon",
+    "drain": "drain",
     "config": "config",
     "pub": "pub",
     "sub": "sub",

@@ -43,6 +43,9 @@ _NUMBER: Final = re.compile(r"\d+(\.\d+)?")
 @click.option("--trace", "trace_file", metavar="FILE",
               help="Write what happens, and samples of all streams, into FILE as JSON lines; "
               "'penstock sim plot' draws it.")
+@click.option("--drain", is_flag=True,
+              help="On SIGTERM or Ctrl-C end all streams and remove the directory, instead of "
+              "leaving both to the next daemon.")
 @click.option("--impair", metavar="WORDS",
               help="A bad network, for tests: loss=5%,delay=10ms,jitter=1ms,seed=1; also "
               "send-loss, recv-loss, duplicate, reorder, corrupt.  loss goes both ways.")
@@ -52,9 +55,13 @@ def command(
     threading: str | None,
     idle: str | None,
     trace_file: str | None,
+    drain: bool,
     impair: str | None,
 ) -> None:
-    """Run the daemon until SIGTERM or Ctrl-C."""
+    """Run the daemon until SIGTERM or Ctrl-C.
+
+    It hands its streams over to the next daemon in the directory; 'penstock drain' ends them.
+    """
     config = DaemonConfig()
     if config_file is not None:
         from penstock.config.load import load_file
@@ -68,6 +75,8 @@ def command(
         config = attrs.evolve(config, agents=attrs.evolve(config.agents, idle=idle))
     if trace_file is not None:
         config = attrs.evolve(config, trace=attrs.evolve(config.trace, file=trace_file))
+    if drain:
+        config = attrs.evolve(config, stop=attrs.evolve(config.stop, drain=True))
     if impair is not None:
         config = attrs.evolve(config, impairment=parse_impairment(impair))
     # The control plane loads only for this command.  Meanwhile there is nothing to collect.

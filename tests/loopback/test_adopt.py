@@ -7,121 +7,27 @@ all that came, so that a message that is missing, repeated or damaged fails the 
 
 from __future__ import annotations
 
-import contextlib
-import hashlib
 import itertools
-import random
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from support.hosts import PenstockHost
 
 import penstock
+from loopback.load import FIRST_S, Receiver, Sender, finish, goes_on, two_clients
 from loopback.streams import connected, eventually, receive
-from penstock import Client, Offer, Publication, Subscription
+from penstock import Offer
 from penstock.client import GroupControl
 from penstock.daemon import journal
 
 NewHost = Callable[..., PenstockHost]
 STREAM = 1001
 RESUME_S = 2.0
-FIRST_S = 30.0
 DEATHS = 50
-PAUSE_S = 0.0005
-REPEAT = (
-    Offer.BACK_PRESSURED,
-    Offer.ADMIN_ACTION,
-    Offer.DAEMON_AWAY,
-    Offer.NOT_CONNECTED,
-    Offer.STORAGE,  # until the next term is reserved
-)
-
-
-class Sender:
-    """Publishes numbered messages for as long as it is let, from a thread of its own."""
-
-    def __init__(
-        self, publication: Publication, *, sizes: tuple[int, ...], seed: int = 1, burst: int = 16
-    ) -> None:
-        self.publication = publication
-        self.hash = hashlib.sha256()
-        self.count = 0
-        self.wrong = ""
-        self._sizes = sizes
-        self._burst = burst
-        self._random = random.Random(seed)
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._run, daemon=True)
-        self._thread.start()
-
-    def _run(self) -> None:
-        while not self._stop.is_set():
-            size = self._random.choice(self._sizes)
-            message = (b"%016d" % self.count) + bytes([self.count % 251]) * size
-            while (code := self.publication.offer(message)) <= 0:
-                if code not in REPEAT:
-                    self.wrong = Offer(code).name
-                    return
-                if self._stop.wait(PAUSE_S):
-                    return
-            self.hash.update(message)
-            self.count += 1
-            if self.count % self._burst == 0:
-                time.sleep(PAUSE_S)
-
-    def stop(self) -> None:
-        self._stop.set()
-        self._thread.join(FIRST_S)
-        assert not self._thread.is_alive()
-        assert not self.wrong
-
-
-class Receiver:
-    """Polls until it is stopped, from a thread of its own."""
-
-    def __init__(self, subscription: Subscription) -> None:
-        self.subscription = subscription
-        self.hashes: dict[int, hashlib._Hash] = {}
-        self.counts: dict[int, int] = {}
-        self.wrong: list[str] = []
-        self.sessions: set[int] = set()
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._run, daemon=True)
-        self._thread.start()
-
-    def _take(self, message: memoryview, header: penstock.Header) -> None:
-        session = header.session_id
-        number = int(bytes(message[:16]))
-        expected = self.counts.get(session, 0)
-        if number != expected and len(self.wrong) < 5:
-            self.wrong.append(
-                f"session {session}: {number} came, {expected} was next, "
-                f"told: {self.subscription.gaps}"
-            )
-        self.hashes.setdefault(session, hashlib.sha256()).update(message)
-        self.counts[session] = number + 1
-
-    def _run(self) -> None:
-        try:
-            while not self._stop.is_set():
-                if not self.subscription.poll(self._take, 256):
-                    self.subscription.wait(0.02)
-        except BaseException as error:
-            self.wrong.append(repr(error))
-            raise
-
-    @property
-    def count(self) -> int:
-        return sum(self.counts.values())
-
-    def stop(self) -> None:
-        self._stop.set()
-        self._thread.join(FIRST_S)
-        assert not self._thread.is_alive()
 
 
 def restart(host: PenstockHost, *args: str) -> float:
@@ -131,56 +37,7 @@ def restart(host: PenstockHost, *args: str) -> float:
     return time.monotonic()
 
 
-def goes_on(senders: list[Sender], receiver: Receiver, since: float) -> float:
-    """Seconds from ``since`` until messages came that were accepted after it."""
-    before = sum(sender.count for sender in senders)
-    eventually(
-        lambda: receiver.count > before or bool(receiver.wrong), "the stream goes on", FIRST_S
-    )
-    assert not receiver.wrong, receiver.wrong
-    return time.monotonic() - since
-
-
-def stand(senders: list[Sender], receiver: Receiver) -> str:
-    """Where each side is, for whoever has to find out why they are apart."""
-    lines = [
-        f"sent {s.publication.session_id}: {s.count} to {s.publication.position}, "
-        f"{s.publication.pressure()}, lost {s.publication.lost_sessions}" for s in senders
-    ]
-    lines += [f"read {i.session_id}: {receiver.counts.get(i.session_id)} to {i.position}"
-              for i in receiver.subscription.images]
-    return "\n".join([*lines, f"gaps: {receiver.subscription.gaps}"])
-
-
-def finish(senders: list[Sender], *receivers: Receiver) -> None:
-    """Lets everything arrive, and compares."""
-    for sender in senders:
-        sender.stop()
-    total = sum(sender.count for sender in senders)
-    for receiver in receivers:
-        try:
-            eventually(lambda r=receiver: r.count >= total or bool(r.wrong), "all arrives", FIRST_S)
-        except AssertionError:
-            raise AssertionError(stand(senders, receiver)) from None
-        receiver.stop()
-        assert not receiver.wrong, receiver.wrong
-        for sender in senders:
-            session = sender.publication.session_id
-            assert receiver.counts[session] == sender.count
-            assert receiver.hashes[session].digest() == sender.hash.digest()
-        assert receiver.subscription.gaps == ()
-
-
 # ---- the same session ----------------------------------------------------------------------------
-
-
-@contextlib.contextmanager
-def two_clients(sender: PenstockHost, receiver: PenstockHost) -> Iterator[tuple[Client, Client]]:
-    with (
-        penstock.connect(sender.directory, name="sender") as one,
-        penstock.connect(receiver.directory, name="receiver") as other,
-    ):
-        yield one, other
 
 
 @pytest.mark.alone
@@ -388,19 +245,15 @@ def spoil(host: PenstockHost) -> None:
     path.write_bytes(data)
 
 
-def version(host: PenstockHost) -> None:
-    """Kills the daemon and makes its journal one of another version."""
-    host.kill()
-    path = host.directory / journal.NAME
-    head, _, records = path.read_bytes().partition(b"\n")
-    path.write_bytes(head + b"0\n" + records)
+def drain(host: PenstockHost) -> None:
+    assert host.drain() == (0, "")
 
 
-@pytest.mark.parametrize("harm", [spoil, version, PenstockHost.stop])
+@pytest.mark.parametrize("harm", [spoil, drain])
 def test_a_new_session_is_told_at_both_ends(
     new_host: NewHost, harm: Callable[[PenstockHost], None]
 ) -> None:
-    """A damaged journal, one of another version, and a daemon that was stopped in order."""
+    """A damaged journal, and a daemon that was drained."""
     host = new_host()
     lost: list[penstock.LostSession] = []
     gaps: list[penstock.Gap] = []
@@ -430,7 +283,7 @@ def test_a_new_session_is_told_at_both_ends(
 
         eventually(both, "both messages come")
         assert got == [b"before", b"after"]  # what was in the log is read before it is left
-        if harm is not PenstockHost.stop:  # else the end of the stream was told in order
+        if harm is not drain:  # else the end of the stream was told in order
             assert [(g.session_id, g.from_position) for g in gaps] == [(session, position)]
             assert subscription.gaps == tuple(gaps)
 

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import http.client
-import os
 import signal
 import socket
 import subprocess
@@ -89,18 +88,6 @@ def test_a_second_daemon_is_refused_with_the_pid_of_the_first(host: PenstockHost
     assert second.stdout == ""
     assert str(status(host)["pid"]) in second.stderr
     assert len(second.stderr.splitlines()) == 1
-
-
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_daemon_that_is_stopped_leaves_nothing(
-    new_host: NewHost, number: signal.Signals
-) -> None:
-    host = new_host()
-    with penstock.connect(host.directory) as client:
-        client.add_publication("aeron:ipc?term-length=64k", stream_id=1)
-        client.add_subscription("aeron:ipc", 1)
-        os.kill(status(host)["pid"], number)
-        until(lambda: not host.directory.exists(), "the directory is removed")
 
 
 def test_a_daemon_that_is_stopped_sends_what_it_accepted(

@@ -16,8 +16,9 @@ import pytest
 from support.hosts import PenstockHost
 
 import penstock
+from loopback.load import FIRST_S, PAUSE_S, REPEAT, Receiver
 from loopback.streams import connected, eventually
-from loopback.test_adopt import FIRST_S, PAUSE_S, REPEAT, STREAM, Receiver
+from loopback.test_adopt import STREAM
 from penstock import Client, Offer, Publication
 from penstock.client._inspect import request_status
 

@@ -464,7 +464,7 @@ async def test_every_awaited_call_ends_with_a_killed_daemon(frozen: PenstockHost
     assert ended == 6
 
 
-def test_a_daemon_that_is_told_to_stop_says_so_and_leaves_nothing(
+def test_a_daemon_that_is_drained_says_so_and_leaves_nothing(
     mortal: PenstockHost, new_host: NewHost, quick: tuple[str, str], port: Port
 ) -> None:
     far = new_host(*quick)
@@ -480,7 +480,7 @@ def test_a_daemon_that_is_told_to_stop_says_so_and_leaves_nothing(
         process.wait("added")
         connected(publication, subscription)
         assert pump(publication, numbered(300), [subscription]) == [numbered(300)]
-        stopper = threading.Thread(target=mortal.stop)
+        stopper = threading.Thread(target=mortal.drain)
         stopper.start()
         with pytest.raises(penstock.DaemonGone, match="connect again"):
             idle.wait(TIMEOUT_S)

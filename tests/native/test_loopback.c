@@ -6,6 +6,7 @@
 #define _GNU_SOURCE 1
 
 #include <poll.h>
+#include <sys/eventfd.h>
 
 #include "stream.h"
 
@@ -29,6 +30,7 @@ typedef struct node {
     ps_driver_t *driver;
     ps_client_t *client;
     int32_t client_slot;
+    int sender_wake_fd; /* the client's own */
     int64_t next_id;
 } node_t;
 
@@ -39,6 +41,7 @@ typedef struct sending {
     ps_pub_t *pub;
     uint64_t hash;
     int32_t sent;
+    int32_t sender_position; /* counter id */
     bool drained;
     bool eos_acked;
     int32_t released;
@@ -94,11 +97,11 @@ static void open_node(node_t *node, int32_t threading, int32_t idle, uint32_t lo
     CHECK_EQ(ps_driver_start(node->driver), PS_OK);
     node->client_slot = ps_slot_allocate(node->shared, PS_SLOT_CLIENT, 5);
     CHECK(node->client_slot >= 0);
+    node->sender_wake_fd = dup(ps_driver_wake_fd(node->driver, PS_AGENT_SENDER));
     const ps_client_params_t client = { .directory = node->directory,
                                         .client_id = 5,
                                         .client_slot = node->client_slot,
-                                        .sender_wake_fd =
-                                            ps_driver_wake_fd(node->driver, PS_AGENT_SENDER),
+                                        .sender_wake_fd = node->sender_wake_fd,
                                         .receiver_wake_fd =
                                             ps_driver_wake_fd(node->driver, PS_AGENT_RECEIVER) };
     CHECK(client.sender_wake_fd >= 0 && client.receiver_wake_fd >= 0);
@@ -109,6 +112,7 @@ static void open_node(node_t *node, int32_t threading, int32_t idle, uint32_t lo
 static void close_node(node_t *node)
 {
     ps_client_close(node->client);
+    (void)close(node->sender_wake_fd);
     ps_driver_destroy(node->driver);
     ps_shared_close(node->shared);
     ps_cnc_close(node->cnc);
@@ -168,7 +172,7 @@ static void publish(node_t *node, sending_t *sending, const ps_addr_t *to, uint8
     params.slot = slot;
     params.publisher_limit_counter_id = counter(node, 0);
     params.publisher_position_counter_id = counter(node, 0);
-    params.sender_position_counter_id = counter(node, 0);
+    params.sender_position_counter_id = sending->sender_position = counter(node, 0);
     params.sender_limit_counter_id = counter(node, 0);
     params.back_pressure_counter_id = counter(node, 0);
     params.naks_counter_id = counter(node, 0);
@@ -463,6 +467,46 @@ static void backing_off_lossy(void)
     run_plan(&plan);
 }
 
+static bool sender_is_parked(const node_t *node)
+{
+    return atomic_load_explicit(&node->shared->driver->sender_parked, memory_order_seq_cst) == 1;
+}
+
+/* The sender sleeps and is not woken: a stop alone makes it send what was accepted. */
+static void a_stop_sends_what_was_accepted(void)
+{
+    node_t from, to;
+    static sending_t sending;
+    static receiving_t receiving;
+    memset(&sending, 0, sizeof sending);
+    memset(&receiving, 0, sizeof receiving);
+    open_node(&from, PS_SHARED, PS_IDLE_PARK, 0, 21);
+    open_node(&to, PS_SHARED, PS_IDLE_PARK, 0, 22);
+    ps_addr_t local;
+    subscribe(&to, &receiving, &local);
+    publish(&from, &sending, &local, 0);
+    transfer(&from, &sending, &to, &receiving);
+    const int silent = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    CHECK(dup2(silent, from.sender_wake_fd) >= 0);
+    (void)close(silent);
+    const int64_t give_up_ns = deadline_ns();
+    while (!sender_is_parked(&from)) {
+        CHECK(ps_monotonic_ns() < give_up_ns);
+        wait_a_moment(&from, &to);
+    }
+    const uint8_t message[64] = { 0 };
+    for (int i = 0; i < 8; i++) {
+        CHECK(ps_pub_offer(sending.pub, message, sizeof message, 0) > 0);
+    }
+    ps_driver_stop(from.driver);
+    CHECK_EQ(ps_counter_get(from.cnc, sending.sender_position), ps_pub_position(sending.pub));
+    ps_pub_close(sending.pub);
+    ps_img_close(receiving.img);
+    ps_sub_close(receiving.sub);
+    close_node(&from);
+    close_node(&to);
+}
+
 /* A driver that nobody uses sleeps: duty cycles come from timers only. */
 static void an_idle_driver_sleeps(void)
 {
@@ -484,6 +528,7 @@ int main(void)
     RUN(two_threads_each_lossy);
     RUN(one_thread_each_lossy);
     RUN(backing_off_lossy);
+    RUN(a_stop_sends_what_was_accepted);
     RUN(an_idle_driver_sleeps);
     return 0;
 }

@@ -57,6 +57,9 @@ class _Readiness:
         return False
 
 
+_CPU_CLOCK = 2                          # of a process: clock_getcpuclockid(3)
+
+
 class PenstockHost:
     """Our daemon, and ``support.pub`` and ``support.sub`` as its clients."""
 
@@ -65,6 +68,8 @@ class PenstockHost:
         self._prefix = tuple(prefix)
         self._env = {"PYTHONPATH": str(TESTS)}
         self._daemon: Peer | None = None
+        self.last_errors = ""
+        """What the last daemon that ended by itself wrote to standard error."""
 
     def run(self, *argv: str, env: Mapping[str, str] | None = None) -> Peer:
         """A process on this host, by the interpreter that runs the tests."""
@@ -123,9 +128,29 @@ class PenstockHost:
         """SIGTERM to the daemon; its exit status once it has ended by itself."""
         assert self._daemon is not None
         self._daemon.signal(signal.SIGTERM)
+        return self.wait_end(timeout_s)
+
+    def wait_end(self, timeout_s: float = 30.0) -> int:
+        """The daemon's exit status once it has ended by itself."""
+        assert self._daemon is not None
         status = self._daemon.finish(timeout_s)
+        self.last_errors = self._daemon.errors()
         self.stop()
         return status
+
+    def drain(self, *args: str, timeout_s: float = 60.0) -> tuple[int, str]:
+        """``penstock drain``: its exit status, and what it wrote to standard error."""
+        with self.command("drain", "--dir", str(self.directory), *args) as drain:
+            status = drain.finish(timeout_s)
+            text = drain.errors()
+        if self._daemon is not None and status in (0, 1):
+            assert self._daemon.finish(timeout_s) == 0
+            self.stop()
+        return status, text
+
+    def cpu_s(self) -> float:
+        """Processor time of the running daemon so far."""
+        return time.clock_gettime((~self.pid << 3) | _CPU_CLOCK)
 
     def errors(self) -> str:
         """What the daemon wrote to standard error."""

@@ -26,7 +26,8 @@ enum {
     NS_PER_MS = 1000 * 1000,
     LIGHT_WORK = 2,
     TOO_SHORT_TO_SLEEP_NS = 5000,
-    LONGEST_SLEEP_NS = NS_PER_S
+    LONGEST_SLEEP_NS = NS_PER_S,
+    LAST_CYCLES = 64 /* after a stop: bounds the work, not its absence */
 };
 
 int ps_loop_open(ps_loop_t *loop)
@@ -297,6 +298,10 @@ static void *run(void *argument)
         } else {
             run_idle(loop, &now_ns);
         }
+    }
+    /* What was accepted leaves as far as the windows are open, and what the sockets hold reaches
+     * the logs: closing a socket would lose it. */
+    for (int32_t i = 0; i < LAST_CYCLES && run_agents(loop, &now_ns) > 0; i++) {
     }
     return NULL;
 }

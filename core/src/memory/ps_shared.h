@@ -32,10 +32,9 @@
 #include "ps_line.h"
 #include "ps_slots.h"
 
-#define PS_SHARED_MAGIC   UINT64_C(0x4b434f54534e4550) /* "PENSTOCK" */
-#define PS_SHARED_VERSION 1
-#define PS_INDEX_ENTRIES  256
-#define PS_CULPRITS       8
+#define PS_SHARED_MAGIC  UINT64_C(0x4b434f54534e4550) /* "PENSTOCK" */
+#define PS_INDEX_ENTRIES 256
+#define PS_CULPRITS      8
 
 typedef struct ps_shared_header {
     uint64_t magic; /* release-stored last */

@@ -31,6 +31,9 @@ int ps_shared_open(const char *directory, int32_t read_only, ps_shared_t **out);
  * comes in, no agent is parked, the state is STARTING.  No agent runs. */
 void ps_shared_adopt(ps_shared_t *shared, const ps_shared_params_t *params);
 void ps_shared_close(ps_shared_t *shared);
+/* The layout of penstock.dat: raised when what it holds changes.  A daemon of one layout refuses
+ * the directory of another. */
+enum ps_shared_layout { PS_SHARED_VERSION = 1 };
 enum ps_driver_state { PS_DRIVER_STARTING = 0, PS_DRIVER_RUNNING = 1, PS_DRIVER_STOPPED = 2 };
 void ps_shared_set_state(ps_shared_t *shared, int32_t state);
 int32_t ps_shared_state(const ps_shared_t *shared);

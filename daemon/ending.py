@@ -1,0 +1,164 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How a daemon ends (docs/restart.md): it hands its streams over to the next daemon, or drains
+them.
+
+A hand-over changes nothing that the next daemon needs.  The clients' connections close, the data
+plane's threads finish the work at hand, and directory and journal stay as a kill would leave them.
+If no client and no group is left, nothing stays.  A drain ends every stream in order first.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import signal
+import socket
+from collections.abc import AsyncIterator, Callable
+from typing import Final
+
+import attrs
+import trio
+
+from penstock.config import codec
+from penstock.config.control import DaemonStopping, Drain, Drained
+from penstock.config.models import StopConfig
+from penstock.daemon.conductor.machines import PublicationState
+from penstock.daemon.conductor.model import Publication
+from penstock.daemon.conductor.world import World
+from penstock.daemon.leases import LeaseSocket
+
+_LOG = logging.getLogger("penstock.daemon")
+_STEP_S: Final = 0.02
+_SEND_S: Final = 2.0                    # for what departed clients left to be sent
+_CONFIRM_S: Final = 0.5                 # for retransmits of what was sent: several NAK delays
+_LEAVE_S: Final = 0.5                   # for clients to leave by themselves before a drain
+_MAX_TEXTS: Final = 100
+
+Signals = AsyncIterator[int]
+
+
+@attrs.define(eq=False, kw_only=True)
+class Ending:
+    """The end of one daemon; the trio thread uses it."""
+
+    world: World
+    tell_clients: Callable[[DaemonStopping], None]
+    lose_client: Callable[[int], None]
+    unsent_bytes: Callable[[int], int]
+    """Of a publication."""
+    last: contextlib.ExitStack
+    """Closed by its owner when the directory is let go."""
+    _asked: trio.Event = attrs.field(factory=trio.Event)
+    _hurry: trio.Event = attrs.field(factory=trio.Event)
+    _drain: Drain | None = None
+    _requesters: list[socket.socket] = attrs.field(factory=list)
+
+    async def watch_signals(self, signals: Signals, config: StopConfig) -> None:
+        """Obeys the first.  A second one ends a drain early: what is not sent by then is handed
+        over."""
+        drain = Drain(timeout_ns=config.drain_timeout_ns) if config.drain else None
+        async for number in signals:
+            if self._asked.is_set():
+                _LOG.info("%s: the daemon ends already", signal.Signals(number).name)
+                self._hurry.set()
+                continue
+            _LOG.info(
+                "%s: %s", signal.Signals(number).name,
+                "handing over" if drain is None else "draining",
+            )
+            self._drain = drain
+            self._asked.set()
+
+    def on_drain(self, connection: socket.socket, request: Drain) -> None:
+        """A request, answered at the end; its connection closes when the directory is let go, or at
+        once if the daemon hands over already."""
+        connection.setblocking(False)
+        if self._asked.is_set() and self._drain is None:
+            connection.close()
+            return
+        _LOG.info("draining, by request")
+        if self._drain is not None:     # what both allow is discarded
+            discard = self._drain.discard and request.discard
+            request = attrs.evolve(self._drain, discard=discard)
+        self._drain = request
+        self._requesters.append(connection)
+        self.last.callback(connection.close)
+        self._asked.set()
+
+    async def run(self, leases: LeaseSocket) -> str:
+        """Waits for the first request and carries it out.  Returns what the next daemon needs in
+        the directory; empty: nothing, so that the directory can go."""
+        await self._asked.wait()
+        leases.stop_listening()
+        if self._drain is None:
+            return await self._hand_over()
+        return await self._end_streams(self._drain, leases)
+
+    # ---- hand over -------------------------------------------------------------------------------
+
+    async def _hand_over(self) -> str:
+        self.tell_clients(DaemonStopping())
+        if not self._clients() and not self._groups():
+            await self._until(lambda: not self._in(PublicationState.DRAINING), _SEND_S)
+            await self._until(lambda: not self._in(PublicationState.LINGER), _CONFIRM_S)
+        return "; ".join([*self._clients(), *self._groups(), *self._unsent()])
+
+    def _clients(self) -> list[str]:
+        return [
+            f"client {client.id} '{client.name}' (pid {client.pid})"
+            for client in self.world.clients.values() if client.alive and not client.group_id
+        ]
+
+    def _groups(self) -> list[str]:
+        groups = self.world.groups.values()
+        return [f"group {g.name} of stream {g.stream_id} on {g.channel}" for g in groups]
+
+    def _in(self, *states: PublicationState) -> list[Publication]:
+        return [
+            publication for publication in self.world.publications.values()
+            if publication.state in states and publication.endpoint is not None
+        ]
+
+    def _unsent(self) -> list[str]:
+        """What departed clients left to the daemon and no receiver has yet."""
+        return [
+            f"{self.unsent_bytes(p.id)} unsent bytes of stream {p.stream_id}, session "
+            f"{p.session_id}, on {p.plan.channel}"
+            for p in self._in(PublicationState.DRAINING)
+        ]
+
+    # ---- drain -----------------------------------------------------------------------------------
+
+    async def _end_streams(self, drain: Drain, leases: LeaseSocket) -> str:
+        self.tell_clients(DaemonStopping(drain=True))
+        await self._until(lambda: not leases.clients, _LEAVE_S)
+        leases.hang_up_clients()
+        for client in list(self.world.clients.values()):
+            if not client.group_id:
+                self.lose_client(client.id)
+        unfinished = (
+            PublicationState.ACTIVE, PublicationState.DRAINING, PublicationState.LINGER,
+            PublicationState.CLOSING,
+        )
+        await self._until(lambda: not self._in(*unfinished), drain.timeout_ns / 1e9)
+        assert self._drain is not None
+        left = [*self._groups(), *self._unsent()]
+        discard = self._drain.discard
+        texts = [text[:500] for text in left[:_MAX_TEXTS]]
+        if len(left) > len(texts):
+            texts.append(f"and {len(left) - len(texts)} more")
+        for text in texts if discard else []:
+            _LOG.warning("drain: discarding %s", text)
+        drained = Drained(kept=[] if discard else texts, discarded=texts if discard else [])
+        for connection in self._requesters:
+            with contextlib.suppress(OSError):      # it did not wait
+                connection.send(codec.encode(drained, 1))
+        return "" if discard else "; ".join(texts)
+
+    async def _until(self, done: Callable[[], bool], patience_s: float) -> None:
+        """Looks at the state that others change, until it is as wanted, ``patience_s`` is over or
+        somebody is in a hurry."""
+        with trio.move_on_after(patience_s):
+            while not done() and not self._hurry.is_set():
+                with trio.move_on_after(_STEP_S):
+                    await self._hurry.wait()

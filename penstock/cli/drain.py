@@ -1,0 +1,63 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``penstock drain``: ends a daemon together with its streams."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from penstock.cli._common import directory_option
+from penstock.client._directory import daemon_directory
+from penstock.client._inspect import request_drain
+from penstock.core.errors import DaemonNotRunning
+
+_INCOMPLETE = 1
+
+
+@click.command("drain")
+@click.option("--timeout", "timeout_s", type=click.FloatRange(min=0), default=10.0,
+              show_default=True, metavar="SECONDS",
+              help="Wait so long for receivers to get what was accepted.")
+@click.option("--discard", is_flag=True,
+              help="Remove also what was not sent by then, what consumer groups hold, and what a "
+              "daemon that runs no more left.")
+@directory_option
+@click.pass_context
+def command(
+    context: click.Context, timeout_s: float, discard: bool, directory: str | None
+) -> None:
+    """End the daemon and all its streams, in order.
+
+    Clients are told to leave, receivers get what was accepted and the end of each stream, and the
+    daemon's directory is removed.  Unsent data and the logs of consumer groups stay in it for the
+    next daemon, and the exit status is 1.  With --discard they are removed.
+    """
+    path = daemon_directory(directory)
+    try:
+        drained = request_drain(path, timeout_s, discard=discard)
+    except DaemonNotRunning as error:
+        _remove_left_behind(path, error, discard=discard)
+        return
+    for text in drained.discarded:
+        click.echo(f"discarded: {text}", err=True)
+    for text in drained.kept:
+        click.echo(f"stays in {path}: {text}", err=True)
+    if drained.kept:
+        context.exit(_INCOMPLETE)
+
+
+def _remove_left_behind(path: Path, error: DaemonNotRunning, *, discard: bool) -> None:
+    """No daemon runs: what the last one left is removed if that is wanted."""
+    from penstock.config.models import DirectoryConfig
+    from penstock.daemon.directory import claim_directory, is_left_behind
+
+    if not is_left_behind(path):
+        raise error
+    if not discard:
+        raise DaemonNotRunning(
+            f"no daemon is running in {path}, and the last one left streams there: start one with "
+            f"'penstock daemon --dir {path}' to go on with them, or remove them with --discard"
+        )
+    claim_directory(DirectoryConfig(path=str(path)), keep=True, any_layout=True).release()
+    click.echo(f"discarded: what a daemon left in {path}", err=True)
