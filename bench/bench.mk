@@ -5,9 +5,10 @@
 # make bench-peers   only builds the peers
 # make bench-spark   records into Spark, beside its Kafka source; BENCH_SPARK_ARGS="--rounds 3"
 # make flame         a flame graph: FLAME_ARGS="--out FILE.svg udp --client native --size 1344"
+# make bench-sim    datagrams that the simulator handles a second
 # make bench-kafka   only fetches a Kafka broker and Spark's connector to it
 
-.PHONY: bench bench-readme bench-peers bench-kafka bench-spark flame
+.PHONY: bench bench-readme bench-peers bench-kafka bench-sim bench-spark flame
 
 BENCH_BUILD := build/bench
 BENCH_ARGS ?=
@@ -22,6 +23,9 @@ bench: setup ext bench-peers
 
 bench-spark: setup ext bench-kafka
 	$(BIN)/python -m bench.spark --kafka $(BENCH_SPARK_ARGS)
+
+bench-sim: setup ext
+	$(BIN)/python -m bench.sim
 
 bench-readme: setup ext
 	$(BIN)/python -m bench readme

@@ -13,6 +13,7 @@ import time
 from collections.abc import Iterator
 
 from support.hosts import PenstockHost
+from support.patience import Patience
 
 import penstock
 from loopback.streams import eventually
@@ -119,14 +120,16 @@ class Receiver:
         assert not self._thread.is_alive()
 
 
-def goes_on(senders: list[Sender], receiver: Receiver, since: float) -> float:
-    """Seconds from ``since`` until messages came that were accepted after it."""
+def goes_on(senders: list[Sender], receiver: Receiver) -> float:
+    """Waits until messages come that are accepted from now on.  Returns seconds that the processes
+    of the test could use."""
+    patience = Patience(FIRST_S, exact=True)
     before = sum(sender.count for sender in senders)
     eventually(
         lambda: receiver.count > before or bool(receiver.wrong), "the stream goes on", FIRST_S
     )
     assert not receiver.wrong, receiver.wrong
-    return time.monotonic() - since
+    return patience.spent_s
 
 
 def stand(senders: list[Sender], receiver: Receiver) -> str:

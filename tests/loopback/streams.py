@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 
 from support.hosts import PenstockHost
+from support.patience import Patience
 
 from penstock import Publication, Subscription
 
@@ -20,16 +21,18 @@ def messages(count: int, size: int = 100) -> list[bytes]:
 
 def connected(publication: Publication, *subscriptions: Subscription) -> None:
     """Waits until both ends see each other."""
-    assert publication.wait_connected(TIMEOUT_S)
-    for subscription in subscriptions:
-        assert subscription.wait_connected(TIMEOUT_S)
+    ends: tuple[Publication | Subscription, ...] = (publication, *subscriptions)
+    for end in ends:
+        patience = Patience(TIMEOUT_S)
+        while not end.wait_connected(1.0):
+            assert not patience.is_over, f"{end} is not connected"
 
 
 def eventually(happened: Callable[[], bool], what: str, timeout_s: float = TIMEOUT_S) -> None:
     """For state that other processes change without telling us."""
-    deadline = time.monotonic() + timeout_s
+    patience = Patience(timeout_s)
     while not happened():
-        assert time.monotonic() < deadline, what
+        assert not patience.is_over, what
         time.sleep(0.01)
 
 
@@ -46,10 +49,10 @@ def receive(
 ) -> list[bytes]:
     """Polls until ``count`` messages are there, and fails at the time-out.  Appends to ``into``."""
     received: list[bytes] = into if into is not None else []
-    deadline = time.monotonic() + timeout_s
+    patience = Patience(timeout_s)
     while len(received) < count:
         if not subscription.poll(lambda m, _h: received.append(bytes(m)), 64):
-            left_s = deadline - time.monotonic()
+            left_s = patience.left_s
             assert left_s > 0, f"only {len(received)} of {count} messages came"
             subscription.wait(left_s)
     return received
@@ -66,7 +69,7 @@ def pump(
     sets the pace (``fc=max``), a slow one may lose what it did not take."""
     all_subscriptions = list(subscriptions)
     received: list[list[bytes]] = [[] for _ in all_subscriptions]
-    deadline = time.monotonic() + timeout_s
+    patience = Patience(timeout_s)
     first = 0
     while first < len(sent) or any(len(got) < len(sent) for got in received):
         if len(all_subscriptions) == 1 or all(len(got) == first for got in received):
@@ -76,7 +79,7 @@ def pump(
             append = got.append
             work += subscription.poll(lambda m, _h, take=append: take(bytes(m)), 256)
         if not work:
-            assert time.monotonic() < deadline, (
+            assert not patience.is_over, (
                 f"{first} of {len(sent)} sent, {[len(got) for got in received]} came"
             )
             all_subscriptions[0].wait(0.002)

@@ -10,7 +10,6 @@ from __future__ import annotations
 import itertools
 import socket
 import threading
-import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -30,11 +29,10 @@ RESUME_S = 2.0
 DEATHS = 50
 
 
-def restart(host: PenstockHost, *args: str) -> float:
-    """Kills the daemon, starts another, and returns when that one is ready: the time."""
+def restart(host: PenstockHost, *args: str) -> None:
+    """Kills the daemon, starts another, and returns when that one is ready."""
     host.kill()
     host.start(*args)
-    return time.monotonic()
 
 
 # ---- the same session ----------------------------------------------------------------------------
@@ -76,15 +74,14 @@ def test_fifty_deaths_under_load(
                 victim.kill()
             for victim in victims:
                 victim.start(*patient)
-            ready = time.monotonic()
-            waits.append(goes_on(senders, receiver, ready))
+            waits.append(goes_on(senders, receiver))
             if near in victims:
-                goes_on([writer], reader, ready)
+                goes_on([writer], reader)
         finish(senders, receiver)
         finish([writer], reader)
         assert [p.session_id for p in (shared, exclusive, local)] == sessions
         assert shared.lost_sessions == exclusive.lost_sessions == local.lost_sessions == ()
-    assert sorted(waits)[-3] < RESUME_S, waits  # a busy machine may stall once or twice
+    assert max(waits) < RESUME_S, waits
 
 
 @pytest.mark.parametrize("victim", ["sender", "receiver"])
@@ -99,8 +96,8 @@ def test_deaths_on_a_bad_network(new_host: NewHost, port: Callable[[], int], vic
         receiver = Receiver(subscription)
         sender = Sender(publication, sizes=(10, 1000, 5000))
         for _ in range(4):
-            ready = restart(near if victim == "sender" else far, *bad)
-            goes_on([sender], receiver, ready)
+            restart(near if victim == "sender" else far, *bad)
+            goes_on([sender], receiver)
         finish([sender], receiver)
         assert publication.lost_sessions == ()
 

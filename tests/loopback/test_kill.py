@@ -15,6 +15,7 @@ import pytest
 import trio
 from support.actor import by_name, stamped
 from support.hosts import PenstockHost
+from support.patience import Patience
 from support.processes import Peer
 
 import penstock
@@ -158,22 +159,22 @@ def test_publishers_killed_while_they_offer_leave_whole_messages(
             with actor(host, channel, f"--name={name}", f"--size={size}") as victim:
                 victim.wait("connected")
                 victim.say("flood\n")
-                flood_end = time.monotonic() + TIMEOUT_S
+                flood = Patience(TIMEOUT_S)
                 target = len(received) + (1000 if size < 100 else 200)
                 while len(received) < target:
                     sent += survivor.offer(stamped("survivor", sent, size)) > 0
                     if not take():
-                        assert time.monotonic() < flood_end
+                        assert not flood.is_over
                         subscription.wait(0.01)
                 kill(victim)
-        deadline = time.monotonic() + SOON_S
+        patience = Patience(SOON_S)
         for _ in range(20):
             while survivor.offer(stamped("survivor", sent, size)) < 0:
-                assert take() or time.monotonic() < deadline, "the survivor is held up"
+                assert take() or not patience.is_over, "the survivor is held up"
             sent += 1
         while by_name(received[-1:]) != {"survivor": [sent - 1]}:
             if not take():
-                assert time.monotonic() < deadline, "the survivor is held up"
+                assert not patience.is_over, "the survivor is held up"
                 subscription.wait(0.1)
         numbers = by_name(received)
     assert set(numbers) == {"survivor", *names}
@@ -199,10 +200,10 @@ def test_of_an_exclusive_publisher_everything_committed_arrives(
         do(victim, "offer 4", "offered")
         do(victim, "claim", "claimed")
         kill(victim)
-        deadline = time.monotonic() + TIMEOUT_S
+        patience = Patience(TIMEOUT_S)
         received: list[bytes] = []
         while not ended:
-            assert time.monotonic() < deadline, "the image does not end"
+            assert not patience.is_over, "the image does not end"
             if not subscription.poll(lambda m, _h: received.append(bytes(m))):
                 subscription.wait(0.05)
         assert by_name(received) == {"victim": [0, 1, 2, 3, 4, 6, 7, 8, 9]}
@@ -225,9 +226,9 @@ def test_a_stopped_claimer_loses_its_claim_but_spoils_nothing(
         do(sleeper, "claim", "claimed")
         sleeper.signal(signal.SIGSTOP)
         sent, received, refused_since = 0, 0, 0.0
-        deadline = time.monotonic() + TIMEOUT_S
+        patience = Patience(TIMEOUT_S)
         while not refused_since or time.monotonic() < refused_since + 0.3:
-            assert time.monotonic() < deadline
+            assert not patience.is_over
             if survivor.offer(numbered(1, sent)[0]) > 0:
                 sent, refused_since = sent + 1, 0.0
             elif received == sent > 0 and not refused_since:
@@ -322,12 +323,12 @@ def test_the_sending_daemon_killed_in_a_transfer(
             thread.start()
             received = receive(subscription, 2000)
             mortal.kill()
-            killed_at = time.monotonic()
-            thread.join(SOON_S)
+            patience = Patience(SOON_S)
+            thread.join(TIMEOUT_S)
             assert [type(error) for error in errors] == [penstock.DaemonGone]
             assert publication.offer(b"x") is Offer.DAEMON_AWAY
             while subscription.images:      # told by the far daemon's liveness time-out
-                assert time.monotonic() < killed_at + SOON_S, "the image does not go"
+                assert not patience.is_over, "the image does not go"
                 if not subscription.poll(lambda m, _h: received.append(bytes(m)), 256):
                     subscription.wait(0.05)
             assert received == sent[: len(received)]
@@ -367,7 +368,7 @@ def test_the_receiving_daemon_killed_in_a_transfer(
             mortal.kill()
             with pytest.raises(penstock.DaemonGone):    # what is in the log is handed out first
                 receive(subscription, sys.maxsize, into=received)
-            thread.join(SOON_S)
+            thread.join(TIMEOUT_S)
             assert [type(error) for error in errors] == [penstock.NotConnected]
             assert received == sent[: len(received)]
         mortal.start(*quick)
@@ -428,7 +429,7 @@ def test_every_blocking_call_ends_with_a_killed_daemon(frozen: PenstockHost) -> 
             thread.start()
         frozen.kill()
         for thread in threads:
-            thread.join(SOON_S)
+            thread.join(TIMEOUT_S)
     assert {name: type(error) for name, error in ends.items()} == dict.fromkeys(
         BLOCKING, penstock.DaemonGone
     )
@@ -484,7 +485,7 @@ def test_a_daemon_that_is_drained_says_so_and_leaves_nothing(
         stopper.start()
         with pytest.raises(penstock.DaemonGone, match="connect again"):
             idle.wait(TIMEOUT_S)
-        stopper.join(SOON_S)
+        stopper.join(TIMEOUT_S)
         assert not mortal.directory.exists()
         assert publication.offer(b"x") is Offer.DAEMON_AWAY
         assert process.process.poll() is None   # it waits for a successor

@@ -27,7 +27,7 @@ PAGE = (ROOT / "docs" / "spark.md").read_text(encoding="utf-8")
 TIMEOUT_S = 300.0
 # A busy machine starts Spark's workers slowly.
 ARGUMENTS = (
-    "--conf spark.ui.enabled=false --conf spark.python.authenticate.socketTimeout=120s "
+    "--conf spark.ui.enabled=false --conf spark.python.authenticate.socketTimeout=600s "
     "--driver-memory 600m pyspark-shell"
 )
 

@@ -135,7 +135,7 @@ def test_ten_restarts_of_each_daemon_in_a_lossy_transfer(
             assert victim.end() == 0
             victim.start(*bad)
             starts.append(victim.cpu_s())
-            goes_on([sender], receiver, 0.0)
+            goes_on([sender], receiver)
             pauses.append(receiver.longest_pause_s)
         finish([sender], receiver)
         assert (publication.session_id, publication.lost_sessions) == (session, ())

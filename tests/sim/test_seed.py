@@ -6,7 +6,6 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -134,10 +133,9 @@ def test_a_loss_after_silence_is_seen_at_the_next_heartbeat() -> None:
         assert world.subscribers[0].reader(ledger).messages == 2
 
 
-def test_the_reference_scenario_is_simulated_fast_enough() -> None:
-    """Half of the figure in sim/README.md, since the machine may be shared."""
-    started_s = time.process_time()
+def test_the_reference_scenario_takes_few_steps() -> None:
+    """What it costs is in steps, which are the same on every machine; `make bench-sim` measures the
+    time that a step takes."""
     report = run(reference(count=20_000), seed=1)
-    took_s = time.process_time() - started_s
     assert report.violations == ()
-    assert report.network.sent / took_s > 50_000
+    assert report.steps < 2.2 * report.network.sent

@@ -14,6 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
 
+from support.patience import Patience
 from support.processes import Peer, PeerError
 
 TESTS = Path(__file__).resolve().parent.parent
@@ -49,8 +50,8 @@ class _Readiness:
     def wait(self, daemon: Peer, timeout_s: float) -> bool:
         """False when it ended, or said nothing in time."""
         self._socket.settimeout(0.1)
-        deadline = time.monotonic() + timeout_s
-        while time.monotonic() < deadline and daemon.process.poll() is None:
+        patience = Patience(timeout_s)
+        while not patience.is_over and daemon.process.poll() is None:
             with contextlib.suppress(TimeoutError):
                 if b"READY=1" in self._socket.recv(4096):
                     return True

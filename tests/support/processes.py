@@ -11,10 +11,11 @@ import subprocess
 import sys
 import tempfile
 import threading
-import time
 from collections.abc import Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self
+
+from support.patience import Patience
 
 DEFAULT_TIMEOUT_S = 60.0
 
@@ -81,10 +82,16 @@ class Peer:
 
     def next(self, timeout_s: float = DEFAULT_TIMEOUT_S) -> dict[str, Any]:
         """The next line."""
-        try:
-            line = self._lines.get(timeout=timeout_s)
-        except queue.Empty:
-            raise self._fail(f"silent for {timeout_s} s") from None
+        return self._next(Patience(timeout_s), timeout_s)
+
+    def _next(self, patience: Patience, timeout_s: float) -> dict[str, Any]:
+        while True:
+            try:
+                line = self._lines.get(timeout=min(1.0, patience.left_s))
+                break
+            except queue.Empty:
+                if patience.is_over:
+                    raise self._fail(f"silent for {timeout_s} s") from None
         if line is None:
             raise self._fail("ended")
         self._seen.append(line)
@@ -92,9 +99,9 @@ class Peer:
 
     def wait(self, event: str, timeout_s: float = DEFAULT_TIMEOUT_S) -> dict[str, Any]:
         """Reads on until the event; lines before it are passed over."""
-        deadline = time.monotonic() + timeout_s
+        patience = Patience(timeout_s)
         while True:
-            line = self.next(max(0.0, deadline - time.monotonic()))
+            line = self._next(patience, timeout_s)
             if line.get("event") == event:
                 return line
             if line.get("event") == "timeout":
@@ -117,10 +124,13 @@ class Peer:
         assert self.process.stdin is not None
         if not self.process.stdin.closed:
             self.process.stdin.close()
-        try:
-            return self.process.wait(timeout_s)
-        except subprocess.TimeoutExpired:
-            raise self._fail("does not end") from None
+        patience = Patience(timeout_s)
+        while True:
+            try:
+                return self.process.wait(min(1.0, patience.left_s))
+            except subprocess.TimeoutExpired:
+                if patience.is_over:
+                    raise self._fail("does not end") from None
 
     def signal(self, number: signal.Signals) -> None:
         """Sends a signal to the process alone."""

@@ -15,6 +15,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from penstock.spark_bridge import register, tuned_settings
+from support.patience import Patience
 
 Rows = list[Any]
 WAIT_S = 120.0
@@ -30,7 +31,7 @@ def local_session(**environment: str) -> Iterator[SparkSession]:
         "spark.driver.memory": "600m", "spark.sql.shuffle.partitions": "2",
         "spark.driver.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -Xss4m",
         "spark.ui.showConsoleProgress": "false", "spark.log.level": "OFF",
-        "spark.python.authenticate.socketTimeout": "60s",   # a busy machine starts them slowly
+        "spark.python.authenticate.socketTimeout": "600s",  # a busy machine starts them slowly
     }  # fmt: skip
     session = SparkSession.builder.config(map=settings).getOrCreate()
     register(session)
@@ -98,11 +99,11 @@ class Query:
 
     def until(self, happened: Callable[[], bool], what: str, timeout_s: float = WAIT_S) -> None:
         """Waits for it; a query that failed fails the test with its reason."""
-        deadline = time.monotonic() + timeout_s
+        patience = Patience(timeout_s)
         while not happened():
             failure = self.query.exception()
             assert failure is None, str(failure)
-            assert time.monotonic() < deadline, what
+            assert not patience.is_over, what
             time.sleep(0.02)
 
     def until_rows(self, count: int) -> None:
@@ -112,9 +113,9 @@ class Query:
 
     def failure(self, timeout_s: float = WAIT_S) -> str:
         """What the query ends with."""
-        deadline = time.monotonic() + timeout_s
+        patience = Patience(timeout_s)
         while self.query.isActive:
-            assert time.monotonic() < deadline, "the query did not fail"
+            assert not patience.is_over, "the query did not fail"
             time.sleep(0.02)
         error = self.query.exception()
         assert error is not None
