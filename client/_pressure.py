@@ -25,7 +25,7 @@ class Pressure:
     reason_client: int
     """The client beyond that receiver which is behind; 0 when it did not say."""
     backlog_bytes: int
-    """What that client has not read yet."""
+    """What the client that is behind has not read yet, here or beyond that receiver."""
     strategy: str
     """Flow control of the stream."""
     rate_bytes_per_s: int
@@ -35,10 +35,32 @@ class Pressure:
     blocked_by_ns: Mapping[str, int]
     """Time held, by culprit; the smallest are one entry, ``other``."""
 
+    client: str = ""
+    """Name of the client that is behind, here or beyond the receiver; empty when unknown."""
+    held_ns: int = 0
+    """How long that cause and culprit have held the publication by now."""
+
+    @property
+    def summary(self) -> str:
+        """Return cause, culprit, duration and backlog as one clause; "held by nothing" without."""
+        if self.cause == "none":
+            return "held by nothing"
+        by = f" by {self.culprit}" if self.culprit else ""
+        behind = f", {_bytes(self.backlog_bytes)} behind" if self.backlog_bytes else ""
+        return f"{self.cause}: held {self.held_ns / 1e9:.1f} s{by}{behind}"
+
     @property
     def total_ns(self) -> int:
         """Time held."""
         return sum(self.blocked_ns.values())
+
+
+def _bytes(number: int) -> str:
+    """Bytes for people: 32 KiB."""
+    for unit, size in (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)):
+        if number >= size:
+            return f"{number / size:.3g} {unit}" if number % size else f"{number // size} {unit}"
+    return f"{number} bytes"
 
 
 def read_pressure(snapshot: Mapping[str, Any], publication_id: int) -> Pressure | None:
@@ -59,7 +81,9 @@ def _read(row: Mapping[str, Any]) -> Pressure:
         culprit=culprit,
         reason=peer.get("reason", ""),
         reason_client=peer.get("reason_client", 0),
-        backlog_bytes=peer.get("backlog_bytes", 0),
+        backlog_bytes=row["backlog_bytes"],
+        client=row["culprit_name"],
+        held_ns=row["held_ns"],
         strategy=row["strategy"],
         rate_bytes_per_s=row["rate_bytes_per_s"],
         blocked_ns=dict(row["blocked_ns"]),

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections import deque
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
@@ -23,6 +24,7 @@ from penstock.core.errors import (
     InvalidArgument,
     MessageTooLong,
     NotConnected,
+    PenstockError,
     PublicationFailed,
     TimeoutExpired,
 )
@@ -35,6 +37,8 @@ SessionCallback: TypeAlias = Callable[[LostSession], object]
 
 _MAX_BATCH = 2**31 - 1
 _LOST_KEPT = 16
+_HELD = (Offer.BACK_PRESSURED, Offer.RATE_LIMITED)
+_DIAGNOSIS_S = 1.0  # for the daemon to say who holds a stream
 _TURNS = 16  # offers in a row while a term turns
 _MISUSE = -1000  # positions below this are ps_error_code
 
@@ -517,8 +521,15 @@ class Publication:
         return True
 
     def _raise_timeout(self, position: int, timeout_s: float | None) -> None:
+        """Asks the daemon who holds the stream; without an answer the offer's code has to do."""
         code = offer_code(position)
         why = code.name if code is not None else "room"
+        if position in _HELD:
+            with contextlib.suppress(PenstockError):
+                status = self._client._port.status(_DIAGNOSIS_S)
+                pressure = read_pressure(status.snapshot, self.original_id)
+                if pressure is not None and pressure.cause != "none":
+                    why = f"{why}: {pressure.summary}"
         raise TimeoutExpired(
             f"stream {self.stream_id} on {self._channel} took no message for {timeout_s:g} s: {why}"
         )

@@ -148,7 +148,7 @@ class AsyncPublication:
         with trio.move_on_after(_seconds(timeout_s)) as scope:
             await self._client._until(attempt)
         if scope.cancelled_caught:
-            self._sync._raise_timeout(position, timeout_s)
+            await _in_thread(self._sync._raise_timeout, position, timeout_s)
         return position
 
     async def wait_connected(self, timeout_s: float | None = None) -> None:

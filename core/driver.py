@@ -75,12 +75,13 @@ class Driver(NativeObject):
         self.library.refuse_others(net=net, shared=shared)
         native = self._ffi.new("ps_driver_params_t *")
         self._lib.ps_driver_params_default(native)
-        self._fill(native, params)
+        keep = self._fill(native, params)
         native.net = net.take()
         native.cnc = cnc.handle
         native.shared = shared.handle
         out = self._ffi.new("ps_driver_t **")
         self._check(self._lib.ps_driver_create(native, out), "create the driver")
+        del keep                        # copied
         self._handle = out[0]
         self._event = self._ffi.new("ps_event_t *")
         self._send_endpoints: dict[int, Any] = {}
@@ -293,6 +294,10 @@ class Driver(NativeObject):
             pressure_signals=out.pressure_signals,
         )
 
+    def _text(self, field: Any) -> str:
+        """A name from another host."""
+        return bytes(self._ffi.string(field)).decode("utf-8", "replace")
+
     def publication_receivers(self, publication_id: int) -> tuple[ReceiverView, ...]:
         """Live receivers, and what each said last."""
         out = self._ffi.new("ps_receiver_view_t[]", _RECEIVERS_MAX)
@@ -306,6 +311,7 @@ class Driver(NativeObject):
                 capabilities=view.capabilities, reason=view.reason,
                 reason_client=view.reason_client, backlog_bytes=view.backlog_bytes,
                 fill_ppm=view.fill_ppm, address=self.library.read_address(view.address),
+                reason_name=self._text(view.reason_name), reason_host=self._text(view.reason_host),
             )
             for view in out[0:count]
         )

@@ -224,6 +224,7 @@ class DriverParams:
     receiver_id_base: int
     daemon_id: int
     daemon_epoch: int
+    host: str | None = None             # name of this host, stated to senders
     setup_interval_ns: int | None = None
     heartbeat_interval_ns: int | None = None
     idle_heartbeat_interval_ns: int | None = None
@@ -362,6 +363,8 @@ class ReceiverView:
     backlog_bytes: int = 0
     fill_ppm: int = 0
     address: Address | None = None
+    reason_name: str = ""               # of reason_client, "" not stated
+    reason_host: str = ""               # where it runs
 
 
 @attrs.frozen(kw_only=True)

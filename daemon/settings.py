@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import socket
 from typing import Final
 
 import attrs
@@ -59,6 +60,7 @@ def driver_params_from(config: DaemonConfig, identity: Identity) -> DriverParams
         receiver_id_base=identity.receiver_id_base,
         daemon_id=identity.daemon_id,
         daemon_epoch=identity.epoch,
+        host=socket.gethostname(),
         setup_interval_ns=times.setup_interval_ns,
         heartbeat_interval_ns=times.heartbeat_interval_ns,
         idle_heartbeat_interval_ns=times.idle_heartbeat_interval_ns,

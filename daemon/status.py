@@ -6,6 +6,7 @@ The classes are the schema; :func:`to_dict` makes plain data of it.  Positions a
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import attrs
@@ -50,6 +51,8 @@ class ReceiverStatus:
     penstock: bool
     reason: str                         # why it holds the stream by itself, "" it does not
     reason_client: int                  # its client that is behind, 0 unknown
+    reason_name: str                    # of that client, "" not stated
+    reason_host: str                    # where it runs, "" not stated
     backlog_bytes: int                  # what that client has not read
 
 
@@ -74,6 +77,10 @@ class PublicationStatus:
     strategy_failures: int              # of a strategy in Python: raised, nonsense, late
     cause: str                          # what holds it now
     culprit: str                        # through whose fault, "" unknown
+    culprit_client: int                 # the client behind that: of this host or the receiver's
+    culprit_name: str                   # its name, "" unknown
+    backlog_bytes: int                  # what it has not read, 0 unknown
+    held_ns: int                        # since when that cause and culprit hold it
     blocked_ns: dict[str, int]          # by cause, since the start, the running interval included
     blocked_by_ns: dict[str, int]       # by culprit, in the same way: equal sums
     peers: list[ReceiverStatus]         # live receivers
@@ -161,23 +168,90 @@ def _receiver(view: ReceiverView, names: dict[int, str]) -> ReceiverStatus:
         penstock=view.capabilities != 0,
         reason="" if view.reason == 0 else names.get(view.reason, f"cause_{view.reason}"),
         reason_client=view.reason_client,
+        reason_name=view.reason_name,
+        reason_host=view.reason_host,
         backlog_bytes=view.backlog_bytes,
     )
 
 
-def _culprit_name(culprit: int, peers: list[ReceiverStatus], clients: dict[int, str]) -> str:
+def _culprit_name(
+    culprit: int, peers: list[ReceiverStatus], clients: dict[int, LocalClient]
+) -> str:
     """Who that is: a receiver with its address, a client with its name."""
     for peer in peers:
         if peer.receiver_id == culprit:
             return f"receiver {culprit} at {peer.address}"
     if culprit in clients:
-        return f"client {culprit} {clients[culprit]}".rstrip()
+        return clients[culprit].text
     return f"id {culprit}"
+
+
+@attrs.frozen(kw_only=True)
+class Culprit:
+    """The client through whose fault a publication is held."""
+
+    text: str = ""
+    client_id: int = 0
+    name: str = ""
+    backlog_bytes: int = 0
+
+
+@attrs.frozen(kw_only=True)
+class LocalClient:
+    """A client of this daemon, for people."""
+
+    text: str                           # client 463 'slow reader' (pid 10874)
+    name: str
+
+
+def local_clients(world: World) -> dict[int, LocalClient]:
+    found = {}
+    for client in world.clients.values():
+        name = f" '{client.name}'" if client.name else ""
+        pid = f" (pid {client.pid})" if client.pid > 0 else ""
+        found[client.id] = LocalClient(text=f"client {client.id}{name}{pid}", name=client.name)
+    return found
+
+
+def _culprit(
+    view: PressureView, publication: Publication, peers: list[ReceiverStatus],
+    clients: dict[int, LocalClient], position: int, counter: Callable[[int], int],
+) -> Culprit:
+    if not view.culprit:
+        return Culprit()
+    for peer in peers:
+        if peer.receiver_id == view.culprit:
+            return _remote_culprit(peer)
+    local = clients.get(view.culprit)
+    if local is None:
+        return Culprit(text=f"id {view.culprit}")
+    read = [
+        counter(link.counter_id) for link in publication.subscribers.values()
+        if link.subscription.client.id == view.culprit and not link.resting
+    ]
+    return Culprit(
+        text=local.text, client_id=view.culprit, name=local.name,
+        backlog_bytes=max(0, position - min(read)) if read else 0,
+    )
+
+
+def _remote_culprit(peer: ReceiverStatus) -> Culprit:
+    """The receiver, and its client as its status message states it; one of an older version states
+    an id alone, Aeron's nothing."""
+    text = f"receiver {peer.receiver_id} at {peer.address}"
+    if peer.reason_client:
+        text += f": client {peer.reason_client}"
+        text += f" '{peer.reason_name}'" if peer.reason_name else ""
+        text += f" on {peer.reason_host}" if peer.reason_host else ""
+    return Culprit(
+        text=text, client_id=peer.reason_client, name=peer.reason_name,
+        backlog_bytes=peer.backlog_bytes,
+    )
 
 
 def _accounts(
     view: PressureView, names: dict[int, str], peers: list[ReceiverStatus],
-    clients: dict[int, str], now_ns: int,
+    clients: dict[int, LocalClient], now_ns: int,
 ) -> tuple[dict[str, int], dict[str, int]]:
     """Blocked time by cause and by culprit, closed at now_ns: their sums are equal."""
     by_cause = {
@@ -198,14 +272,17 @@ def _accounts(
 
 
 def publication_status(
-    publication: Publication, driver: Driver, shared: Shared, *, clients: dict[int, str],
-    now_ns: int, running: Running | None = None,
+    publication: Publication, driver: Driver, shared: Shared, *,
+    clients: dict[int, LocalClient], counter: Callable[[int], int], now_ns: int,
+    running: Running | None = None,
 ) -> PublicationStatus:
     live = driver.publication_status(publication.id)
     view = shared.read_pressure(publication.slot)
     names = {int(cause): cause.name.lower() for cause in Cause}
     peers = [_receiver(v, names) for v in driver.publication_receivers(publication.id)]
     blocked, blocked_by = _accounts(view, names, peers, clients, now_ns)
+    culprit = _culprit(view, publication, peers, clients, live.producer_position, counter)
+    held = view.cause != Cause.NONE and now_ns > view.since_ns
     failures = publication.late_limits
     if running is not None:
         failures += running.raised + running.nonsense
@@ -228,7 +305,11 @@ def publication_status(
         pressure_signals=live.pressure_signals,
         strategy_failures=failures,
         cause=names.get(view.cause, f"cause_{view.cause}"),
-        culprit=_culprit_name(view.culprit, peers, clients) if view.culprit else "",
+        culprit=culprit.text,
+        culprit_client=culprit.client_id,
+        culprit_name=culprit.name,
+        backlog_bytes=culprit.backlog_bytes,
+        held_ns=now_ns - view.since_ns if held else 0,
         blocked_ns=blocked,
         blocked_by_ns=blocked_by,
         peers=peers,
@@ -305,7 +386,7 @@ def take(
     malformed: int, strategies: StrategyHost, logs: GroupLogs,
 ) -> DaemonStatus:
     """A snapshot.  Conductor thread."""
-    names = {client.id: client.name for client in world.clients.values()}
+    names = local_clients(world)
     images = (image_status(world, image, driver) for image in world.images.values())
     return DaemonStatus(
         version=facts.version,
@@ -322,7 +403,7 @@ def take(
         clients=[client_status(client) for client in world.clients.values()],
         publications=[
             publication_status(
-                p, driver, shared, clients=names, now_ns=now_ns,
+                p, driver, shared, clients=names, counter=cnc.counter, now_ns=now_ns,
                 running=strategies.get(p.id),
             )
             for p in world.publications.values()

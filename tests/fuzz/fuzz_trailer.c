@@ -19,6 +19,8 @@ static void check_same(const ps_trailer_t *a, const ps_trailer_t *b)
                (a->pacing_rate == b->pacing_rate && a->rtt_ns == b->rtt_ns));
     FUZZ_CHECK(a->reason == 0 || (a->reason_client == b->reason_client &&
                                   a->reason_backlog_bytes == b->reason_backlog_bytes));
+    FUZZ_CHECK(a->reason == 0 || a->client_name[0] == '\0' ||
+               (strcmp(a->client_name, b->client_name) == 0 && strcmp(a->host, b->host) == 0));
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *input, size_t size)

@@ -316,6 +316,8 @@ static const ps_trailer_t STATED = {
     .reason = PS_CAUSE_SLOW_SUBSCRIBER,
     .reason_client = 9,
     .reason_backlog_bytes = 1 << 20,
+    .client_name = "slow reader",
+    .host = "b.example",
     .flow_control = PS_WIRE_FC_TAGGED,
     .group_tag = -77,
 };
@@ -342,6 +344,8 @@ static void test_trailers_come_back(void)
     CHECK(sm.trailer.credit_limit == 55 && sm.trailer.released_ordinal == 44);
     CHECK(sm.trailer.fill_ppm == 250000 && sm.trailer.reason == PS_CAUSE_SLOW_SUBSCRIBER);
     CHECK(sm.trailer.reason_client == 9 && sm.trailer.reason_backlog_bytes == 1 << 20);
+    CHECK(strcmp(sm.trailer.client_name, "slow reader") == 0);
+    CHECK(strcmp(sm.trailer.host, "b.example") == 0);
     CHECK(sm.trailer.ordinal == -1); /* a SETUP's word, not an SM's */
     const ps_setup_t setup = { .session_id = 1, .stream_id = 2, .term_length = 65536, .mtu = 1408 };
     ps_setup_t read;
@@ -350,6 +354,67 @@ static void test_trailers_come_back(void)
     CHECK(read.trailer.ordinal == STATED.ordinal && read.trailer.credit_limit == -1);
     CHECK(read.trailer.flow_control == PS_FC_TAGGED && read.trailer.group_tag == -77);
     CHECK(sm.trailer.flow_control == PS_WIRE_FC_UNKNOWN); /* a sender's word */
+}
+
+/* Names of full length, every field: what docs/wire-extensions.md counts, and within the bound. */
+static void test_the_largest_trailers_fit(void)
+{
+    ps_trailer_t largest = STATED;
+    uint8_t out[PS_CONTROL_MAX];
+    largest.congestion_window = largest.pacing_rate = largest.rtt_ns = 1;
+    memset(largest.client_name, 'c', PS_NAME_MAX);
+    memset(largest.host, 'h', PS_NAME_MAX);
+    CHECK_EQ(ps_trailer_write_sm(out, &largest), 190);
+    CHECK_EQ(ps_trailer_write_setup(out, &largest), 64);
+    ps_trailer_t read;
+    ps_trailer_read(out, ps_trailer_write_sm(out, &largest), &read);
+    CHECK(memcmp(read.client_name, largest.client_name, sizeof read.client_name) == 0);
+    CHECK(memcmp(read.host, largest.host, sizeof read.host) == 0);
+}
+
+static void test_names_are_cut_between_characters(void)
+{
+    char name[PS_NAME_MAX + 1];
+    ps_name_copy(name, "short");
+    CHECK(strcmp(name, "short") == 0);
+    ps_name_copy(name, "");
+    CHECK(name[0] == '\0');
+    for (size_t before = PS_NAME_MAX - 4; before <= PS_NAME_MAX; before++) {
+        char text[PS_NAME_MAX + 16] = { 0 };
+        memset(text, 'a', before);
+        strcat(text, "\xf0\x9f\x90\xa2z"); /* four bytes, one character */
+        ps_name_copy(name, text);
+        CHECK_EQ(strlen(name), before + 4 <= PS_NAME_MAX ? before + 4 : before);
+        CHECK(memcmp(name, text, strlen(name)) == 0);
+    }
+}
+
+/* Lengths that lie state no name, and spoil nothing else; control characters are not passed on. */
+static void test_names_of_strangers(void)
+{
+    uint8_t out[PS_CONTROL_MAX];
+    ps_trailer_t read;
+    ps_trailer_t stated = STATED;
+    snprintf(stated.client_name, sizeof stated.client_name, "a\x1b[2Jb\x7f");
+    uint32_t length = ps_trailer_write_sm(out, &stated);
+    ps_trailer_read(out, length, &read);
+    CHECK(strcmp(read.client_name, "a?[2Jb?") == 0);
+    uint8_t *names = NULL;
+    for (uint32_t at = PS_TRAILER_HEADER_BYTES; at < length; at += 4u + ps_get_u16(out + at + 2)) {
+        names = ps_get_u16(out + at) == PS_TLV_CLIENT_NAME ? out + at + 4 : names;
+    }
+    CHECK(names != NULL);
+    for (int i = 0; i < 2; i++) {
+        const uint8_t before = names[i];
+        for (int value = 0; value < 256; value++) {
+            names[i] = (uint8_t)value;
+            ps_trailer_read(out, length, &read);
+            CHECK_EQ(read.reason_client, 9);
+            CHECK(strlen(read.client_name) <= PS_NAME_MAX && strlen(read.host) <= PS_NAME_MAX);
+            CHECK(value <= before || read.client_name[0] == '\0' || i == 0);
+        }
+        names[i] = before;
+    }
 }
 
 /* Whatever a sender states comes back; with any other number of bytes cut off, or any bytes in its
@@ -474,6 +539,9 @@ int main(void)
     test_error_text_stays_inside();
     test_chain_rules();
     test_trailers_come_back();
+    test_the_largest_trailers_fit();
+    test_names_are_cut_between_characters();
+    test_names_of_strangers();
     test_a_strategy_comes_back_or_is_unknown();
     test_a_strategy_of_a_later_version_is_unknown();
     test_a_damaged_trailer_is_no_trailer();

@@ -133,3 +133,16 @@ def test_every_test_that_a_page_names_exists(page: str) -> None:
         text = (DOCS.parent / path).read_text(encoding="utf-8")
         form = rf"^def {name}\(" if path.endswith(".py") else rf"^static void {name}\("
         assert re.search(form, text, re.MULTILINE), f"{page}: {path} has no test {name}"
+
+
+def test_the_largest_trailers_fit_with_all_that_is_planned() -> None:
+    """The two largest of today are what tests/native/test_wire.c measures."""
+    table = (DOCS / "wire-extensions.md").read_text("utf-8").split("### Room")[1].split("\n## ")[0]
+    cells = [line.split("|")[2:5] for line in table.splitlines() if line.startswith("| ")][1:]
+    bound, planned = 256, 0
+    for column, today in ((0, 190), (1, 64)):
+        sizes = [(int(row[column]), row[2].strip()) for row in cells if row[column].strip()]
+        assert sum(size for size, state in sizes if state == "in use") == today
+        planned += sum(state == "planned" for _, state in sizes)
+        assert sum(size for size, _ in sizes) <= bound
+    assert planned >= 7

@@ -27,6 +27,7 @@ typedef struct ps_driver_params {
     int64_t receiver_id_base; /* non-zero */
     uint64_t daemon_id;
     uint64_t daemon_epoch;
+    const char *host;              /* its name, stated to senders; NULL: not stated.  Copied */
     int64_t setup_interval_ns;     /* 100 ms */
     int64_t heartbeat_interval_ns; /* 100 ms */
     /* 1 s, after idle_after_ns of silence; = 100 ms: no back-off */

@@ -209,6 +209,8 @@ int ps_driver_create(const ps_driver_params_t *params, ps_driver_t **out)
     }
     memset(driver, 0, sizeof *driver);
     driver->params = *params;
+    ps_name_copy(driver->host, params->host == NULL ? "" : params->host);
+    driver->params.host = driver->host;
     driver->event_fd = -1;
     for (int32_t i = 0; i < PS_AGENTS; i++) {
         driver->loops[i].epoll_fd = -1;

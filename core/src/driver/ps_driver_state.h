@@ -7,6 +7,7 @@
 
 #include <pthread.h>
 
+#include "ps_wire.h"
 #include "ps_driver_internal.h"
 #include "ps_idle.h"
 #include "ps_ring.h"
@@ -50,6 +51,7 @@ typedef struct ps_loop {
 
 struct ps_driver {
     ps_driver_params_t params;
+    char host[PS_NAME_MAX + 1]; /* params.host */
     ps_sender_t *sender;
     ps_receiver_t *receiver;
     ps_agent_t agents[PS_AGENTS];

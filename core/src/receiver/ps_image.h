@@ -162,7 +162,9 @@ struct ps_image {
     uint8_t force_sm;
     uint8_t new_loss;
     uint8_t gating; /* a subscriber gates the window */
-    uint8_t ending; /* some source stated an end that is not withdrawn */
+    int32_t
+        limiting_slot; /* client slot of the slowest subscriber that has not read all; -1 none */
+    uint8_t ending;    /* some source stated an end that is not withdrawn */
     uint8_t revoked;
     uint8_t rejected;
     uint8_t event_taken;      /* INACTIVE / DRAINED of this state */

@@ -62,6 +62,7 @@ void ps_image_consumption(ps_image_t *image)
     int64_t unread;
     int64_t fill = 0;
     int64_t client = 0;
+    int32_t limiting_slot = -1;
 
     image->gating = who >= 0;
     if (slowest > image->consumption) {
@@ -79,12 +80,14 @@ void ps_image_consumption(ps_image_t *image)
         int32_t slot = image->subscribers[who].client_slot;
 
         if (slot >= 0 && slot < image->receiver->shared->n_clients) {
+            limiting_slot = slot;
             client = atomic_load_explicit(&image->receiver->shared->clients[slot].id,
                                           memory_order_relaxed);
         }
     }
     atomic_store_explicit(&image->slot->fill_ppm, (int32_t)fill, memory_order_relaxed);
     atomic_store_explicit(&image->slot->limiting_client, client, memory_order_relaxed);
+    image->limiting_slot = limiting_slot;
 }
 
 int64_t ps_image_rejoin_position(const ps_image_t *image)
@@ -197,6 +200,11 @@ static void fill_trailer(const ps_image_t *image, ps_trailer_t *trailer)
         trailer->reason_client =
             atomic_load_explicit(&image->slot->limiting_client, memory_order_relaxed);
         trailer->reason_backlog_bytes = ps_image_contiguous(image) - image->consumption;
+        if (image->limiting_slot >= 0) {
+            const ps_client_slot_t *slot = &image->receiver->shared->clients[image->limiting_slot];
+            ps_name_copy(trailer->client_name, slot->name);
+            ps_name_copy(trailer->host, params->host);
+        }
     } else if (image->congestion.binds) {
         trailer->reason = PS_CAUSE_CONGESTION_WINDOW;
     }

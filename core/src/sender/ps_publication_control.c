@@ -15,6 +15,10 @@ static ps_pub_receiver_t *find_receiver(ps_publication_t *pub, int64_t receiver_
     return index == 0 ? NULL : &pub->receivers[index - 1];
 }
 
+_Static_assert(sizeof(((ps_receiver_view_t *)0)->reason_name) == PS_NAME_MAX + 1 &&
+                   sizeof(((ps_receiver_view_t *)0)->reason_host) == PS_NAME_MAX + 1,
+               "names as in trailers");
+
 static void show_receiver(ps_publication_t *pub, ps_pub_receiver_t *receiver, const ps_sm_t *sm,
                           int64_t position, const ps_addr_t *from)
 {
@@ -32,6 +36,10 @@ static void show_receiver(ps_publication_t *pub, ps_pub_receiver_t *receiver, co
                               .backlog_bytes = speaks ? sm->trailer.reason_backlog_bytes : 0,
                               .fill_ppm = speaks ? sm->trailer.fill_ppm : 0,
                               .address = *from };
+    if (speaks) {
+        memcpy(receiver->view.reason_name, sm->trailer.client_name, PS_NAME_MAX + 1);
+        memcpy(receiver->view.reason_host, sm->trailer.host, PS_NAME_MAX + 1);
+    }
     ps_board_write(pub->board, (int32_t)(receiver - pub->receivers), &receiver->view);
 }
 

@@ -89,7 +89,9 @@ typedef struct ps_receiver_view {
     uint32_t capabilities; /* 0: a plain Aeron peer */
     uint32_t fill_ppm;
     int32_t has_group_tag;
-    int32_t followed; /* reserved, 0 */
+    int32_t followed;     /* reserved, 0 */
+    char reason_name[33]; /* of reason_client, and its host: from its trailer, "" not stated */
+    char reason_host[33];
     ps_addr_t address;
 } ps_receiver_view_t;
 

@@ -14,6 +14,8 @@
 #include "ps_cause.h"
 #include "ps_wire_fields.h"
 
+enum { NAMES_HEADER = 2 }; /* u8 length of the client's name, u8 length of the host's */
+
 void ps_trailer_clear(ps_trailer_t *out)
 {
     memset(out, 0, sizeof *out);
@@ -28,6 +30,28 @@ static int64_t ordinal_of(const uint8_t *value)
 {
     const int64_t ordinal = ps_get_i64(value);
     return ordinal < 0 ? -1 : ordinal;
+}
+
+/* A terminal that shows the text obeys no byte of it. */
+static char printable(uint8_t byte)
+{
+    return byte < 0x20 || byte == 0x7f ? '?' : (char)byte;
+}
+
+void ps_name_copy(char *out, const char *from)
+{
+    size_t length = strnlen(from, PS_NAME_MAX);
+    if (length == PS_NAME_MAX) { /* perhaps cut: back to where a character begins */
+        size_t start = length - 1;
+        while (start > 0 && ((uint8_t)from[start] & 0xc0) == 0x80) {
+            start--;
+        }
+        const uint8_t first = (uint8_t)from[start];
+        const size_t whole = first < 0x80 ? 1 : first < 0xe0 ? 2 : first < 0xf0 ? 3 : 4;
+        length = start + whole <= length ? length : start;
+    }
+    memcpy(out, from, length);
+    out[length] = '\0';
 }
 
 static int64_t positive(int64_t value)
@@ -45,11 +69,31 @@ static uint32_t needed(uint16_t type)
     case PS_TLV_ORDINAL:
     case PS_TLV_CREDIT_LIMIT:
     case PS_TLV_RELEASED_ORDINAL: return 8;
+    case PS_TLV_CLIENT_NAME: return NAMES_HEADER;
     case PS_TLV_STRATEGY: return 12;
     case PS_TLV_REASON: return 20;
     case PS_TLV_CONGESTION: return 24;
     default: return 0;
     }
+}
+
+/* A length beyond the value, or beyond what a name may have: not stated. */
+static void take_names(const uint8_t *value, uint32_t size, ps_trailer_t *out)
+{
+    const uint32_t client = value[0];
+    const uint32_t host = value[1];
+
+    if (client > PS_NAME_MAX || host > PS_NAME_MAX || NAMES_HEADER + client + host > size) {
+        return;
+    }
+    for (uint32_t i = 0; i < client; i++) {
+        out->client_name[i] = printable(value[NAMES_HEADER + i]);
+    }
+    for (uint32_t i = 0; i < host; i++) {
+        out->host[i] = printable(value[NAMES_HEADER + client + i]);
+    }
+    out->client_name[client] = '\0';
+    out->host[host] = '\0';
 }
 
 static void take_strategy(const uint8_t *value, ps_trailer_t *out)
@@ -62,7 +106,7 @@ static void take_strategy(const uint8_t *value, ps_trailer_t *out)
     out->group_tag = out->flow_control == PS_WIRE_FC_TAGGED ? ps_get_i64(value + 4) : 0;
 }
 
-static void take(uint16_t type, const uint8_t *value, ps_trailer_t *out)
+static void take(uint16_t type, const uint8_t *value, uint32_t size, ps_trailer_t *out)
 {
     switch (type) {
     case PS_TLV_CAPABILITIES: out->capabilities = ps_get_u32(value); break;
@@ -89,6 +133,7 @@ static void take(uint16_t type, const uint8_t *value, ps_trailer_t *out)
             out->reason_backlog_bytes = 0;
         }
         break;
+    case PS_TLV_CLIENT_NAME: take_names(value, size, out); break;
     case PS_TLV_CONGESTION:
         out->congestion_window = positive(ps_get_i64(value));
         out->pacing_rate = positive(ps_get_i64(value + 8));
@@ -122,7 +167,7 @@ void ps_trailer_read(const uint8_t *data, uint32_t length, ps_trailer_t *out)
         if (size > end - at || size < needed(type)) {
             return;
         }
-        take(type, data + at, &read);
+        take(type, data + at, size, &read);
         at += size;
     }
     if ((read.capabilities & PS_CAP_PENSTOCK) != 0) {
@@ -195,6 +240,22 @@ uint32_t ps_trailer_write_setup(uint8_t *out, const ps_trailer_t *trailer)
     return end(&cursor);
 }
 
+static uint32_t text_length(const char *text)
+{
+    return (uint32_t)strnlen(text, PS_NAME_MAX);
+}
+
+static void tlv_names(cursor_t *cursor, const ps_trailer_t *trailer)
+{
+    const uint32_t client = text_length(trailer->client_name);
+    const uint32_t host = text_length(trailer->host);
+    uint8_t *names = tlv(cursor, PS_TLV_CLIENT_NAME, (uint16_t)(NAMES_HEADER + client + host));
+    names[0] = (uint8_t)client;
+    names[1] = (uint8_t)host;
+    memcpy(names + NAMES_HEADER, trailer->client_name, client);
+    memcpy(names + NAMES_HEADER + client, trailer->host, host);
+}
+
 uint32_t ps_trailer_write_sm(uint8_t *out, const ps_trailer_t *trailer)
 {
     if (trailer == NULL || (trailer->capabilities & PS_CAP_PENSTOCK) == 0) {
@@ -210,6 +271,9 @@ uint32_t ps_trailer_write_sm(uint8_t *out, const ps_trailer_t *trailer)
         ps_put_u32(reason, trailer->reason);
         ps_put_i64(reason + 4, trailer->reason_client);
         ps_put_i64(reason + 12, trailer->reason_backlog_bytes);
+        if (trailer->client_name[0] != '\0') {
+            tlv_names(&cursor, trailer);
+        }
     }
     if (trailer->congestion_window > 0) {
         uint8_t *congestion = tlv(&cursor, PS_TLV_CONGESTION, 24);

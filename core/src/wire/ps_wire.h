@@ -34,7 +34,9 @@ enum {
     PS_HEARTBEAT_BYTES = 32,
     PS_ERR_TEXT_MAX = 1023,
     PS_TTL_MAX = 255,
-    PS_CONTROL_MAX = 512
+    PS_CONTROL_MAX = 512,
+    /* longest name of a client or host in a trailer, in bytes of UTF-8 */
+    PS_NAME_MAX = 32
 };
 
 /* Why a datagram was dropped; each has a counter name in the metrics. */
@@ -78,6 +80,10 @@ typedef struct ps_trailer {
     uint32_t reason;          /* SM: ps_cause of the receiver's own hold, 0 none */
     int64_t reason_client;    /* SM: limiting client id */
     int64_t reason_backlog_bytes;
+    /* SM: name of the limiting client, and its host; empty when not stated.  Untrusted text without
+     * control characters. */
+    char client_name[PS_NAME_MAX + 1];
+    char host[PS_NAME_MAX + 1];
     int64_t congestion_window; /* SM: bytes that may be under way, 0 no such bound */
     int64_t pacing_rate;       /* SM: bytes a second to pace at, 0 no opinion */
     int64_t rtt_ns;            /* SM: smoothed, 0 unknown */
@@ -151,6 +157,9 @@ uint32_t ps_wire_run(const uint8_t *data, uint32_t length, uint32_t segment, int
 uint32_t ps_wire_run_from(uint64_t first_word, const uint8_t *data, uint32_t length,
                           uint32_t segment, int32_t term_length, int32_t *messages);
 
+/* Copies what fits of a text into a field of PS_NAME_MAX + 1 bytes, whole characters of UTF-8 only.
+ * from need not end: it is read up to that many bytes. */
+void ps_name_copy(char *out, const char *from);
 /* Builders write into out (PS_CONTROL_MAX bytes), return the datagram length.  trailer NULL:
  * none. */
 uint32_t ps_wire_build_setup(uint8_t *out, const ps_setup_t *setup, const ps_trailer_t *trailer);

@@ -33,7 +33,8 @@ enum ps_tlv_type {
     PS_TLV_FILL = 6,
     PS_TLV_REASON = 7,
     PS_TLV_STRATEGY = 9,
-    PS_TLV_CONGESTION = 17
+    PS_TLV_CONGESTION = 17,
+    PS_TLV_CLIENT_NAME = 18
 };
 
 /* Subtypes of EXT frames; sent only to peers that advertised them. */
