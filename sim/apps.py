@@ -47,6 +47,11 @@ class Publisher:
         return sum(self._native.publisher(app).messages for app in self._apps)
 
     @property
+    def at_end(self) -> bool:
+        """Is its stream at the maximum position?"""
+        return bool(self._apps) and self._native.publisher(self._apps[-1]).at_end != 0
+
+    @property
     def sent_bytes(self) -> int:
         return sum(self._native.publisher(app).bytes for app in self._apps)
 
@@ -62,7 +67,7 @@ class Publisher:
 
     @property
     def finished(self) -> bool:
-        return self._crashed or self.sent >= self.script.count
+        return self._crashed or self.at_end or self.sent >= self.script.count
 
     def statistics(self) -> list[PublisherStatistics]:
         return [self._native.publisher(app) for app in self._apps]

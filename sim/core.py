@@ -95,6 +95,7 @@ class PublisherStatistics:
     refusals: int
     blocked_ns: int
     last_ns: int
+    at_end: int
 
 
 @attrs.frozen(kw_only=True)

@@ -83,7 +83,7 @@ static void add_publication(rig_t *rig, const rig_options_t *options)
                                   .session_id = GOLDEN_SESSION,
                                   .stream_id = GOLDEN_STREAM,
                                   .initial_term_id = GOLDEN_TERM,
-                                  .term_id = GOLDEN_TERM,
+                                  .term_id = ps_wrap_add(GOLDEN_TERM, options->term_count),
                                   .term_offset = options->first_offset,
                                   .term_length = RIG_TERM,
                                   .mtu = RIG_MTU,

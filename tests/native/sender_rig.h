@@ -66,6 +66,7 @@ typedef struct rig_options {
     int32_t window_bytes;      /* 0: T/2 */
     int64_t reserved_position; /* 0: everything */
     int32_t first_offset;      /* start position */
+    int32_t term_count;        /* of the first term */
     int32_t timestamp_offset;  /* 0: none, else as the parameter */
     int32_t advertise;
     int64_t retransmit_delay_ns;

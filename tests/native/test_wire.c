@@ -234,7 +234,8 @@ static int nak_with(int32_t offset, int32_t nak_length)
 static void test_status_and_nak_rules(void)
 {
     CHECK(sm_with(20, 32) == PS_WIRE_OK && sm_with(20, 33) == PS_WIRE_BAD_FIELD);
-    CHECK(sm_with(20, -32) == PS_WIRE_BAD_FIELD && sm_with(20, 1 << 30) == PS_WIRE_BAD_FIELD);
+    CHECK(sm_with(20, -32) == PS_WIRE_BAD_FIELD &&
+          sm_with(20, (1 << 30) + 32) == PS_WIRE_BAD_FIELD);
     CHECK(sm_with(24, 0) == PS_WIRE_OK && sm_with(24, 1 << 29) == PS_WIRE_OK);
     CHECK(sm_with(24, -1) == PS_WIRE_BAD_FIELD && sm_with(24, (1 << 29) + 1) == PS_WIRE_BAD_FIELD);
     CHECK(nak_with(0, 0) == PS_WIRE_OK && nak_with(0, 1 << 30) == PS_WIRE_OK);

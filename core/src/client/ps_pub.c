@@ -66,15 +66,26 @@ static void ps_pub_pad_rest(const ps_pub_t *pub, int32_t term_count, int32_t off
     }
 }
 
+/* The last term is used up.  Unlike ADMIN_ACTION this code ends the call, so the sender must learn
+ * of the padding here. */
+static int64_t ps_pub_end_of_stream(const ps_pub_t *pub, bool padded)
+{
+    if (padded) {
+        ps_pub_dirty(pub);
+    }
+    return PS_MAX_POSITION_EXCEEDED;
+}
+
 static int64_t ps_pub_end_of_term(ps_pub_t *pub, int32_t term_count, int32_t term_id,
                                   uint32_t offset)
 {
     const ps_log_t *log = &pub->log;
-    if (offset < (uint32_t)log->term_length) {
+    const bool padded = offset < (uint32_t)log->term_length;
+    if (padded) {
         ps_pub_pad_rest(pub, term_count, (int32_t)offset);
     }
     if (term_count == INT32_MAX) {
-        return PS_MAX_POSITION_EXCEEDED;
+        return ps_pub_end_of_stream(pub, padded);
     }
     ps_log_rotate(log, term_count, term_id);
     return PS_ADMIN_ACTION;
@@ -93,12 +104,13 @@ static int64_t ps_pub_exclusive_end_of_term(ps_pub_t *pub)
     ps_pub_seal(pub, log->term_length);
     atomic_store_explicit(&meta->tail[count % PS_PARTITIONS],
                           ps_pub_tail_word(pub->term_id, log->term_length), memory_order_release);
-    if (pub->term_offset < log->term_length) {
+    const bool padded = pub->term_offset < log->term_length;
+    if (padded) {
         ps_pub_pad_rest(pub, count, pub->term_offset);
         pub->term_offset = log->term_length;
     }
     if (count == INT32_MAX) {
-        return PS_MAX_POSITION_EXCEEDED;
+        return ps_pub_end_of_stream(pub, padded);
     }
     pub->term_count = count + 1;
     pub->term_id = ps_wrap_add(pub->term_id, 1);

@@ -123,19 +123,22 @@ int ps_image_on_data(ps_image_t *image, const ps_recv_destination_t *destination
     const ps_log_t *log = &image->log;
     int64_t position;
 
-    if (image->rejected || image->state != PS_IMAGE_ACTIVE || image->endpoint == NULL ||
-        ps_wrap_sub(first->term_id, log->initial_term_id) < 0) {
+    if (image->rejected || image->state != PS_IMAGE_ACTIVE || image->endpoint == NULL) {
         return PS_WIRE_OK;
     }
     if (first->term_offset < 0 || first->term_offset > log->term_length ||
         first->term_offset % PS_FRAME_ALIGNMENT != 0) {
         return PS_WIRE_BAD_FIELD;
     }
+    position =
+        ps_position_stated(first->term_id, first->term_offset, log->shift, log->initial_term_id);
+    if (position < 0 || (position == ps_max_position(log->shift) && !first->is_heartbeat)) {
+        return PS_WIRE_OK;
+    }
     if (!ps_image_admits(image, destination->index, from)) {
         ps_image_count_foreign(image, destination->index, from);
         return PS_WIRE_OK;
     }
-    position = ps_position(first->term_id, first->term_offset, log->shift, log->initial_term_id);
     if (!first->is_heartbeat) {
         return on_chain(image, destination, position, data, length, from, rx_ns);
     }

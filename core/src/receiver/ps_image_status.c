@@ -245,6 +245,7 @@ void ps_image_send_sm(ps_image_t *image, int64_t now_ns)
     ps_receiver_t *receiver = image->receiver;
     const ps_log_t *log = &image->log;
     int64_t position = image->consumption;
+    const ps_place_t place = ps_place_of(position, log->shift, log->initial_term_id);
     ps_trailer_t trailer;
     ps_sm_t sm;
 
@@ -256,8 +257,8 @@ void ps_image_send_sm(ps_image_t *image, int64_t now_ns)
     }
     sm = (ps_sm_t){ .session_id = image->params.session_id,
                     .stream_id = image->params.stream_id,
-                    .term_id = ps_term_id_at(position, log->shift, log->initial_term_id),
-                    .term_offset = (int32_t)(position & log->term_mask),
+                    .term_id = place.term_id,
+                    .term_offset = place.term_offset,
                     .window = image->window,
                     .receiver_id = image->endpoint->params.receiver_id,
                     .group_tag = image->endpoint->params.group_tag,

@@ -471,10 +471,10 @@ bool ps_publication_send_heartbeat(ps_publication_t *pub, int64_t now_ns)
     } else if (pub->end_of_stream && pub->params.signal_eos) {
         flags |= PS_FLAG_EOS;
     }
-    const uint32_t length = ps_wire_build_heartbeat(
-        out, pub->log.session_id, pub->log.stream_id,
-        ps_term_id_at(pub->sender_position, pub->log.shift, pub->log.initial_term_id),
-        (int32_t)(pub->sender_position & pub->log.term_mask), flags);
+    const ps_place_t place =
+        ps_place_of(pub->sender_position, pub->log.shift, pub->log.initial_term_id);
+    const uint32_t length = ps_wire_build_heartbeat(out, pub->log.session_id, pub->log.stream_id,
+                                                    place.term_id, place.term_offset, flags);
     assert(length == PS_HEARTBEAT_BYTES);
     if (!ps_send_endpoint_reachable(pub->endpoint)) {
         return false;

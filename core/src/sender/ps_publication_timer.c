@@ -134,7 +134,9 @@ static int64_t earlier(int64_t a, int64_t b)
 static int64_t setup_timer(ps_publication_t *pub, int64_t now_ns)
 {
     const int64_t interval_ns = ps_driver_params(pub->driver)->setup_interval_ns;
-    if ((pub->has_initial_connection && !pub->setup_elicited) || pub->revoked) {
+    /* No term follows the maximum position, and a SETUP can name no place in the last one. */
+    if ((pub->has_initial_connection && !pub->setup_elicited) || pub->revoked ||
+        pub->sender_position == ps_max_position(pub->log.shift)) {
         return INT64_MAX;
     }
     if (now_ns - pub->setup_sent_ns >= interval_ns && !ps_publication_send_setup(pub, now_ns)) {

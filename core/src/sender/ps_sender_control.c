@@ -32,15 +32,15 @@ static void on_sm(ps_sender_t *sender, ps_send_endpoint_t *endpoint, const uint8
     }
     ps_publication_t *pub = ps_sender_find(sender, endpoint, sm.session_id, sm.stream_id);
     const int32_t term = pub != NULL ? pub->log.term_length : PS_TERM_MAX;
-    if (sm.term_offset < 0 || sm.term_offset >= term || (sm.term_offset & 31) != 0 ||
+    if (sm.term_offset < 0 || sm.term_offset > term || (sm.term_offset & 31) != 0 ||
         sm.window < 0 || sm.window > term / 2) {
         count_invalid(endpoint);
         return;
     }
     ps_system_add(endpoint->driver, PS_SYS_SM_RECEIVED, 1);
     if (pub != NULL && (sm.flags & PS_SM_SETUP) == 0) {
-        position =
-            ps_position(sm.term_id, sm.term_offset, pub->log.shift, pub->log.initial_term_id);
+        position = ps_position_stated(sm.term_id, sm.term_offset, pub->log.shift,
+                                      pub->log.initial_term_id);
         if (!is_granted_from(pub, position)) {
             ps_system_add(endpoint->driver, PS_SYS_SM_REJECTED, 1);
             return;

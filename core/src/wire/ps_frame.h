@@ -9,6 +9,7 @@
 #define PS_FRAME_H
 
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <stdint.h>
 
 enum {
@@ -87,6 +88,35 @@ static inline int32_t ps_partition(int64_t position, int32_t shift)
 static inline int32_t ps_term_id_at(int64_t position, int32_t shift, int32_t initial)
 {
     return ps_wrap_add(initial, (int32_t)(position >> shift));
+}
+
+/* Where a stream ends: the term count has no higher value.  No frame begins there. */
+static inline int64_t ps_max_position(int32_t shift)
+{
+    return INT64_C(1) << (31 + shift);
+}
+
+/* A position as heartbeats and status messages state it.  The end of a stream is the offset T of
+ * its last term: one term id more would lie before the initial one, so a receiver would drop it. */
+typedef struct ps_place {
+    int32_t term_id;
+    int32_t term_offset; /* 0..T; T only at the maximum position */
+} ps_place_t;
+
+static inline ps_place_t ps_place_of(int64_t position, int32_t shift, int32_t initial)
+{
+    const int64_t last = position - (position == ps_max_position(shift));
+    const int64_t begin = last >> shift << shift;
+    return (ps_place_t){ ps_term_id_at(last, shift, initial), (int32_t)(position - begin) };
+}
+
+/* The position that a peer states.  Aeron states the end of a stream by the term id that wrapped;
+ * nothing else is meant by it.  Negative: before the initial term. */
+static inline int64_t ps_position_stated(int32_t term_id, int32_t offset, int32_t shift,
+                                         int32_t initial)
+{
+    const bool wrapped = offset == 0 && ps_wrap_sub(term_id, initial) == INT32_MIN;
+    return wrapped ? ps_max_position(shift) : ps_position(term_id, offset, shift, initial);
 }
 static inline int32_t ps_frame_length_acquire(const ps_frame_t *frame)
 {

@@ -74,9 +74,10 @@ int ps_wire_check(const uint8_t *data, uint32_t length, uint16_t *type)
 
 /* ---- decoders -------------------------------------------------------------------------------- */
 
+/* PS_TERM_MAX: the end of a stream of the longest terms (ps_place_of). */
 static int offset_is_valid(int32_t offset)
 {
-    return offset >= 0 && offset < PS_TERM_MAX && offset % PS_FRAME_ALIGNMENT == 0;
+    return offset >= 0 && offset <= PS_TERM_MAX && offset % PS_FRAME_ALIGNMENT == 0;
 }
 
 /* The trailer starts behind frame_length; a frame that claims less than its base has none. */

@@ -62,7 +62,7 @@ static void count_sm(ps_probe_t *probe, int32_t host, const ps_sm_t *sm)
 {
     const ps_probe_pub_t *model = ps_probe_pub(probe, host, sm->session_id, sm->stream_id);
     const int64_t term = model != NULL ? model->pub->log.term_length : INT64_C(1) << 30;
-    const bool sound = sm->term_offset >= 0 && sm->term_offset < term &&
+    const bool sound = sm->term_offset >= 0 && sm->term_offset <= term &&
                        sm->term_offset % PS_FRAME_ALIGNMENT == 0 && sm->window >= 0 &&
                        sm->window <= term / 2;
     ps_probe_count(probe, host, sound ? PS_SYS_SM_RECEIVED : PS_SYS_INVALID_PACKETS, 1);

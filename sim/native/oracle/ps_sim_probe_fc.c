@@ -208,7 +208,7 @@ void ps_probe_fc_sm(ps_probe_t *probe, ps_probe_pub_t *model, const ps_sm_t *sm,
     const ps_publication_t *pub = model->pub;
     const int32_t term = pub->log.term_length;
     ps_probe_spies_passed(probe, model, now_ns); /* as a cycle sends before it reads */
-    if (pub->endpoint == NULL || sm->term_offset < 0 || sm->term_offset >= term ||
+    if (pub->endpoint == NULL || sm->term_offset < 0 || sm->term_offset > term ||
         sm->term_offset % PS_FRAME_ALIGNMENT != 0 || sm->window < 0 || sm->window > term / 2) {
         return;
     }

@@ -145,6 +145,7 @@ typedef struct ps_sim_publisher_stats {
     int64_t refusals;
     int64_t blocked_ns; /* from a refusal to the next acceptance */
     int64_t last_ns;    /* of the last acceptance */
+    int32_t at_end;     /* the stream is at the maximum position: no further message fits */
 } ps_sim_publisher_stats_t;
 
 typedef struct ps_sim_reader_stats {

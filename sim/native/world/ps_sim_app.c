@@ -169,7 +169,7 @@ void ps_simworld_publisher(const ps_simworld_t *world, int32_t publisher,
 
 static bool is_idle(const ps_simworld_t *world, const ps_sim_publisher_t *publisher)
 {
-    return !publisher->attached || publisher->paused ||
+    return !publisher->attached || publisher->paused || publisher->stats.at_end ||
            world->ledgers[publisher->params.ledger].count >= publisher->params.count;
 }
 
@@ -199,6 +199,10 @@ static bool offer(ps_simworld_t *world, ps_sim_publisher_t *publisher, int64_t n
     int64_t position = ps_pub_offer(pub, message, (size_t)size, 0);
     for (int i = 0; i < ROTATIONS && position == PS_ADMIN_ACTION; i++) {
         position = ps_pub_offer(pub, message, (size_t)size, 0);
+    }
+    if (position == PS_MAX_POSITION_EXCEEDED) {
+        publisher->stats.at_end = 1;
+        return false;
     }
     if (position <= 0) {
         publisher->refused = true;
