@@ -19,6 +19,8 @@ from support.patience import Patience
 
 Rows = list[Any]
 WAIT_S = 120.0
+SETTLE_S = 30.0
+LATE_WORKER = "Python worker failed to connect back"
 
 
 @contextlib.contextmanager
@@ -71,6 +73,22 @@ class Sink:
         return [bytes(row.value) for row in self.rows]
 
 
+def _begun(start: Callable[[], StreamingQuery]) -> StreamingQuery:
+    """The query, past the start of its source's Python worker.  Spark gives that process 10 s to
+    connect, which no setting changes, and a busy machine may take longer to start it.  The query
+    has done nothing by then, and is started again."""
+    patience = Patience(WAIT_S)
+    while True:
+        query = start()
+        settling = Patience(SETTLE_S)
+        while query.isActive and not settling.is_over and \
+                query.status["message"].startswith("Initializing"):
+            time.sleep(0.02)
+        error = None if query.isActive else query.exception()
+        if error is None or LATE_WORKER not in str(error) or patience.is_over:
+            return query
+
+
 class Query:
     """A streaming query of the source into a :class:`Sink`."""
 
@@ -79,17 +97,20 @@ class Query:
         *, schema: str | None = None, change: Callable[[DataFrame], DataFrame] | None = None,
         **trigger: Any,
     ) -> None:
-        reader = spark.readStream.format("penstock").options(**options)
-        if schema is not None:
-            reader = reader.schema(schema)
-        df = reader.load()
-        if change is not None:
-            df = change(df)
-        writer = df.writeStream.foreachBatch(sink).option("checkpointLocation", str(checkpoint))
-        if trigger:
-            writer = writer.trigger(**trigger)
+        def start() -> StreamingQuery:
+            reader = spark.readStream.format("penstock").options(**options)
+            if schema is not None:
+                reader = reader.schema(schema)
+            df = reader.load()
+            if change is not None:
+                df = change(df)
+            writer = df.writeStream.foreachBatch(sink).option("checkpointLocation", str(checkpoint))
+            if trigger:
+                writer = writer.trigger(**trigger)
+            return writer.start()
+
         self.sink = sink
-        self.query: StreamingQuery = writer.start()
+        self.query = _begun(start)
 
     def __enter__(self) -> Query:
         return self
