@@ -45,6 +45,7 @@ class Link:
     reorder_ppm: int = 0
     reorder_ns: int = 0
     corrupt_ppm: int = 0
+    stranger_ppm: int = 0               # repeated and falsified by another address
     no_checksum: bool = False
 
 
@@ -62,6 +63,7 @@ class NetworkStatistics:
     duplicated: int
     reordered: int
     corrupted: int
+    forged: int
     refused: int
 
 

@@ -92,6 +92,20 @@ class _Faults(Draw):
             self.scenario, links=(*self.scenario.links, *rules)
         )
 
+    def strangers(self) -> None:
+        """Somebody repeats frames of the senders under another address, falsified."""
+        if not self.chance("strangers"):
+            return
+        share = self.rng.choice([1_000, 30_000, 300_000])
+        self.scenario = attrs.evolve(
+            self.scenario,
+            link=attrs.evolve(self.scenario.link, stranger_ppm=share),
+            links=tuple(
+                attrs.evolve(rule, link=attrs.evolve(rule.link, stranger_ppm=share))
+                for rule in self.scenario.links
+            ),
+        )
+
     # ---- streams ---------------------------------------------------------------------------------
 
     def unreliable(self) -> None:
@@ -181,6 +195,7 @@ def add(scenario: Scenario, seed: int) -> Scenario:
     faults.strategies()
     faults.companions()
     faults.witness()
+    faults.strangers()
     return attrs.evolve(
         faults.scenario,
         machines=tuple(faults.machines[host] for host in sorted(faults.machines)),

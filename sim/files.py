@@ -58,6 +58,7 @@ _LINK: Final[Keys] = {
     "burst_leave": ("burst_leave_ppm", "share"),
     "burst_loss": ("burst_loss_ppm", "share"),
     "duplicate": ("duplicate_ppm", "share"),
+    "stranger": ("stranger_ppm", "share"),
     "reorder": ("reorder_ppm", "share"),
     "reorder_ms": ("reorder_ns", "ms"),
     "corrupt": ("corrupt_ppm", "share"),

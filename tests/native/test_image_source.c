@@ -107,8 +107,8 @@ static void test_a_successor_of_the_same_daemon_is_followed_at_once(void)
     CHECK_EQ(told_beside(&world, &old, 64), 50000);
     setup(&world, &successor, 64);
     CHECK_EQ(told(&world), 3);
-    setup(&world, &old, 64);
     data(&world, &successor, 64, 128);
+    setup(&world, &old, 64);
     CHECK_EQ(told_beside(&world, &successor, 128), 3);
     world_close(&world);
 }
@@ -145,12 +145,16 @@ static void test_data_from_another_port_counts_after_the_timeout(void)
     world_close(&world);
 }
 
-static void test_data_outranks_a_setup_alone(void)
+static void test_a_source_of_a_setup_alone_yields_after_a_second(void)
 {
     world_t world;
     speaker_t forger;
     open_image(&world, &PLAIN, &forger); /* the SETUP that made the image was a stranger's */
     const speaker_t sender = speaker(2, 50002);
+    world_pass(&world, 999 * MS);
+    data(&world, &sender, 0, 64);
+    CHECK_EQ(world_status(&world).position, 0);
+    world_pass(&world, 1 * MS);
     data(&world, &sender, 0, 64);
     CHECK_EQ(world_status(&world).position, 64);
     setup(&world, &forger, 64);
@@ -328,7 +332,7 @@ int main(void)
     RUN(test_zombie_and_live_sender_swap_three_times);
     RUN(test_a_successor_of_the_same_daemon_is_followed_at_once);
     RUN(test_data_from_another_port_counts_after_the_timeout);
-    RUN(test_data_outranks_a_setup_alone);
+    RUN(test_a_source_of_a_setup_alone_yields_after_a_second);
     RUN(test_contradicting_setups_change_nothing);
     RUN(test_an_image_that_nobody_feeds_gives_way);
     RUN(test_one_setup_does_not_change_capabilities);

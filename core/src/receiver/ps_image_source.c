@@ -7,7 +7,7 @@
  *
  * A confirmed source is left when it was silent for the connection time-out, or when a SETUP of the
  * same daemon's successor comes: the same daemon id, a later epoch.  A source that sent a SETUP
- * only is left for the first other one that sends data, and after SETUP_ONLY_NS for another SETUP.
+ * only is left when it was silent for SETUP_ONLY_NS; of an adopted image, for any data.
  * Frames of other sources are counted and dropped.
  *
  * Capabilities of the sender change what the receiver sends, so one SETUP does not change them
@@ -47,7 +47,8 @@ static bool is_held(const ps_image_t *image, const ps_connection_t *connection, 
     if (connection->confirmed) {
         return silent_ns < image->receiver->params->connection_timeout_ns;
     }
-    return by_setup && silent_ns < SETUP_ONLY_NS;
+    /* An adopted image knows its source from long ago: its data tells. */
+    return (by_setup || !image->params.adopted) && silent_ns < SETUP_ONLY_NS;
 }
 
 static void tell_stranger(ps_image_t *image, int32_t index, const ps_addr_t *from)

@@ -9,7 +9,8 @@
 
 enum { PPM = 1000000 };
 
-#define NS_PER_S INT64_C(1000000000)
+#define NS_PER_S         INT64_C(1000000000)
+#define STRANGER_MOST_NS UINT64_C(50000000)
 
 /* A burst is counted in datagrams, but what disturbs a real link goes by: on a quiet one, where one
  * passes in a second, a burst would otherwise outlast any liveness timeout. */
@@ -104,6 +105,27 @@ static ps_sim_packet_t *damaged(ps_simnet_t *simnet, const ps_sim_packet_t *pack
     return copy;
 }
 
+/* A stranger repeats it a while later. */
+static int repeat_forged(ps_sim_host_t *to, const ps_simnet_link_t *link,
+                         const ps_sim_packet_t *packet, int64_t left_ns)
+{
+    ps_simnet_t *simnet = to->simnet;
+    if (!happens(simnet, link->stranger_ppm)) {
+        return PS_OK;
+    }
+    ps_sim_packet_t *copy = ps_sim_forge(simnet, packet);
+    if (copy == NULL) {
+        return PS_OK;
+    }
+    const int64_t later_ns = (int64_t)ps_random_below(&simnet->random, STRANGER_MOST_NS);
+    const int result = ps_sim_schedule(
+        simnet, left_ns + link->delay_ns + link->jitter_ns + link->reorder_ns + later_ns, to->index,
+        copy);
+    simnet->stats.forged++;
+    ps_sim_release(copy);
+    return result;
+}
+
 static int depart(ps_sim_host_t *to, ps_sim_link_state_t *link, ps_sim_packet_t *packet,
                   int64_t left_ns)
 {
@@ -117,7 +139,7 @@ static int depart(ps_sim_host_t *to, ps_sim_link_state_t *link, ps_sim_packet_t 
         result =
             ps_sim_schedule(simnet, left_ns + journey_ns(simnet, &link->params), to->index, packet);
     }
-    return result;
+    return result == PS_OK ? repeat_forged(to, &link->params, packet, left_ns) : result;
 }
 
 int ps_sim_put_on_link(ps_sim_host_t *from, ps_sim_host_t *to, ps_sim_packet_t *packet,
@@ -168,7 +190,7 @@ static bool is_sound(const ps_simnet_link_t *link)
            link->queue_bytes >= 0 && link->reorder_ns >= 0 && link->loss_ppm <= PPM &&
            link->burst_enter_ppm <= PPM && link->burst_leave_ppm <= PPM &&
            link->burst_loss_ppm <= PPM && link->duplicate_ppm <= PPM && link->reorder_ppm <= PPM &&
-           link->corrupt_ppm <= PPM;
+           link->corrupt_ppm <= PPM && link->stranger_ppm <= PPM;
 }
 
 int ps_simnet_set_link(ps_simnet_t *simnet, int32_t from, int32_t to, const ps_simnet_link_t *link)

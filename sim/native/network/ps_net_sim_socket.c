@@ -72,7 +72,7 @@ static void deliver(ps_socket_t *socket, ps_sim_packet_t *packet, int64_t time_n
     socket->queued_bytes += packet->length;
     simnet->stats.delivered++;
     ps_sim_trace(simnet, time_ns, packet, socket->host->index, PS_SIM_DELIVERED);
-    if (simnet->watch != NULL) {
+    if (simnet->watch != NULL && !ps_sim_is_forged(packet)) {
         ps_sim_watch_arrived(simnet->watch, socket->host->index, packet);
     }
 }

@@ -331,7 +331,8 @@ void ps_probe_read(ps_probe_t *probe, int32_t host, const ps_sim_packet_t *packe
     probe->cycles[host].read++;
     probe->read_ns[host] = now_ns;
     ps_probe_count_read(probe, host, packet, by_sender);
-    if (ps_wire_check(packet->data, packet->length, &type) != PS_WIRE_OK) {
+    if (ps_wire_check(packet->data, packet->length, &type) != PS_WIRE_OK ||
+        ps_sim_is_forged(packet)) { /* which counts for nothing */
         return;
     }
     if (type == PS_TYPE_DATA || type == PS_TYPE_PAD) {

@@ -35,8 +35,9 @@ typedef struct ps_simnet_link {
     uint32_t duplicate_ppm; /* arrives twice, each with its own jitter */
     uint32_t reorder_ppm;   /* held back by reorder_ns more */
     int64_t reorder_ns;
-    uint32_t corrupt_ppm; /* one bit flipped */
-    uint8_t no_checksum;  /* 1: the flipped bit arrives; 0: UDP's checksum drops it */
+    uint32_t corrupt_ppm;  /* one bit flipped */
+    uint32_t stranger_ppm; /* repeated and falsified by another address, within 50 ms */
+    uint8_t no_checksum;   /* 1: the flipped bit arrives; 0: UDP's checksum drops it */
 } ps_simnet_link_t;
 
 typedef struct ps_simnet_stats {
@@ -50,6 +51,7 @@ typedef struct ps_simnet_stats {
     uint64_t duplicated;
     uint64_t reordered;
     uint64_t corrupted;
+    uint64_t forged;
     uint64_t refused; /* given to send, and not taken by the socket: not in sent */
 } ps_simnet_stats_t;
 
