@@ -269,6 +269,43 @@ static void test_one_setup_does_not_change_capabilities(void)
     world_close(&world);
 }
 
+/* A destination that the sender does not use: a stranger's SETUP there changes nothing for the
+ * stream, and what it would end does not. */
+static void test_a_second_destination_follows_a_source_of_its_own(void)
+{
+    const uint32_t all = PS_CAP_PENSTOCK | PS_CAP_PRESSURE | PS_CAP_NAK_LIST;
+    const ps_recv_destination_params_t second = { .id = 2,
+                                                  .socket = { .bind = memnet_addr(3, 40125) } };
+    const world_options_t speaking = { .peer_capabilities = all };
+    world_t world;
+    speaker_t sender;
+    ps_addr_t other;
+    const speaker_t stranger = speaker(9, 666);
+    int32_t reason;
+    open_image(&world, &speaking, &sender);
+    CHECK_EQ(ps_recv_endpoint_add_destination(world.driver, world.endpoint, &second, &other),
+             PS_OK);
+    data(&world, &sender, 0, 640);
+    const ps_addr_t first = world.local;
+    world.local = other;
+    setup(&world, &stranger, 640);
+    CHECK_EQ(world.image->params.peer_capabilities, all);
+    for (int32_t i = 0; i < 4; i++) {
+        eos(&world, &stranger, 640, PS_FLAG_REVOKED);
+        world.local = first;
+        beat(&world, &sender, 640);
+        world.local = other;
+        world_pass(&world, 100 * MS);
+    }
+    CHECK(!has_ended(&world, &reason));
+    world.local = first;
+    CHECK_EQ(world.image->connections[0].control.port, 50000);
+    CHECK_EQ(world.image->connections[1].control.port, 666);
+    data(&world, &sender, 640, 704);
+    CHECK_EQ(world_status(&world).position, 704);
+    world_close(&world);
+}
+
 /* Lists that the sender does not read, because a forged SETUP said that it does: the gap at the
  * front is requested as a plain NAK too. */
 static void test_the_first_gap_does_not_depend_on_lists(void)
@@ -336,6 +373,7 @@ int main(void)
     RUN(test_contradicting_setups_change_nothing);
     RUN(test_an_image_that_nobody_feeds_gives_way);
     RUN(test_one_setup_does_not_change_capabilities);
+    RUN(test_a_second_destination_follows_a_source_of_its_own);
     RUN(test_the_first_gap_does_not_depend_on_lists);
     RUN(test_round_trips_are_the_followed_sources);
     return 0;

@@ -215,6 +215,16 @@ static bool is_near(const ps_image_t *image, const ps_setup_t *setup)
            ahead <= image->log.term_length / 2 + (int64_t)image->log.term_length;
 }
 
+static bool is_heard_elsewhere(const ps_image_t *image, int32_t index)
+{
+    for (int32_t i = 0; i < PS_RECV_DESTINATIONS_MAX; i++) {
+        if (i != index && ps_image_connection_live(image, i, image->receiver->now_ns)) {
+            return true;
+        }
+    }
+    return false;
+}
+
 /* A stranger's SETUP made this image, and the session's sender cannot get in: its time is short. */
 static void give_way(ps_image_t *image, const ps_recv_destination_t *destination,
                      const ps_addr_t *from)
@@ -252,8 +262,14 @@ int ps_image_on_setup(ps_image_t *image, const ps_recv_destination_t *destinatio
         weigh(image, destination->index, &setup->trailer);
     } else if (is_near(image, setup) &&
                (!is_held(image, connection, true) || is_successor(image, &setup->trailer))) {
+        bool others = is_heard_elsewhere(image, destination->index);
+
         follow(image, destination, from, false);
-        believe(image, &setup->trailer);
+        if (others) { /* what holds for all connections does not change by a new one alone */
+            weigh(image, destination->index, &setup->trailer);
+        } else {
+            believe(image, &setup->trailer);
+        }
     } else {
         ps_image_count_foreign(image, destination->index, from);
         return PS_WIRE_OK;
