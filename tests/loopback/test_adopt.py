@@ -348,7 +348,7 @@ def test_an_image_that_comes_back_further_on_tells_the_gap(
         eventually(lambda: has_come(10), "the stream goes on", FIRST_S)
         gap = penstock.Gap(
             stream_id=STREAM, session_id=publication.session_id, from_position=start,
-            to_position=end,
+            to_position=end, messages=9,
         )
         assert told == [0, gap, 10]
         assert subscription.gaps == (gap,)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * ps_net_sim_forge.c: a stranger on the network, which repeats what senders say to receivers under
  * an address of its own: SETUPs without their trailer, heartbeats that state an end or a
- * revocation, data with another payload.  A receiver follows its source, so nothing of it may count.
+ * revocation, data with another payload.  A receiver follows its source: none of it may count.
  */
 #include <stdlib.h>
 
