@@ -292,13 +292,13 @@ def create_log(params: LogParams, *, library: Library = CORE) -> None:
     del keep
 
 
-def reserve_term(
-    path: str, *, term_length: int, position: int, library: Library = CORE
+def reserve_log(
+    path: str, *, term_length: int, position: int, end: int, library: Library = CORE
 ) -> None:
-    """Allocates the blocks of the term that holds position.  Any thread."""
+    """Allocates the blocks between two positions.  Any thread."""
     library.check(
-        library.lib.ps_log_reserve_term(path.encode(), term_length, position),
-        f"reserve a term of {term_length} bytes in {path}",
+        library.lib.ps_log_reserve(path.encode(), term_length, position, end),
+        f"reserve {end - position} bytes in {path}",
     )
 
 

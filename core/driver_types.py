@@ -58,6 +58,7 @@ class EventType(enum.IntEnum):
     SESSION_LEFT = 17
     GIVEN_UP = 18
     SECOND_SOURCE = 19
+    IMAGE_ESTABLISHED = 20
 
 
 class ObjectKind(enum.IntEnum):
@@ -75,6 +76,7 @@ class ImageEnd(enum.IntEnum):
     REVOKED = 3
     NO_SUBSCRIBER = 4
     REJECTED = 5
+    EVICTED = 6
 
 
 class TetherState(enum.IntEnum):
@@ -467,6 +469,8 @@ class LogParams:
     type: int = 0                       # 0 concurrent publication, 2 image, 3 exclusive
     file_mode: int = 0o660
     reserve_terms: int = 2
+    reserve_from: int = 0
+    reserve_to: int = 0
 
 
 @attrs.frozen(kw_only=True)

@@ -149,8 +149,12 @@ class Executor:
             case a.CreateLog(params=params):
                 length = log_file_length(params.term_length, params.page_size)
                 part = params.reserve_terms * params.term_length
-                return (part if params.sparse else length) > SLOW_LOG_BYTES
-            case a.ReserveTerm(term_length=term_length) | a.PunchLog(term_length=term_length):
+                part += params.reserve_to - params.reserve_from
+                whole = not params.sparse and params.reserve_terms > 0
+                return (length if whole else part) > SLOW_LOG_BYTES
+            case a.ReserveTerm(position=position, end=end):
+                return end - position > SLOW_LOG_BYTES
+            case a.PunchLog(term_length=term_length):
                 return term_length > SLOW_LOG_BYTES
         return False
 
@@ -181,8 +185,9 @@ class Executor:
         return {
             a.CreateLog: self._create_log,
             a.DeleteFile: self._delete_file,
-            a.ReserveTerm: lambda x: admin.reserve_term(
-                x.path, term_length=x.term_length, position=x.position, library=library
+            a.ReserveTerm: lambda x: admin.reserve_log(
+                x.path, term_length=x.term_length, position=x.position, end=x.end,
+                library=library,
             ),
             a.PunchLog: lambda x: admin.punch_log(
                 x.path, term_length=x.term_length, kept_from=x.kept_from, kept_to=x.kept_to,

@@ -52,6 +52,7 @@ from penstock.daemon.conductor import actions as a
 from penstock.daemon.control_socket import ControlSocket
 from penstock.daemon.directory import ClaimedDirectory
 from penstock.daemon.ending import Ending, Signals
+from penstock.daemon.event_pump import EventPump
 from penstock.daemon.executor import Executor, list_interfaces, resolve_name
 from penstock.daemon.group_service import GroupService
 from penstock.daemon.identity import new_identity, version, version_number
@@ -70,7 +71,6 @@ _LOG = logging.getLogger("penstock.daemon")
 _TICK_NS: Final = 250_000_000
 _SECOND_NS: Final = 10**9
 _TOKEN_BYTES: Final = 16
-_EVENT_BATCH: Final = 256
 _STRATEGIES_AT_ONCE: Final = 8          # made at once, those that never return included
 _MAKING_S: Final = 5.0                  # a strategy in Python has this long to be imported and made
 _SAMPLE_SHARE: Final = 20                # samples take a twentieth of the time at most
@@ -311,18 +311,18 @@ class Server:
     # ---- tasks -----------------------------------------------------------------------------------
 
     async def _watch_events(self) -> None:
-        """News of the data plane, in batches."""
+        """News of the data plane, in turns."""
         fd = self._driver.event_fd()
+        pump = EventPump(
+            self._driver.poll_event,
+            lambda event: self._perform(self._conductor.on_event(event, time.monotonic_ns())),
+        )
         while True:
             await trio.lowlevel.wait_readable(fd)
             with contextlib.suppress(BlockingIOError):
                 os.eventfd_read(fd)
-            taken = 0
-            while (event := self._driver.poll_event()) is not None:
-                self._perform(self._conductor.on_event(event, time.monotonic_ns()))
-                taken += 1
-                if taken % _EVENT_BATCH == 0:
-                    await trio.lowlevel.checkpoint()
+            while pump.turn():
+                await trio.lowlevel.checkpoint()
 
     async def _housekeeping(self) -> None:
         """Timers when they are due; CnC commands each tick; heartbeat and watchdog each second."""

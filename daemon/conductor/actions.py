@@ -206,9 +206,12 @@ class DeleteFile(Action):
 
 @attrs.frozen(kw_only=True)
 class ReserveTerm(Action):
+    """Allocates a log's storage between two positions, of one term."""
+
     path: str
     term_length: int
     position: int
+    end: int
 
 
 @attrs.frozen(kw_only=True)

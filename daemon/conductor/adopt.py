@@ -15,7 +15,7 @@ from typing import Any
 
 import attrs
 
-from penstock.core.driver_types import ALL_TERMS, ObjectKind, SlotKind, SubscriberParams
+from penstock.core.driver_types import ObjectKind, SlotKind, SubscriberParams
 from penstock.daemon.conductor import custom, publications
 from penstock.daemon.conductor.actions import (
     AddImageObject,
@@ -255,18 +255,14 @@ def _recv_endpoint(
     note_recv_endpoint(world, endpoint)
 
 
-def _reserved(log: LogFile) -> int:
-    return ALL_TERMS if log.reserved_terms >= TERMS else log.reserved_position
-
-
 def _settle_log(world: World, log: LogFile) -> None:
     """What was under way at the death: terms that were given up may still be there."""
     log.settle()
-    if log.reserved_terms < TERMS:
+    if not log.is_whole and log.reserved_terms < TERMS:
         world.emit(
             PunchLog(
                 path=log.path, term_length=log.term_length, kept_from=log.kept_position,
-                kept_to=log.reserved_position,
+                kept_to=log.last_end,
             )
         )
 
@@ -296,7 +292,7 @@ def _publication(
     yield AddPublicationObject(
         params=attrs.evolve(
             publication.params, adopted=True, start_position=publication.start_position,
-            reserved_position=_reserved(log), kept_position=log.kept_position,
+            reserved_position=log.told_position, kept_position=log.kept_position,
         )
     )
     world.publications[publication.id] = publication
@@ -349,7 +345,7 @@ def _image(
     endpoint = world.recv_endpoints.get(values.pop("endpoint_id"))
     if endpoint is None:
         raise Refused("no_interface", "its channel could not be opened")
-    image = Image(id=key[0], endpoint=endpoint, **values)
+    image = Image(id=key[0], endpoint=endpoint, established=True, **values)
     _settle_log(world, image.log)
     slowest = -1
     for (kind, link_key), link in records.items():
@@ -361,7 +357,7 @@ def _image(
     yield AddImageObject(
         params=attrs.evolve(
             image.params, adopted=True, consumption=slowest,
-            reserved_position=_reserved(image.log),
+            reserved_position=image.log.told_position,
             destination=0 if plain else -1,
         )
     )

@@ -162,6 +162,9 @@ class Conductor:
         world = self.world
         return {
             EventType.SETUP: lambda e: self._start(images.on_setup(world, e)),
+            EventType.IMAGE_ESTABLISHED: lambda e: self._start(
+                images.on_established(world, e.id)
+            ),
             EventType.IMAGE_INACTIVE: lambda e: images.on_inactive(world, e),
             EventType.IMAGE_DRAINED: lambda e: images.on_drained(world, e),
             EventType.PUB_CONNECTED: lambda e: world.event(
@@ -173,7 +176,9 @@ class Conductor:
             EventType.PUB_UNBLOCKED: lambda e: world.event(
                 "publication_unblocked", publication_id=e.id, position=e.a, bytes=e.b
             ),
-            EventType.TERM_NEEDED: lambda e: self._start(on_term_needed(world, e.kind, e.id)),
+            EventType.TERM_NEEDED: lambda e: self._start(
+                on_term_needed(world, e.kind, e.id, e.b)
+            ),
             EventType.GIVEN_UP: lambda e: on_given_up(world, e),
             EventType.RELEASED: self._on_released,
             EventType.ENDPOINT_ERROR: self._on_endpoint_error,

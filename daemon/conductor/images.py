@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Images: a stream that arrives from a sender.  Made on a SETUP, drained when the sender ends or
-falls silent, kept for slow subscribers for the linger time, then deleted."""
+"""Images: a stream that arrives from a sender.  The conductor makes one on a SETUP and shows it to
+subscribers with its first frame.  An image is drained when the sender ends or falls silent, kept
+for slow subscribers for the linger time, then deleted."""
 
 from __future__ import annotations
 
@@ -37,16 +38,23 @@ from penstock.daemon.conductor.actions import (
 from penstock.daemon.conductor.counters import CounterType, SystemCounter, stream_counter
 from penstock.daemon.conductor.linking import link_image, report_refusal, unlink, withdraw
 from penstock.daemon.conductor.machines import IMAGE, EndpointState, ImageState, ImageTrigger
-from penstock.daemon.conductor.model import Image, RecvEndpoint, SubscriberLink, Subscription
+from penstock.daemon.conductor.model import (
+    Image,
+    LogFile,
+    RecvEndpoint,
+    SubscriberLink,
+    Subscription,
+)
 from penstock.daemon.conductor.plans import CONGESTION_CONTROL, SubscriptionPlan
 from penstock.daemon.conductor.recv_endpoints import release_if_unused
 from penstock.daemon.conductor.registry import erase, note_image
 from penstock.daemon.conductor.retention import detach_groups, drop_log, settle
-from penstock.daemon.conductor.saga import EXCLUSIVE, Refused, Saga, Undo
+from penstock.daemon.conductor.saga import EXCLUSIVE, EXCLUSIVE_LAST, Refused, Saga, Undo
 from penstock.daemon.conductor.settings import KIB, MIB, SECOND_NS
 from penstock.daemon.conductor.storage import watch
-from penstock.daemon.conductor.world import World, first_terms
+from penstock.daemon.conductor.world import World
 
+HALF_OPEN_SHARE: Final = 4          # of the storage budget, one part in so many
 _SETUP_GROUP: Final = 0x40
 _MALFORMED: Final = "malformed"
 _MIN_TERM: Final = 64 * KIB
@@ -61,12 +69,13 @@ _REASONS: Final[dict[int, str]] = {
     ImageEnd.REVOKED: "revoked",
     ImageEnd.NO_SUBSCRIBER: "closed",
     ImageEnd.REJECTED: "rejected",
+    ImageEnd.EVICTED: "evicted",
 }
 
 
 def on_setup(world: World, event: DriverEvent) -> Saga[None]:
     """An unknown session of a wanted stream: makes an image, or says why not."""
-    yield EXCLUSIVE
+    yield EXCLUSIVE_LAST
     endpoint = world.recv_endpoints.get(event.id)
     if endpoint is None or endpoint.state is not EndpointState.OPEN:
         return
@@ -75,36 +84,25 @@ def on_setup(world: World, event: DriverEvent) -> Saga[None]:
         if s.stream_id == event.stream_id and s.wants_session(event.session_id)
     ]
     if (event.stream_id, event.session_id) in endpoint.images:
+        _forget(world, endpoint, event)     # its predecessor is about to go: the next SETUP counts
         return
     try:
         if not subscriptions:
             raise Refused("unknown_registration", "no subscription wants it")
         _check_setup(world, endpoint, event, subscriptions)
-        image = yield from _create(world, endpoint, event, subscriptions)
+        yield from _create(world, endpoint, event, subscriptions)
     except Refused as refused:
         _forget(world, endpoint, event, refused)
         if subscriptions:
             what = f"session {event.session_id} of stream {event.stream_id} from {event.source}"
             report_refusal(world, what, refused, source=event.source)
-        return
-    for subscription in subscriptions:
-        if subscription.id not in endpoint.subscriptions:
-            continue
-        try:
-            yield from link_image(
-                world, subscription, image, join_position=image.join_position
-            )
-        except Refused as refused:
-            report_refusal(
-                world, f"subscription {subscription.id}", refused, source=event.source
-            )
-    if not image.subscribers:
-        _move(world, image, ImageTrigger.NO_SUBSCRIBER)
 
 
-def _forget(world: World, endpoint: RecvEndpoint, event: DriverEvent, refused: Refused) -> None:
+def _forget(
+    world: World, endpoint: RecvEndpoint, event: DriverEvent, refused: Refused | None = None
+) -> None:
     """Let the session's next SETUP be reported; a sender that can never succeed hears why."""
-    if refused.code == _MALFORMED and event.source is not None:
+    if refused is not None and refused.code == _MALFORMED and event.source is not None:
         world.emit(
             RefuseSession(
                 endpoint_id=endpoint.id, stream_id=event.stream_id, session_id=event.session_id,
@@ -118,6 +116,44 @@ def _forget(world: World, endpoint: RecvEndpoint, event: DriverEvent, refused: R
             keep=False,
         )
     )
+
+
+def on_established(world: World, image_id: int) -> Saga[None]:
+    """The first frame of the stream was accepted: subscribers may see it."""
+    yield EXCLUSIVE
+    image = world.images.get(image_id)
+    if image is None or image.state is not ImageState.ACTIVE or image.established:
+        return
+    image.established = True
+    world.half_open_bytes -= image.log.reserved_bytes
+    note_image(world, image)
+    for subscription in list(image.endpoint.subscriptions.values()):
+        if not _wants(subscription, image) or subscription.id in image.subscribers:
+            continue
+        try:
+            yield from link_image(
+                world, subscription, image, join_position=image.join_position
+            )
+        except Refused as refused:
+            report_refusal(
+                world, f"subscription {subscription.id}", refused, source=image.source
+            )
+    if not image.subscribers:
+        _move(world, image, ImageTrigger.NO_SUBSCRIBER)
+
+
+def _wants(subscription: Subscription, image: Image) -> bool:
+    return subscription.stream_id == image.stream_id \
+        and subscription.wants_session(image.session_id)
+
+
+def leave_half_open(world: World, endpoint: RecvEndpoint) -> None:
+    """Ends half-open images that no subscription wants any more."""
+    for image in list(endpoint.images.values()):
+        if not image.established \
+                and not any(_wants(s, image) for s in endpoint.subscriptions.values()):
+            image.end_reason = "closed"
+            _move(world, image, ImageTrigger.NEVER_ESTABLISHED)
 
 
 def _check_setup(
@@ -173,9 +209,19 @@ def _counters_of(plan: SubscriptionPlan) -> list[tuple[CounterType, str]]:
     return kinds
 
 
+def _check_share(world: World, amount: int) -> None:
+    """Refuse what would let half-open images hold more than their share of the storage."""
+    if world.half_open_bytes + amount > world.storage.budget_bytes // HALF_OPEN_SHARE:
+        raise Refused(
+            "storage",
+            f"sessions that sent a SETUP and no data hold {world.half_open_bytes} bytes of "
+            f"storage, 1/{HALF_OPEN_SHARE} of the budget: if it is no flood, raise storage.budget",
+        )
+
+
 def _create(
     world: World, endpoint: RecvEndpoint, event: DriverEvent, subscriptions: list[Subscription]
-) -> Saga[Image]:
+) -> Saga[None]:
     first = subscriptions[0]
     plan = attrs.evolve(
         first.plan, receiver_window=_receiver_window(subscriptions, event.term_length)
@@ -184,10 +230,11 @@ def _create(
     start = compute_position(
         event.active_term_id, event.term_offset, event.initial_term_id, event.term_length
     )
-    amount = world.log_bytes(event.term_length, start)
-    world.storage.take(amount, f"the log of an image with term length {event.term_length}")
     path = f"{world.settings.directory}/images/{image_id}.logbuffer"
-    log = world.new_log(path, event.term_length, start)
+    log = world.new_image_log(path, event.term_length, start, plan.receiver_window)
+    amount = log.reserved_bytes
+    _check_share(world, amount)
+    world.storage.take(amount, f"the log of an image with term length {event.term_length}")
     group = plan.group
     if group is None:
         group = endpoint.multicast or bool(event.setup_flags & _SETUP_GROUP)
@@ -205,11 +252,11 @@ def _create(
             undo.on_failure(FreeCounter(counter_id=counter_id))
             counters.append(counter_id)
         yield CreateLog(
-            params=_log_params(world, endpoint, event, plan, path, image_id, group=group)
+            params=_log_params(world, endpoint, event, plan, log, image_id, group=group)
         )
         undo.on_failure(DeleteFile(path=path))
         params = _params(endpoint, event, plan, image_id, path, slot, counters,
-                         reserved=log.reserved_position, group=group)
+                         reserved=log.told_position, group=group)
         yield AddImageObject(params=params)
     except Refused:
         undo.roll_back()
@@ -234,12 +281,11 @@ def _create(
         sender_flow_control=event.peer_flow_control,
         sender_group_tag=event.peer_group_tag,
     )
+    world.half_open_bytes += amount
     world.images[image_id] = image
     endpoint.images[(event.stream_id, event.session_id)] = image
     endpoint.held_by += 1
-    note_image(world, image)
     watch(world, image)
-    return image
 
 
 def _receiver_window(subscriptions: list[Subscription], term_length: int) -> int:
@@ -250,11 +296,11 @@ def _receiver_window(subscriptions: list[Subscription], term_length: int) -> int
 
 
 def _log_params(
-    world: World, endpoint: RecvEndpoint, event: DriverEvent, plan: SubscriptionPlan, path: str,
+    world: World, endpoint: RecvEndpoint, event: DriverEvent, plan: SubscriptionPlan, log: LogFile,
     image_id: int, *, group: bool,
 ) -> LogParams:
     return LogParams(
-        path=path,
+        path=log.path,
         correlation_id=image_id,
         session_id=event.session_id,
         stream_id=event.stream_id,
@@ -277,7 +323,9 @@ def _log_params(
         tether=plan.tether,
         type=2,
         file_mode=world.settings.file_mode,
-        reserve_terms=first_terms(event.term_length, event.term_offset),
+        reserve_terms=0,
+        reserve_from=log.last_end - log.reserved_terms * log.term_length + log.low_missing,
+        reserve_to=log.reserved_position,
     )
 
 
@@ -346,7 +394,9 @@ def on_inactive(world: World, event: DriverEvent) -> None:
     image.end_position, image.end_ordinal = event.a, event.b
     if image.state is ImageState.ACTIVE:
         image.end_reason = _REASONS.get(event.reason, "closed")
-    if event.reason == ImageEnd.REVOKED:
+    if not image.established:
+        _move(world, image, ImageTrigger.NEVER_ESTABLISHED)     # nobody has seen it
+    elif event.reason == ImageEnd.REVOKED:
         world.emit(AddToSystemCounter(counter_id=SystemCounter.IMAGES_REVOKED))
         _move(world, image, ImageTrigger.REVOKED)
     else:
@@ -380,6 +430,8 @@ def _move(world: World, image: Image, trigger: ImageTrigger) -> None:
     if state is None:
         return
     image.state = state
+    if trigger is ImageTrigger.NEVER_ESTABLISHED:
+        world.half_open_bytes -= image.log.reserved_bytes
     world.event("image_state", image_id=image.id, state=state.value, cause=trigger.value)
     detach_groups(world, image)
     if state is ImageState.DRAINING:

@@ -38,6 +38,7 @@ class ImageTrigger(enum.Enum):
     DRAINED = "drained"
     REVOKED = "revoked"
     LINGER_ELAPSED = "linger elapsed"
+    NEVER_ESTABLISHED = "never established"
 
 
 class EndpointState(enum.Enum):
@@ -63,6 +64,7 @@ IMAGE: Final[dict[tuple[ImageState, ImageTrigger], ImageState]] = {
     (_I.ACTIVE, _IT.INACTIVE): _I.DRAINING,
     (_I.ACTIVE, _IT.NO_SUBSCRIBER): _I.DRAINING,
     (_I.ACTIVE, _IT.REVOKED): _I.LINGER,
+    (_I.ACTIVE, _IT.NEVER_ESTABLISHED): _I.LINGER,
     (_I.DRAINING, _IT.DRAINED): _I.LINGER,
     (_I.DRAINING, _IT.REVOKED): _I.LINGER,
     (_I.LINGER, _IT.LINGER_ELAPSED): _I.DONE,

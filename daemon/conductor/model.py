@@ -14,6 +14,7 @@ import attrs
 from penstock.config import uri
 from penstock.config.control import Message
 from penstock.core.driver_types import (
+    ALL_TERMS,
     Address,
     ImageParams,
     PublicationParams,
@@ -25,6 +26,7 @@ from penstock.core.driver_types import (
 from penstock.daemon.conductor.machines import EndpointState, ImageState, PublicationState
 from penstock.daemon.conductor.plans import PublicationPlan, SubscriptionPlan
 
+_FRAME_ALIGNMENT: Final = 32
 TERMS: Final = 3                        # of each log
 
 
@@ -101,18 +103,41 @@ class LogFile:
     term_length: int
     page_size: int
     reserved_position: int
-    reserved_terms: int
+    reserved_terms: int                 # begun: the last one may be there in part
     reserving: bool = False
     giving_up: bool = False             # an agent was asked what it can do without
     punching: bool = False              # what it does without is being given back
     wanted: bool = False                # and it asked for a term meanwhile
+    low_missing: int = 0                # bytes of the first term that are not there
 
     @property
     def kept_position(self) -> int:
         """Memory below this position was released; 0: none was."""
-        if self.reserved_terms >= TERMS:
+        if self.is_whole:
             return 0
-        return self.reserved_position - self.reserved_terms * self.term_length
+        return self.last_end - self.reserved_terms * self.term_length
+
+    @property
+    def last_end(self) -> int:
+        """End of the last term that is reserved, or begun."""
+        return -(-self.reserved_position // self.term_length) * self.term_length
+
+    @property
+    def told_position(self) -> int:
+        """How far an agent may write.  It zeroes the word there too: each term's first page is
+        always there, any other only if it is reserved."""
+        if self.is_whole:
+            return ALL_TERMS
+        whole = self.reserved_position == self.last_end
+        return self.reserved_position if whole else self.reserved_position - _FRAME_ALIGNMENT
+
+    @property
+    def is_whole(self) -> bool:
+        """All of it is there."""
+        return (
+            self.reserved_terms >= TERMS and not self.low_missing
+            and self.reserved_position == self.last_end
+        )
 
     def settle(self) -> None:
         """Forget operations in flight: the daemon died meanwhile."""
@@ -121,7 +146,8 @@ class LogFile:
     @property
     def reserved_bytes(self) -> int:
         fixed = log_file_length(self.term_length, self.page_size) - 3 * self.term_length
-        return fixed + self.reserved_terms * self.term_length
+        missing = self.last_end - self.reserved_position + self.low_missing
+        return fixed + self.reserved_terms * self.term_length - missing
 
 
 @attrs.define(eq=False, kw_only=True)
@@ -199,6 +225,7 @@ class Image:
     join_ordinal: int = -1              # messages of the session below join_position, -1 unknown
     end_position: int = -1              # once drained
     end_ordinal: int = -1               # messages below end_position
+    established: bool = False           # a frame of the stream was accepted
 
 
 @attrs.define(eq=False, kw_only=True)

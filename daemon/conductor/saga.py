@@ -3,7 +3,8 @@
 
 A saga yields an :class:`Action` and is resumed with its result, or gets :class:`Refused` thrown in.
 Yielding :data:`EXCLUSIVE` waits for the right to change what the conductor owns: one saga at a time
-holds it, in the order of asking, until it ends. Slow look-ups (names) come before it, so that a
+holds it, in the order of asking, until it ends. :data:`EXCLUSIVE_LAST` waits for the same right
+behind all others: for work that strangers cause. Slow look-ups (names) come before it, so that a
 resolver that hangs holds up its own client only. Yielding :data:`UNTIL_RELEASE` waits until an
 agent has released some object (a socket that the conductor will open again).
 """
@@ -34,14 +35,19 @@ class _Exclusive:
     """Type of :data:`EXCLUSIVE`."""
 
 
+class _ExclusiveLast:
+    """Type of :data:`EXCLUSIVE_LAST`."""
+
+
 class _UntilRelease:
     """Type of :data:`UNTIL_RELEASE`."""
 
 
 EXCLUSIVE: Final = _Exclusive()
+EXCLUSIVE_LAST: Final = _ExclusiveLast()
 UNTIL_RELEASE: Final = _UntilRelease()
 
-Request = Action | _Exclusive | _UntilRelease
+Request = Action | _Exclusive | _ExclusiveLast | _UntilRelease
 Saga = Generator[Request, Any, T]
 OnDone = Callable[[Any, Refused | None], None]
 
@@ -59,6 +65,7 @@ class SagaRunner:
         self._outbox: list[Operation] = []
         self._waiting: dict[int, _Running] = {}
         self._queue: deque[_Running] = deque()
+        self._last: deque[_Running] = deque()           # behind all in the queue
         self._holder: _Running | None = None
         self._ready: deque[tuple[_Running, Any, Refused | None]] = deque()
         self._parked: list[_Running] = []
@@ -68,7 +75,7 @@ class SagaRunner:
     @property
     def pending(self) -> int:
         """Sagas in progress."""
-        return len(self._waiting) + len(self._queue) + len(self._parked)
+        return len(self._waiting) + len(self._queue) + len(self._last) + len(self._parked)
 
     def emit(self, action: Action) -> None:
         """An action whose result no saga waits for."""
@@ -103,10 +110,18 @@ class SagaRunner:
             return
         self._pumping = True
         try:
-            while self._ready:
+            while self._ready or self._take_last():
                 self._step(*self._ready.popleft())
         finally:
             self._pumping = False
+
+    def _take_last(self) -> bool:
+        """Lets one that waits behind all others go on, once no other is there to."""
+        if self._holder is not None or not self._last:
+            return False
+        self._holder = self._last.popleft()
+        self._ready.append((self._holder, None, None))
+        return True
 
     def _step(self, running: _Running, value: Any, error: Refused | None) -> None:
         try:
@@ -117,13 +132,14 @@ class SagaRunner:
         except Refused as refused:
             self._finish(running, None, refused)
             return
-        if isinstance(request, _Exclusive):
+        if isinstance(request, _Exclusive | _ExclusiveLast):
             if self._holder is None:
                 self._holder = running
             if self._holder is running:
                 self._ready.appendleft((running, None, None))
             else:
-                self._queue.append(running)
+                queue = self._queue if isinstance(request, _Exclusive) else self._last
+                queue.append(running)
             return
         if isinstance(request, _UntilRelease):
             self._parked.append(running)

@@ -17,7 +17,7 @@ from functools import partial
 
 import attrs
 
-from penstock.core.driver_types import ALL_TERMS, DriverEvent, ObjectKind
+from penstock.core.driver_types import DriverEvent, ObjectKind
 from penstock.daemon.conductor.actions import (
     GiveUpImage,
     GiveUpPublication,
@@ -32,7 +32,7 @@ from penstock.daemon.conductor.machines import ImageState, PublicationState
 from penstock.daemon.conductor.model import TERMS, Image, LogFile, Publication
 from penstock.daemon.conductor.registry import note_log
 from penstock.daemon.conductor.saga import EXCLUSIVE, Refused, Saga
-from penstock.daemon.conductor.world import World
+from penstock.daemon.conductor.world import PAGE, World
 
 
 def _owner(world: World, kind: ObjectKind, object_id: int) -> Image | Publication | None:
@@ -41,8 +41,13 @@ def _owner(world: World, kind: ObjectKind, object_id: int) -> Image | Publicatio
     return world.publications.get(object_id)
 
 
-def on_term_needed(world: World, kind: ObjectKind, object_id: int) -> Saga[None]:
-    """Allocates the next term and says so; on failure tries again after a while."""
+def on_term_needed(
+    world: World, kind: ObjectKind, object_id: int, wanted: int = 0
+) -> Saga[None]:
+    """Allocates what comes next and says so; on failure tries again after a while.
+
+    :param wanted: position to allocate up to; 0: to the end of the next term.
+    """
     owner = _owner(world, kind, object_id)
     # While it is asked what it can do without, it forgets what it asked for itself.
     if owner is None or owner.log.reserving or owner.log.giving_up:
@@ -51,45 +56,60 @@ def on_term_needed(world: World, kind: ObjectKind, object_id: int) -> Saga[None]
     if log.punching:
         log.wanted = True
         return
-    if log.reserved_terms >= TERMS:
-        _tell(world, kind, object_id, ALL_TERMS)
+    if log.is_whole:
+        _tell(world, kind, object_id, log.told_position)
         return
     log.reserving = True
+    start, end = _next_range(log, wanted)
     try:
-        yield from _reserve(world, log)
+        yield from _reserve(world, log, start, end)
     except Refused as refused:
         report_refusal(world, f"stream {owner.stream_id}", refused)
         log.reserving = False
         world.timers.at(
             world.now_ns + world.settings.storage_retry_ns,
-            lambda: _again(world, kind, object_id),
+            lambda: _again(world, kind, object_id, wanted),
         )
         return
     log.reserving = False
     if _owner(world, kind, object_id) is not owner:
-        world.storage.give_back(log.term_length)    # freed meanwhile, without this term
+        world.storage.give_back(end - start)        # freed meanwhile, without this part
         return
-    log.reserved_terms += 1
-    log.reserved_position += log.term_length
+    if end <= log.reserved_position:                # the low part of the first term
+        log.low_missing = 0
+    else:
+        log.reserved_terms += start == log.last_end
+        log.reserved_position = end
     note_log(world, owner)
-    all_there = log.reserved_terms >= TERMS
-    _tell(world, kind, object_id, ALL_TERMS if all_there else log.reserved_position)
+    _tell(world, kind, object_id, log.told_position)
     watch(world, owner)
 
 
-def _reserve(world: World, log: LogFile) -> Saga[None]:
-    world.storage.take(log.term_length, f"the next term of {log.path}")
+def _next_range(log: LogFile, wanted: int) -> tuple[int, int]:
+    """The positions to allocate next: the rest of a term that is there in part, or of the next one,
+    up to the wanted position; last, the part of the first term before the stream began."""
+    start, term = log.reserved_position, log.term_length
+    if log.reserved_terms >= TERMS and start == log.last_end:
+        first = start - TERMS * term
+        return first, first + log.low_missing
+    term_end = (start // term + 1) * term
+    wanted = -(-wanted // PAGE) * PAGE
+    return start, term_end if wanted <= start else min(wanted, term_end)
+
+
+def _reserve(world: World, log: LogFile, start: int, end: int) -> Saga[None]:
+    world.storage.take(end - start, f"the next part of {log.path}")
     try:
-        yield ReserveTerm(
-            path=log.path, term_length=log.term_length, position=log.reserved_position
-        )
+        yield ReserveTerm(path=log.path, term_length=log.term_length, position=start, end=end)
     except Refused:
-        world.storage.give_back(log.term_length)
+        world.storage.give_back(end - start)
         raise
 
 
-def _again(world: World, kind: ObjectKind, object_id: int) -> None:
-    world.runner.start(on_term_needed(world, kind, object_id), lambda value, error: None)
+def _again(world: World, kind: ObjectKind, object_id: int, wanted: int = 0) -> None:
+    world.runner.start(
+        on_term_needed(world, kind, object_id, wanted), lambda value, error: None
+    )
 
 
 def _tell(world: World, kind: ObjectKind, object_id: int, position: int) -> None:
@@ -182,8 +202,11 @@ def on_given_up(world: World, event: DriverEvent) -> None:
     kept = (event.a - event.b) // log.term_length
     if event.a < 0 or kept >= log.reserved_terms:
         return
-    freed = (log.reserved_terms - kept) * log.term_length
+    before = log.reserved_bytes
+    if event.b != log.last_end - log.reserved_terms * log.term_length:
+        log.low_missing = 0                     # the first term goes
     log.reserved_terms, log.reserved_position = kept, event.a
+    freed = before - log.reserved_bytes
     log.punching = True
     note_log(world, owner)
     _start_punching(world, event, owner, freed)

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from penstock.config.control import AddSubscription, SubscriptionReady
 from penstock.core.driver_types import NO_COUNTER
 from penstock.daemon.conductor import rules
-from penstock.daemon.conductor.images import leave_image
+from penstock.daemon.conductor.images import leave_half_open, leave_image
 from penstock.daemon.conductor.linking import link_image, report_refusal, unlink, wants_publication
 from penstock.daemon.conductor.lookup import RecvAddressing, recv_addressing, send_addressing
 from penstock.daemon.conductor.machines import ImageState
@@ -86,7 +86,7 @@ def _add_network(
     )
     for image in list(endpoint.images.values()):
         wanted = image.stream_id == subscription.stream_id
-        if wanted and image.state is ImageState.ACTIVE \
+        if wanted and image.established and image.state is ImageState.ACTIVE \
                 and subscription.wants_session(image.session_id):
             try:
                 yield from link_image(world, subscription, image)
@@ -164,6 +164,7 @@ def remove_subscription(world: World, subscription: Subscription) -> None:
     endpoint = subscription.endpoint
     if endpoint is not None:
         endpoint.subscriptions.pop(subscription.id, None)
+        leave_half_open(world, endpoint)
         remove_interest(world, endpoint, subscription.stream_id, subscription.plan.session_id)
         release_if_unused(world, endpoint)
     world.event(

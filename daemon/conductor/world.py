@@ -27,6 +27,8 @@ from penstock.daemon.conductor.settings import ConductorSettings
 from penstock.daemon.conductor.timers import Timers
 
 _SMALL_TERM = 1 << 20
+_FIRST_IMAGE_BYTES = 256 * 1024
+PAGE = 4096
 
 
 def first_terms(term_length: int, position: int) -> int:
@@ -90,6 +92,7 @@ class World:
         self.subscriptions: dict[int, Subscription] = {}
         self.groups: dict[int, Group] = {}
         self.groups_expired = 0
+        self.half_open_bytes = 0    # storage of images that no frame came of
         # Log id -> group id -> acknowledged; read by the thread that serves fetches.
         self.holdings: dict[int, dict[int, int]] = {}
         self.watched: set[int] = set()      # logs that may have idle terms, by their owners' ids
@@ -153,6 +156,24 @@ class World:
             page_size=self.settings.page_size,
             reserved_position=position - position % term_length + terms * term_length,
             reserved_terms=terms,
+        )
+
+    def new_image_log(
+        self, path: str, term_length: int, position: int, window_bytes: int
+    ) -> LogFile:
+        """The account of an image's log of which a first window is allocated, 256 KiB at most: a
+        SETUP is a stranger's word."""
+        first = position - position % term_length
+        low = position - position % PAGE
+        end = position + min(window_bytes, _FIRST_IMAGE_BYTES) + 1      # and the word at its end
+        end = min(-(-end // PAGE) * PAGE, first + 2 * term_length)
+        return LogFile(
+            path=path,
+            term_length=term_length,
+            page_size=self.settings.page_size,
+            reserved_position=end,
+            reserved_terms=-(-end // term_length) - first // term_length,
+            low_missing=low - first,
         )
 
     def log_bytes(self, term_length: int, position: int) -> int:

@@ -26,7 +26,7 @@ static void open_at(world_t *world, int64_t end)
     world_open(world, &plain);
     world_make_image(world, &plain);
     for (int64_t term = 0; term < PS_PARTITIONS; term++) {
-        CHECK_EQ(ps_log_reserve_term(world->path, TERM, term * TERM), PS_OK);
+        CHECK_EQ(ps_log_reserve(world->path, TERM, term * TERM, term * TERM + TERM), PS_OK);
     }
     receive(world, 0, end);
 }
@@ -86,12 +86,12 @@ static void test_a_stream_that_goes_on_asks_for_its_terms(void)
     world_pass(&world, MS);
     CHECK_EQ(world_status(&world).position, 2 * TERM);
     CHECK_EQ(memory_of(world.path), resting);
-    CHECK_EQ(ps_log_reserve_term(world.path, TERM, 2 * TERM), PS_OK);
+    CHECK_EQ(ps_log_reserve(world.path, TERM, 2 * TERM, 2 * TERM + TERM), PS_OK);
     CHECK_EQ(ps_image_reserved(world.driver, world.image, 3 * TERM), PS_OK);
     receive(&world, 2 * TERM, 10 * QUARTER + STEP);
     CHECK_EQ(world_event(&world, PS_EV_TERM_NEEDED, &event), 1);
     CHECK_EQ(event.a, 3 * TERM);
-    CHECK_EQ(ps_log_reserve_term(world.path, TERM, 3 * TERM), PS_OK);
+    CHECK_EQ(ps_log_reserve(world.path, TERM, 3 * TERM, 3 * TERM + TERM), PS_OK);
     CHECK_EQ(ps_image_reserved(world.driver, world.image, INT64_MAX), PS_OK);
     receive(&world, 10 * QUARTER + STEP, 8 * TERM);
     world_check_reader(&world, 8 * TERM - STEP);

@@ -126,7 +126,7 @@ static void test_a_stream_that_goes_on_asks_for_its_terms(void)
     advance_to(rig, 3 * RIG_TERM);
     CHECK_EQ(rig_counter(rig, rig->limit), 3 * RIG_TERM);
     CHECK_EQ(memory_of(rig), resting);
-    CHECK_EQ(ps_log_reserve_term(rig->log_path, RIG_TERM, 3 * RIG_TERM), PS_OK);
+    CHECK_EQ(ps_log_reserve(rig->log_path, RIG_TERM, 3 * RIG_TERM, 3 * RIG_TERM + RIG_TERM), PS_OK);
     expect_zero(rig, 3 * RIG_TERM, 4 * RIG_TERM);
     CHECK_EQ(ps_publication_reserved(rig->driver, rig->pub, INT64_MAX), PS_OK);
     rig_step(rig, 0);

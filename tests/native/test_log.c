@@ -91,14 +91,14 @@ static void terms_are_reserved_for_real(void)
     struct stat before;
     struct stat after;
     CHECK_EQ(stat(stream.path, &before), 0);
-    CHECK_EQ(ps_log_reserve_term(stream.path, 65536, 65536 * 4), PS_OK);
+    CHECK_EQ(ps_log_reserve(stream.path, 65536, 65536 * 4, 65536 * 4 + 65536), PS_OK);
     CHECK_EQ(stat(stream.path, &after), 0);
     /* A term's first page is reserved from the beginning.  (A file system may count a block of its
      * own on top, or not: that depends on where the extents came to lie.) */
     CHECK(after.st_blocks >= before.st_blocks + (65536 - 4096) / 512);
     CHECK_EQ(after.st_size, before.st_size);
-    CHECK_EQ(ps_log_reserve_term(stream.path, 65537, 0), PS_E_INVALID);
-    CHECK_EQ(ps_log_reserve_term(stream.path, 1 << 20, 0), PS_E_CORRUPT);
+    CHECK_EQ(ps_log_reserve(stream.path, 65537, 0, 65537), PS_E_INVALID);
+    CHECK_EQ(ps_log_reserve(stream.path, 1 << 20, 0, 1 << 20), PS_E_CORRUPT);
     stream_close(&stream);
 }
 

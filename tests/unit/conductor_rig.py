@@ -108,12 +108,17 @@ class Rig:
         event = DriverEvent(type=event_type, now_ns=self.now_ns, **fields)
         self._run(self.conductor.on_event(event, self.now_ns))
 
-    def setup(self, endpoint_id: int, **fields: Any) -> None:
+    def setup(self, endpoint_id: int, *, established: bool = True, **fields: Any) -> None:
+        """A SETUP comes, and the first frame of its stream behind it."""
+        before = len(self.all(a.AddImageObject))
         values: dict[str, Any] = {
             "stream_id": 7, "session_id": 42, "initial_term_id": 3, "active_term_id": 3,
             "term_offset": 0, "term_length": MIB, "mtu": 1408, "source": SOURCE, **fields,
         }
         self.event(EventType.SETUP, kind=ObjectKind.RECV_ENDPOINT, id=endpoint_id, **values)
+        made = self.all(a.AddImageObject)[before:]
+        if made and established:
+            self.event(EventType.IMAGE_ESTABLISHED, kind=ObjectKind.IMAGE, id=made[0].params.id)
 
     def release(self, kind: ObjectKind, object_id: int) -> None:
         self.event(EventType.RELEASED, kind=kind, id=object_id)

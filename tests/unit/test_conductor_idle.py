@@ -36,7 +36,7 @@ def rig_with(kind: ObjectKind, terms: int = 3, **settings: Any) -> tuple[Rig, Pu
         rig.sub(rig.client(), RECEIVE)
         rig.setup(next(iter(rig.world.recv_endpoints)), term_length=TERM)
         owner = next(iter(rig.world.images.values()))
-    for have in range(1, terms):
+    for have in range(0 if kind is IMAGE else 1, terms):
         rig.event(EventType.TERM_NEEDED, kind=kind, id=owner.id, a=have * TERM)
     assert owner.log.reserved_terms == terms
     return rig, owner

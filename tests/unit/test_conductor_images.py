@@ -19,6 +19,7 @@ from penstock.core.driver_types import (
 )
 from penstock.daemon.conductor import actions as a
 
+PAGE = 4096
 UNICAST = "aeron:udp?endpoint=10.0.0.1:40456"
 IMAGE = ObjectKind.IMAGE
 
@@ -65,7 +66,7 @@ def test_a_setup_makes_an_image_and_says_so() -> None:
     assert notice.log_path in rig.files
     params = rig.last(a.AddImageObject).params
     assert params.window_bytes == 128 * 1024
-    assert params.reserved_position == 2 * MIB
+    assert params.reserved_position == 128 * 1024 + PAGE - 32
     assert rig.counters[notice.position_counter_id].reference_id == image_id(rig)
 
 
@@ -221,9 +222,92 @@ def test_the_last_subscriber_ends_the_image() -> None:
 
 def test_a_term_of_an_image_is_reserved_when_needed() -> None:
     rig, _client, _ready = with_image()
-    rig.event(EventType.TERM_NEEDED, kind=IMAGE, id=image_id(rig), a=2 * MIB)
-    assert rig.last(a.ReserveTerm).position == 2 * MIB
-    assert rig.last(a.ImageReserved).position == ALL_TERMS
+    have = 128 * 1024 + PAGE
+    for wanted, end in ((200_000, 200_704), (0, MIB), (0, 2 * MIB), (0, 3 * MIB)):
+        rig.event(EventType.TERM_NEEDED, kind=IMAGE, id=image_id(rig), a=have - 32, b=wanted)
+        assert (rig.last(a.ReserveTerm).position, rig.last(a.ReserveTerm).end) == (have, end)
+        told = ALL_TERMS if end == 3 * MIB else end if end % MIB == 0 else end - 32
+        assert rig.last(a.ImageReserved).position == told
+        have = end
+
+
+@pytest.mark.parametrize("term_length", [64 * 1024, MIB, 16 * MIB, 1024 * MIB])
+@pytest.mark.parametrize("window", ["64k", "128k", "8m"])
+@pytest.mark.parametrize("offset", [0, 32, 65536 - 64, 65536 - 32])
+def test_a_setup_takes_a_window_of_storage_at_most(
+    term_length: int, window: str, offset: int
+) -> None:
+    rig = Rig(storage_budget_bytes=4096 * MIB)
+    rig.sub(rig.client(), f"{UNICAST}|rcv-wnd={window}")
+    rig.setup(endpoint_id(rig), established=False, term_length=term_length, term_offset=offset)
+    taken = rig.world.storage.used_bytes
+    assert taken <= 256 * 1024 + 6 * PAGE
+    made = rig.last(a.CreateLog).params
+    assert made.reserve_to - made.reserve_from <= 256 * 1024 + 2 * PAGE
+    log = next(iter(rig.world.images.values())).log
+    image = image_id(rig)
+    for _ in range(10):                     # it comes to have all of it, each byte accounted once
+        if log.is_whole:
+            break
+        rig.event(EventType.TERM_NEEDED, kind=IMAGE, id=image, a=log.told_position)
+    ranges = [(r.position, r.end) for r in rig.all(a.ReserveTerm)]
+    assert log.is_whole
+    assert sum(end - start for start, end in ranges) == \
+        3 * term_length - (made.reserve_to - made.reserve_from)
+    assert rig.world.storage.used_bytes == log.reserved_bytes
+    rig.event(EventType.IMAGE_INACTIVE, kind=IMAGE, id=image, reason=ImageEnd.EVICTED)
+    rig.release_all()
+    assert rig.world.storage.used_bytes == 0
+
+
+def test_subscribers_see_a_stream_with_its_first_frame() -> None:
+    rig = Rig()
+    rig.sub(rig.client(), UNICAST)
+    rig.setup(endpoint_id(rig), established=False)
+    late = rig.sub(rig.client(), UNICAST)
+    assert not rig.notices(control.ImageAvailable)
+    rig.event(EventType.IMAGE_ESTABLISHED, kind=IMAGE, id=image_id(rig))
+    first, second = rig.notices(control.ImageAvailable)
+    assert first.join_position == second.join_position == 0
+    assert late.registration_id in (first.subscription_id, second.subscription_id)
+
+
+@pytest.mark.parametrize("reason", [ImageEnd.EVICTED, ImageEnd.TIMEOUT])
+def test_a_session_without_a_frame_leaves_nothing(reason: ImageEnd) -> None:
+    rig = Rig()
+    client = rig.client()
+    rig.sub(client, UNICAST)
+    rig.setup(endpoint_id(rig), established=False)
+    rig.event(EventType.IMAGE_INACTIVE, kind=IMAGE, id=image_id(rig), reason=reason)
+    assert not rig.notices(control.ImageUnavailable)
+    rig.release_all()
+    assert not rig.files                    # at once, not after the linger time
+    rig.lose(client)
+    rig.release_all()
+    rig.advance(2)
+    rig.assert_nothing_left()
+
+
+def test_a_session_without_a_frame_goes_with_its_last_subscription() -> None:
+    rig = Rig()
+    client = rig.client()
+    ready = rig.sub(client, UNICAST)
+    rig.setup(endpoint_id(rig), established=False)
+    rig.ask(client, control.RemoveSubscription(registration_id=ready.registration_id))
+    rig.release_all()
+    rig.lose(client)
+    rig.advance(2)
+    rig.assert_nothing_left()
+
+
+def test_a_setup_beside_an_image_that_ends_counts_again() -> None:
+    """The receiver has erased the session, its image is not gone yet: it must not wait for ever."""
+    rig, _client, _ready = with_image()
+    rig.event(EventType.IMAGE_INACTIVE, kind=IMAGE, id=image_id(rig), reason=ImageEnd.TIMEOUT)
+    rig.setup(endpoint_id(rig))
+    assert rig.last(a.ForgetSession) == a.ForgetSession(
+        endpoint_id=endpoint_id(rig), stream_id=7, session_id=42, keep=False
+    )
 
 
 def test_a_revoked_stream_goes_at_once() -> None:

@@ -17,12 +17,14 @@ enum ps_event_type {
     /* image id; all subscribers are at the end and 5 SM timeouts passed.  a = its position, b =
      * messages of the session below it, -1 unknown */
     PS_EV_IMAGE_DRAINED = 3,
-    PS_EV_PUB_CONNECTED = 4,   /* publication id; a = 1 connected, 0 not */
-    PS_EV_PUB_DRAINED = 5,     /* publication id; closing and everything sent (spies done) */
-    PS_EV_PUB_EOS_ACK = 6,     /* publication id; the unicast receiver said EOS */
-    PS_EV_PUB_BLOCKED = 7,     /* publication id; a = position, b = claimer client slot or -1 */
-    PS_EV_PUB_UNBLOCKED = 8,   /* publication id; a = position, b = bytes padded */
-    PS_EV_TERM_NEEDED = 9,     /* publication or image id; a = position reserved so far */
+    PS_EV_PUB_CONNECTED = 4, /* publication id; a = 1 connected, 0 not */
+    PS_EV_PUB_DRAINED = 5,   /* publication id; closing and everything sent (spies done) */
+    PS_EV_PUB_EOS_ACK = 6,   /* publication id; the unicast receiver said EOS */
+    PS_EV_PUB_BLOCKED = 7,   /* publication id; a = position, b = claimer client slot or -1 */
+    PS_EV_PUB_UNBLOCKED = 8, /* publication id; a = position, b = bytes padded */
+    /* publication or image id; a = position reserved so far, b = position to reserve up to at
+     * least, 0: to the end of the next term */
+    PS_EV_TERM_NEEDED = 9,
     PS_EV_RELEASED = 10,       /* kind: ps_object_kind; id; the conductor may destroy it */
     PS_EV_ENDPOINT_ERROR = 11, /* endpoint id; reason = ps_error_code; text */
     /* send endpoint id; from; a = 1 added, 0 timed out, -1 no place left for it (at most one event
@@ -41,7 +43,8 @@ enum ps_event_type {
     PS_EV_GIVEN_UP = 18,
     /* image id; frames of its session come from `from` too, which is not the source followed; once
      * a source that is followed.  a = datagrams so far, destination */
-    PS_EV_SECOND_SOURCE = 19
+    PS_EV_SECOND_SOURCE = 19,
+    PS_EV_IMAGE_ESTABLISHED = 20 /* image id; the first frame of its stream was accepted */
 };
 
 enum ps_object_kind {
@@ -56,7 +59,8 @@ enum ps_image_end {
     PS_END_TIMEOUT = 2,
     PS_END_REVOKED = 3,
     PS_END_NO_SUBSCRIBER = 4,
-    PS_END_REJECTED = 5
+    PS_END_REJECTED = 5,
+    PS_END_EVICTED = 6 /* no frame of its stream came, and another session needed the place */
 };
 typedef struct ps_event {
     int32_t type; /* ps_event_type */

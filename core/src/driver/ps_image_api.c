@@ -4,10 +4,13 @@
  * read while the receiver owns the object.
  */
 #include <assert.h>
+#include <malloc.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "ps_receiver.h"
+
+enum { TRIM_IMAGES = 128 };
 
 static _Atomic int64_t *cell_of(ps_image_t *image, int32_t counter_id)
 {
@@ -133,6 +136,8 @@ static int prepare_positions(ps_image_t *image)
     image->ordinal = params->reliable ? ps_believed_ordinal(params->join_ordinal) : -1;
     image->ordinal_position = join;
     image->reserved_position = params->reserved_position;
+    image->established = params->adopted;
+    image->established_taken = params->adopted;
     image->end_position = INT64_MAX;
     image->next_due_ns = INT64_MAX;
     ps_nak_signal_init(&image->pressure);
@@ -216,6 +221,7 @@ static int prepare(ps_image_t *image)
     if (code == PS_OK) {
         prepare_slot(image);
         image->window = image->congestion.ops->initial_window(&image->congestion);
+        ps_image_bound_window(image);
         image->sent_window = image->window;
     }
     return code;
@@ -255,6 +261,9 @@ int ps_image_add(ps_driver_t *driver, const ps_image_params_t *params, ps_image_
         return code;
     }
     receiver->opened_images++;
+    if (receiver->opened_images > receiver->most_images) {
+        receiver->most_images = receiver->opened_images;
+    }
     *out = image;
     return PS_OK;
 }
@@ -379,6 +388,17 @@ int ps_image_remove(ps_driver_t *driver, ps_image_t *image, int32_t keep_session
     return ps_driver_command(driver, PS_AGENT_RECEIVER, &command);
 }
 
+/* Releases the memory of many images that have gone: the allocator would keep it. */
+static void trim(ps_receiver_t *receiver)
+{
+    if (receiver->most_images - receiver->opened_images >= TRIM_IMAGES) {
+        receiver->most_images = receiver->opened_images;
+#ifdef __GLIBC__
+        (void)malloc_trim(0);
+#endif
+    }
+}
+
 void ps_image_destroy(ps_driver_t *driver, ps_image_t *image)
 {
     ps_receiver_t *receiver = ps_driver_receiver(driver);
@@ -386,4 +406,5 @@ void ps_image_destroy(ps_driver_t *driver, ps_image_t *image)
     assert(receiver->opened_images > 0);
     receiver->opened_images--;
     ps_image_free(image);
+    trim(receiver);
 }

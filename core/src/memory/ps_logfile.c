@@ -51,6 +51,11 @@ static int ps_log_params_check(const ps_log_params_t *params)
     if (params->mtu < PS_MTU_MIN || params->mtu > PS_MTU_MAX || params->mtu % 32 != 0) {
         return ps_fail(PS_E_INVALID, "mtu %d is not a multiple of 32 in 64..65504", params->mtu);
     }
+    if (params->reserve_from < 0 || params->reserve_to < params->reserve_from ||
+        params->reserve_to - params->reserve_from > INT64_C(3) * term_length) {
+        return ps_fail(PS_E_INVALID, "reserve %lld..%lld is not a range of at most three terms",
+                       (long long)params->reserve_from, (long long)params->reserve_to);
+    }
     if (params->type > PS_LOG_SEALED || params->reserve_terms > PS_PARTITIONS) {
         return ps_fail(PS_E_INVALID, "log type %d or reserve_terms %d out of range", params->type,
                        params->reserve_terms);
@@ -130,6 +135,21 @@ static void ps_fill_meta(ps_log_meta_t *meta, const ps_log_params_t *params)
     meta->type = params->type;
 }
 
+/* Bytes of positions [from, to), which may lie in several terms. */
+static int ps_log_reserve_range(int fd, const char *path, int32_t term_length, int64_t from,
+                                int64_t to)
+{
+    int code = PS_OK;
+    while (code == PS_OK && from < to) {
+        const int64_t term_end = (from / term_length + 1) * term_length;
+        const int64_t end = to < term_end ? to : term_end;
+        const int64_t partition = from / term_length % PS_PARTITIONS;
+        code = ps_file_reserve(fd, path, partition * term_length + from % term_length, end - from);
+        from = end;
+    }
+    return code;
+}
+
 static int ps_log_fill_file(int fd, const ps_log_params_t *params, int64_t length)
 {
     const int64_t at = length - PS_LOG_META_BYTES;
@@ -144,6 +164,10 @@ static int ps_log_fill_file(int fd, const ps_log_params_t *params, int64_t lengt
          * the look is a SIGBUS when the file system is full. */
         code = ps_file_reserve(fd, params->path, partition * params->term_length,
                                i < params->reserve_terms ? params->term_length : THRESHOLD_BYTES);
+    }
+    if (code == PS_OK) {
+        code = ps_log_reserve_range(fd, params->path, params->term_length, params->reserve_from,
+                                    params->reserve_to);
     }
     if (code != PS_OK) {
         return code;
@@ -169,8 +193,9 @@ int ps_log_create(const ps_log_params_t *params)
         return fd;
     }
     const int64_t terms = params->reserve_terms;
-    const int64_t needed =
-        PS_LOG_META_BYTES + terms * params->term_length + (PS_PARTITIONS - terms) * THRESHOLD_BYTES;
+    const int64_t needed = PS_LOG_META_BYTES + terms * params->term_length +
+                           (PS_PARTITIONS - terms) * THRESHOLD_BYTES + params->reserve_to -
+                           params->reserve_from;
     const int64_t available = ps_free_bytes(params->path);
     if (available >= 0 && available < needed) {
         code = ps_fail(PS_E_NO_SPACE, "no space for %s: needs %lld bytes, %lld available",
@@ -208,18 +233,18 @@ static bool ps_is_term_length(int32_t term_length)
            term_length <= PS_TERM_MAX;
 }
 
-int ps_log_reserve_term(const char *path, int32_t term_length, int64_t position)
+int ps_log_reserve(const char *path, int32_t term_length, int64_t from, int64_t to)
 {
-    if (path == NULL || !ps_is_term_length(term_length) || position < 0) {
-        return ps_fail(PS_E_INVALID, "cannot reserve: term length %d, position %lld", term_length,
-                       (long long)position);
+    if (path == NULL || !ps_is_term_length(term_length) || from < 0 || to < from ||
+        to - from > INT64_C(3) * term_length) {
+        return ps_fail(PS_E_INVALID, "cannot reserve: term length %d, positions %lld..%lld",
+                       term_length, (long long)from, (long long)to);
     }
     const int fd = ps_log_open(path, term_length);
     if (fd < 0) {
         return fd;
     }
-    const int64_t partition = (position / term_length) % PS_PARTITIONS;
-    const int code = ps_file_reserve(fd, path, partition * term_length, term_length);
+    const int code = ps_log_reserve_range(fd, path, term_length, from, to);
     close(fd);
     return code;
 }

@@ -34,16 +34,18 @@ typedef struct ps_log_params {
         tether;
     uint8_t type; /* 0 concurrent publication, 1 exclusive, 2 image, 3 sealed */
     int32_t file_mode;
-    uint8_t reserve_terms; /* how many terms to allocate for real now, 0..3, from the
+    uint8_t reserve_terms;            /* how many terms to allocate for real now, 0..3, from the
                                       starting term on */
+    int64_t reserve_from, reserve_to; /* positions to allocate for real besides; equal: none */
 } ps_log_params_t;
 
 int64_t ps_log_file_length(int32_t term_length, int32_t page_size);
-/* Makes the file (must not exist), sized and sparse but for metadata and reserve_terms.
+/* Makes the file (must not exist), sized and sparse but for metadata and what is reserved.
  * PS_E_NO_SPACE (text has needed and available bytes), PS_E_SYSTEM, PS_E_INVALID. */
 int ps_log_create(const ps_log_params_t *params);
-/* Allocates the blocks of the term holding position.  PS_E_NO_SPACE. Any thread. */
-int ps_log_reserve_term(const char *path, int32_t term_length, int64_t position);
+/* Allocates the blocks of positions [from, to), at most three terms.  PS_E_NO_SPACE, PS_E_INVALID.
+ * Any thread. */
+int ps_log_reserve(const char *path, int32_t term_length, int64_t from, int64_t to);
 /* Releases the memory of all terms but [from, to), whose ends are terms'; what they leave reads
  * as zeroes, and the first page of each stays.  Where the file system cannot do that they are
  * zeroed.  PS_E_SYSTEM.  Any thread. */

@@ -5,6 +5,7 @@
  * them can keep.  What brakes is the rate (ps_nak_rate.h).  While a receiver that cannot signal is
  * there, windows count as under max.
  */
+#include "ps_cause.h"
 #include "ps_flow_control.h"
 
 static bool plain_is_there(const ps_fc_t *fc, int64_t now_ns)
@@ -19,8 +20,11 @@ static int64_t nak_on_sm(ps_fc_t *fc, const ps_sm_t *sm, int64_t position, int64
         fc->plain_heard = true;
         fc->plain_heard_ns = now_ns;
     }
-    const int64_t window =
-        plain_is_there(fc, now_ns) || sm->window > fc->half_term ? sm->window : fc->half_term;
+    /* A receiver that has no storage for half a term yet says so, and states what it has. */
+    const bool bound = sm->trailer.reason == PS_CAUSE_STORAGE;
+    const int64_t window = bound || plain_is_there(fc, now_ns) || sm->window > fc->half_term
+                               ? sm->window
+                               : fc->half_term;
     return ps_fc_furthest(fc, sm->receiver_id, position + window, limit, now_ns);
 }
 

@@ -28,6 +28,30 @@ bool ps_image_emit(ps_image_t *image, ps_event_t *event)
     return ps_driver_emit(image->driver, PS_AGENT_RECEIVER, event);
 }
 
+/* ---- half-open ------------------------------------------------------------------------------- */
+
+bool ps_image_tell_established(ps_image_t *image)
+{
+    ps_event_t event = { .type = PS_EV_IMAGE_ESTABLISHED };
+
+    image->established_taken = ps_image_emit(image, &event);
+    if (!image->established_taken) {
+        ps_image_timer(image, image->receiver->now_ns + PS_TICK_NS);
+    }
+    return image->established_taken;
+}
+
+void ps_image_establish(ps_image_t *image)
+{
+    ps_half_open_leave(&image->receiver->half_open, image->half_open);
+    if (image->half_open != 0 && image->endpoint != NULL) {
+        image->endpoint->setup_due_ns -= PS_SETUP_INTERVAL_NS;
+    }
+    image->half_open = 0;
+    image->established = 1;
+    (void)ps_image_tell_established(image);
+}
+
 /* ---- frames ---------------------------------------------------------------------------------- */
 
 static int on_heartbeat(ps_image_t *image, const ps_recv_destination_t *destination,
@@ -56,6 +80,20 @@ static int on_heartbeat(ps_image_t *image, const ps_recv_destination_t *destinat
     return PS_WIRE_OK;
 }
 
+/* What came fits into storage.  Of the padding that ends a term only the header is written, and the
+ * first page of the next term is always there: a sender passes such padding beyond the window. */
+static bool has_room(const ps_image_t *image, int64_t position, uint32_t length, int64_t end)
+{
+    int64_t room = ps_image_room(image);
+    int64_t free_end = image->free_to + INT64_C(3) * image->log.term_length - PS_FRAME_ALIGNMENT;
+
+    if (end <= room) {
+        return true;
+    }
+    return (end & image->log.term_mask) == 0 && position + ps_align32_64(length) <= room &&
+           end <= free_end;
+}
+
 static int on_chain(ps_image_t *image, const ps_recv_destination_t *destination, int64_t position,
                     const uint8_t *data, uint32_t length, const ps_addr_t *from, int64_t rx_ns)
 {
@@ -82,8 +120,8 @@ static int on_chain(ps_image_t *image, const ps_recv_destination_t *destination,
     }
     ps_image_touch(image, destination, from, end);
     image->packet_ns = image->receiver->now_ns;
-    ps_image_check_storage(image, end);
-    if (end > ps_image_room(image)) {
+    ps_image_check_storage(image);
+    if (!has_room(image, position, length, end)) {
         return PS_WIRE_OK; /* no memory for it yet: it will be asked for again */
     }
     if (ps_image_insert(image, data, length, position, span, messages, rx_ns)) {
@@ -172,7 +210,7 @@ uint32_t ps_image_on_run(ps_image_t *image, const ps_recv_destination_t *destina
         end > image->sm_position + log->term_length / 2) {
         return 0;
     }
-    ps_image_check_storage(image, end);
+    ps_image_check_storage(image);
     if (end > ps_image_room(image)) {
         return 0;
     }
@@ -225,7 +263,7 @@ uint32_t ps_image_on_landed(ps_image_t *image, const ps_recv_destination_t *dest
     if (taken == 0 || !ps_image_admits(image, destination->index, from)) {
         return 0;
     }
-    ps_image_check_storage(image, image->hwm + taken);
+    ps_image_check_storage(image);
     ps_image_touch(image, destination, from, image->hwm + taken);
     image->packet_ns = image->receiver->now_ns;
     ps_image_reveal(image, first_word, taken, messages);
@@ -254,6 +292,8 @@ static void add_image(ps_receiver_t *receiver, ps_image_t *image)
         session->image = image;
         image->peer.daemon_id = session->peer_daemon_id;
         image->peer.daemon_epoch = session->peer_daemon_epoch;
+        image->half_open = session->half_open;
+        session->half_open = 0;
     }
     if (params->destination >= 0 && params->destination < PS_RECV_DESTINATIONS_MAX &&
         endpoint->destinations[params->destination] != NULL && params->source.family != 0) {
@@ -268,6 +308,9 @@ static void add_image(ps_receiver_t *receiver, ps_image_t *image)
             endpoint->destinations[params->destination], &params->source);
     }
     image->born_ns = receiver->now_ns;
+    if (image->half_open != 0) {
+        ps_half_open_answered(&receiver->half_open, image->half_open, image);
+    }
     image->force_sm = 1;
     ps_receiver_make_hot(receiver, image);
 }
@@ -289,6 +332,8 @@ static void remove_image(ps_receiver_t *receiver, ps_image_t *image, bool keep)
             ps_recv_endpoint_erase(endpoint, session);
         }
     }
+    ps_half_open_leave(&receiver->half_open, image->half_open);
+    image->half_open = 0;
     ps_receiver_forget_image(receiver, image);
     ps_receiver_release(receiver, PS_KIND_IMAGE, image->params.id, 0);
 }
@@ -365,6 +410,8 @@ bool ps_image_on_command(ps_receiver_t *receiver, const ps_command_t *command)
         if (command->a > image->reserved_position) {
             image->reserved_position = command->a;
             image->term_event_taken = 0;
+            image->force_sm |= image->sent_bound;  /* the sender waits for what can be granted */
+            ps_receiver_make_hot(receiver, image); /* it may need more already */
         }
         break;
     case PS_RCMD_GIVE_UP: ps_image_on_give_up(image, command->i); break;

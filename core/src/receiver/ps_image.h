@@ -37,8 +37,10 @@ enum {
 #define PS_LOSS_EVENT_NS   INT64_C(100000000)
 #define PS_SM_IDLE_NS      INT64_C(1000000000)
 #define PS_SM_IDLE_GRID_NS INT64_C(250000000)
-#define PS_JOIN_HOLD_NONE  INT64_MAX
-#define PS_JOIN_HOLD_NS    INT64_C(5000000000)
+/* Storage ahead of a stream that begins, in bytes; of a SETUP alone the conductor reserves less. */
+#define PS_STORAGE_AHEAD  (INT64_C(1) << 20)
+#define PS_JOIN_HOLD_NONE INT64_MAX
+#define PS_JOIN_HOLD_NS   INT64_C(5000000000)
 
 /* Life of an image (aeron-interop.md 5.8).
  *
@@ -158,8 +160,13 @@ struct ps_image {
     int32_t index;      /* in the receiver's list */
     int32_t state;      /* ps_image_state */
     int32_t end_reason; /* ps_image_end */
+    int32_t half_open;  /* handle until established, 0 none (ps_half_open.h) */
     uint8_t hot;        /* in the hot list */
     uint8_t force_sm;
+    uint8_t established;       /* a frame of the stream was accepted */
+    uint8_t established_taken; /* its event was */
+    uint8_t storage_binds;     /* the window ends where storage does */
+    uint8_t sent_bound;        /* and the last status message said so */
     uint8_t new_loss;
     uint8_t gating; /* a subscriber gates the window */
     int32_t
@@ -275,6 +282,8 @@ bool ps_image_release_due(const ps_image_t *image);
 int32_t ps_image_ask(ps_image_t *image, int64_t now_ns);
 void ps_image_consumption(ps_image_t *image);
 void ps_image_send_sm(ps_image_t *image, int64_t now_ns);
+/* Cuts image->window to what storage is there for; sets storage_binds. */
+void ps_image_bound_window(ps_image_t *image);
 /* Asks the congestion control for the window; true: the sender must hear of it now. */
 bool ps_image_update_window(ps_image_t *image, int64_t now_ns);
 void ps_image_send_rttm(ps_image_t *image, int64_t now_ns);
@@ -298,8 +307,12 @@ static inline int64_t ps_image_room(const ps_image_t *image)
 /* Zeroes the first word at position, where something is missing: readers stop there.  For the end
  * of what is about to be made visible, when the gap list or the high-water mark say so already. */
 void ps_image_seal(ps_image_t *image, int64_t position);
-/* Says that the next term must be backed by storage, once for each reserved_position. */
-void ps_image_check_storage(ps_image_t *image, int64_t end);
+/* Asks for storage ahead of what was received, once for each reserved_position. */
+void ps_image_check_storage(ps_image_t *image);
+/* A frame of the stream was accepted. */
+void ps_image_establish(ps_image_t *image);
+/* Emits PS_EV_IMAGE_ESTABLISHED; false: not taken yet. */
+bool ps_image_tell_established(ps_image_t *image);
 /* Gives up the terms that are not in use, if it can; tells so in any case. */
 void ps_image_on_give_up(ps_image_t *image, int32_t least_terms);
 void ps_image_tell_given_up(ps_image_t *image, int64_t now_ns);

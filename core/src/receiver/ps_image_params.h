@@ -54,8 +54,8 @@ typedef struct ps_image_params {
     int32_t destination;                  /* as in the PS_EV_SETUP */
     ps_addr_t source;                     /* as in the PS_EV_SETUP */
     int64_t nak_delay_ns;                 /* -1: driver default */
-    int64_t reserved_position;
-    int64_t join_ordinal; /* -1 unknown */
+    int64_t reserved_position;            /* storage is there below it, and for the word at it */
+    int64_t join_ordinal;                 /* -1 unknown */
     uint32_t peer_capabilities;
     int64_t untethered_window_limit_timeout_ns;
     int64_t untethered_linger_timeout_ns;

@@ -189,6 +189,9 @@ void ps_image_touch(ps_image_t *image, const ps_recv_destination_t *destination,
     }
     connection->confirmed = 1;
     connection->activity_ns = now_ns;
+    if (!image->established) {
+        ps_image_establish(image);
+    }
     if (end > connection->furthest) {
         connection->furthest = end;
         connection->low_position = -1;

@@ -136,12 +136,28 @@ void ps_image_reclaim(ps_image_t *image)
     }
 }
 
-void ps_image_check_storage(ps_image_t *image, int64_t end)
+/* Half a term ahead; at first less, so that a stream takes storage only as it brings data: nobody
+ * gets much for little (docs/decisions/0076). */
+static int64_t storage_ahead(const ps_image_t *image, int64_t contiguous)
 {
-    ps_event_t event = { .type = PS_EV_TERM_NEEDED, .a = image->reserved_position };
+    int64_t half = image->log.term_length / 2;
+    int64_t most = PS_STORAGE_AHEAD + 4 * (contiguous - image->join_position);
 
-    if (image->reserved_position != INT64_MAX && !image->term_event_taken &&
-        !image->give_up_pending && end + image->log.term_length / 2 > image->reserved_position) {
+    return most < half ? most : half;
+}
+
+void ps_image_check_storage(ps_image_t *image)
+{
+    int64_t contiguous = ps_image_contiguous(image);
+    int64_t ahead = storage_ahead(image, contiguous);
+    bool ramp = ahead < image->log.term_length / 2;
+    int64_t edge = contiguous + (ramp ? ahead / 2 : ahead);
+    ps_event_t event = { .type = PS_EV_TERM_NEEDED,
+                         .a = image->reserved_position,
+                         .b = ramp ? contiguous + ahead : 0 };
+
+    if (image->reserved_position != INT64_MAX && image->established && !image->term_event_taken &&
+        !image->give_up_pending && edge > image->reserved_position) {
         image->term_event_taken = ps_image_emit(image, &event);
         if (!image->term_event_taken) { /* ring full: a tick asks again, whatever else comes */
             ps_image_timer(image, image->receiver->now_ns + PS_TICK_NS);
@@ -195,7 +211,9 @@ static void fill_trailer(const ps_image_t *image, ps_trailer_t *trailer)
                                .credit_limit = -1,
                                .released_ordinal = released_ordinal(image),
                                .fill_ppm = (uint32_t)fill };
-    if (fill >= PS_PPM / 2) {
+    if (image->storage_binds) {
+        trailer->reason = PS_CAUSE_STORAGE;
+    } else if (fill >= PS_PPM / 2) {
         trailer->reason = PS_CAUSE_SLOW_SUBSCRIBER;
         trailer->reason_client =
             atomic_load_explicit(&image->slot->limiting_client, memory_order_relaxed);
@@ -282,6 +300,7 @@ void ps_image_send_sm(ps_image_t *image, int64_t now_ns)
     }
     image->sm_position = position;
     image->sent_window = image->window;
+    image->sent_bound = image->storage_binds;
     atomic_store_explicit(&image->slot->window_bytes, image->window, memory_order_relaxed);
     show_congestion(image);
 }
@@ -357,6 +376,21 @@ static void note_movement(ps_image_t *image, int64_t now_ns)
     }
 }
 
+/* The window ends where storage does: data beyond would be dropped.  Under NAK-strength control the
+ * sender goes half a term ahead whatever the window is, unless storage is given as the reason. */
+void ps_image_bound_window(ps_image_t *image)
+{
+    bool pressure = (image->params.peer_capabilities & PS_CAP_PRESSURE) != 0;
+    int64_t most = pressure ? image->log.term_length / 2 : image->window;
+    int64_t room = image->reserved_position - image->consumption;
+
+    room = room > 0 ? room & ~(int64_t)(PS_FRAME_ALIGNMENT - 1) : 0;
+    image->storage_binds = most > room;
+    if (image->storage_binds) {
+        image->window = (int32_t)room;
+    }
+}
+
 bool ps_image_update_window(ps_image_t *image, int64_t now_ns)
 {
     ps_congestion_input_t input = { .now_ns = now_ns,
@@ -369,6 +403,7 @@ bool ps_image_update_window(ps_image_t *image, int64_t now_ns)
 
     image->new_loss = 0;
     image->window = image->congestion.ops->on_rebuild(&image->congestion, &input, &forced);
+    ps_image_bound_window(image);
     return forced;
 }
 
@@ -410,7 +445,7 @@ int32_t ps_image_cycle(ps_image_t *image, int64_t now_ns, bool *stay)
         work += decide_sm(image, now_ns);
     }
     ps_image_reclaim(image);
-    ps_image_check_storage(image, image->hwm);
+    ps_image_check_storage(image);
     if (image->lost_bytes > 0) {
         ps_image_report_loss(image, now_ns);
     }

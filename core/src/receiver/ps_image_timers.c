@@ -117,6 +117,9 @@ static void tick_events(ps_image_t *image, int64_t now_ns)
                          .a = image->position,
                          .b = ps_image_end_ordinal(image) };
 
+    if (image->established && !image->established_taken && !ps_image_tell_established(image)) {
+        return; /* this one comes first */
+    }
     if (image->event_taken ||
         (image->state != PS_IMAGE_ENDED && image->state != PS_IMAGE_DRAINED)) {
         return;
@@ -211,7 +214,7 @@ void ps_image_tick(ps_image_t *image, int64_t now_ns)
     tick_status(image, now_ns);
     tick_join_hold(image, now_ns);
     tick_transports(image, now_ns);
-    ps_image_check_storage(image, image->hwm);
+    ps_image_check_storage(image);
     if (image->lost_bytes > 0) {
         ps_image_report_loss(image, now_ns);
     }

@@ -24,6 +24,7 @@ int ps_receiver_create(ps_driver_t *driver, ps_receiver_t **out)
     const ps_driver_params_t *params = ps_driver_params(driver);
     ps_receiver_t *receiver = calloc(1, sizeof(*receiver));
     size_t limit = (size_t)params->shared->n_images;
+    int code;
 
     if (receiver == NULL) {
         return ps_fail(PS_E_NO_MEMORY, "no memory for the receiver");
@@ -46,6 +47,11 @@ int ps_receiver_create(ps_driver_t *driver, ps_receiver_t **out)
         ps_receiver_destroy(receiver);
         return ps_fail(PS_E_NO_MEMORY, "no memory for %d images", params->shared->n_images);
     }
+    code = ps_half_open_init(&receiver->half_open, receiver->images_limit, params->seed);
+    if (code != PS_OK) {
+        ps_receiver_destroy(receiver);
+        return code;
+    }
     *out = receiver;
     return PS_OK;
 }
@@ -61,6 +67,7 @@ void ps_receiver_destroy(ps_receiver_t *receiver)
     for (int32_t i = 0; i < receiver->n_endpoints; i++) {
         ps_recv_endpoint_free(receiver->endpoints[i]);
     }
+    ps_half_open_fini(&receiver->half_open);
     free(receiver->images);
     free(receiver->hot);
     free(receiver->releases);

@@ -10,6 +10,7 @@
 #include <stdint.h>
 
 #include "ps_driver_internal.h"
+#include "ps_half_open.h"
 #include "ps_image.h"
 #include "ps_recv_endpoint.h"
 #include "ps_wire.h"
@@ -72,6 +73,7 @@ struct ps_receiver {
     int32_t n_images;
     int32_t n_hot;
     int32_t images_limit;
+    ps_half_open_t half_open;
     ps_pending_release_t *releases; /* releases_limit */
     int32_t n_releases;
     int32_t releases_limit; /* each image, endpoint and destination once */
@@ -83,6 +85,7 @@ struct ps_receiver {
     /* conductor */
     int32_t opened_endpoints;
     int32_t opened_images;
+    int32_t most_images; /* open at once since memory was last released */
 };
 
 /* Dropped datagrams by ps_wire_fault.  Any thread. */

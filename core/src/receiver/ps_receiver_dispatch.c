@@ -85,7 +85,6 @@ static void report_setup(ps_receiver_t *receiver, const ps_recv_destination_t *d
         event.peer_ordinal = setup->trailer.ordinal;
     }
     if (ps_driver_emit(receiver->driver, PS_AGENT_RECEIVER, &event)) {
-        ps_recv_endpoint_set_state(destination->endpoint, session, PS_SESSION_INIT);
         session->peer_daemon_id = setup->trailer.daemon_id;
         session->peer_daemon_epoch = setup->trailer.daemon_epoch;
         if (destination->multicast && destination->ttl > 0 && setup->ttl > 0 &&
@@ -95,6 +94,59 @@ static void report_setup(ps_receiver_t *receiver, const ps_recv_destination_t *d
     } else {
         ps_recv_endpoint_erase(destination->endpoint, session); /* the next SETUP tries again */
     }
+}
+
+/* A session may be reported: there is room for one more that is half open, and not too many came in
+ * a short time.  Returns its handle, 0: not now; its SETUP is repeated. */
+static int32_t admit(ps_receiver_t *receiver, ps_recv_endpoint_t *endpoint, const ps_addr_t *from)
+{
+    const int64_t now_ns = receiver->now_ns;
+    ps_image_t *victim = NULL;
+    int32_t handle;
+
+    if (endpoint->setup_due_ns < now_ns) {
+        endpoint->setup_due_ns = now_ns;
+    }
+    if (endpoint->setup_due_ns - now_ns >= PS_SETUP_BURST * PS_SETUP_INTERVAL_NS) {
+        receiver->half_open.refused++;
+        return 0;
+    }
+    handle = ps_half_open_enter(&receiver->half_open, from, now_ns, &victim);
+    if (victim != NULL) {
+        victim->half_open = 0;
+        ps_image_end(victim, PS_END_EVICTED);
+    }
+    if (handle != 0) {
+        endpoint->setup_due_ns += PS_SETUP_INTERVAL_NS;
+    }
+    return handle;
+}
+
+/* An unknown session, or one that was asked for a SETUP. */
+static void on_new_session(ps_receiver_t *receiver, const ps_recv_destination_t *destination,
+                           ps_session_t *session, const ps_setup_t *setup, const ps_addr_t *from)
+{
+    ps_recv_endpoint_t *endpoint = destination->endpoint;
+    int32_t handle;
+
+    if (session == NULL && endpoint->free_session == 0) {
+        return; /* the table is full */
+    }
+    handle = admit(receiver, endpoint, from);
+    if (handle == 0) {
+        return;
+    }
+    if (session == NULL) {
+        session =
+            ps_recv_endpoint_insert(endpoint, setup->stream_id, setup->session_id, PS_SESSION_INIT);
+    }
+    if (session == NULL) {
+        ps_half_open_leave(&receiver->half_open, handle);
+        return;
+    }
+    ps_recv_endpoint_set_state(endpoint, session, PS_SESSION_INIT);
+    session->half_open = handle;
+    report_setup(receiver, destination, session, setup, from);
 }
 
 static int on_setup(ps_receiver_t *receiver, const ps_recv_destination_t *destination,
@@ -113,14 +165,9 @@ static int on_setup(ps_receiver_t *receiver, const ps_recv_destination_t *destin
         if (!ps_recv_endpoint_wants(endpoint, setup.stream_id, setup.session_id)) {
             return PS_WIRE_OK;
         }
-        session = ps_recv_endpoint_insert(endpoint, setup.stream_id, setup.session_id,
-                                          PS_SESSION_PENDING_SETUP);
-        if (session == NULL) {
-            return PS_WIRE_OK;
-        }
     }
-    if (session->state == PS_SESSION_PENDING_SETUP) {
-        report_setup(receiver, destination, session, &setup, from);
+    if (session == NULL || session->state == PS_SESSION_PENDING_SETUP) {
+        on_new_session(receiver, destination, session, &setup, from);
     } else if (session->state == PS_SESSION_ACTIVE) {
         return ps_image_on_setup(session->image, destination, &setup, from);
     }

@@ -72,6 +72,8 @@ ps_session_t *ps_recv_endpoint_insert(ps_recv_endpoint_t *endpoint, int32_t stre
 
 void ps_recv_endpoint_erase(ps_recv_endpoint_t *endpoint, ps_session_t *session)
 {
+    ps_half_open_leave(&ps_driver_receiver(endpoint->driver)->half_open, session->half_open);
+    session->half_open = 0;
     ps_map_remove(&endpoint->session_index, ps_map_key(session->stream_id, session->session_id));
     ps_recv_endpoint_set_state(endpoint, session, PS_SESSION_FREE);
     session->image = NULL;
@@ -192,6 +194,8 @@ static void forget_session(ps_recv_endpoint_t *endpoint, const ps_command_t *com
         session = ps_recv_endpoint_insert(endpoint, stream_id, session_id, PS_SESSION_NO_INTEREST);
     }
     if (session != NULL) {
+        ps_half_open_leave(&ps_driver_receiver(endpoint->driver)->half_open, session->half_open);
+        session->half_open = 0;
         ps_recv_endpoint_set_state(endpoint, session, PS_SESSION_NO_INTEREST);
     }
 }
@@ -215,6 +219,8 @@ static void refuse_session(ps_receiver_t *receiver, ps_recv_endpoint_t *endpoint
     if (session == NULL || session->state != PS_SESSION_INIT) {
         return;
     }
+    ps_half_open_leave(&receiver->half_open, session->half_open);
+    session->half_open = 0;
     ps_recv_endpoint_set_state(endpoint, session, PS_SESSION_REFUSED);
     session->deadline_ns = receiver->now_ns + PS_REFUSED_NS;
     if (session->deadline_ns < endpoint->pending_due_ns) {
@@ -353,6 +359,10 @@ static void remove_endpoint(ps_receiver_t *receiver, ps_recv_endpoint_t *endpoin
 
     for (int32_t i = 0; i < PS_RECV_DESTINATIONS_MAX; i++) {
         detach_destination(receiver, endpoint, i);
+    }
+    for (int32_t i = 0; i < endpoint->sessions_limit; i++) {
+        ps_half_open_leave(&receiver->half_open, endpoint->sessions[i].half_open);
+        endpoint->sessions[i].half_open = 0;
     }
     for (int32_t i = 0; i < receiver->n_images; i++) {
         if (receiver->images[i]->endpoint == endpoint) {

@@ -53,6 +53,7 @@ typedef struct ps_session {
     /* INIT: whose SETUP was reported; 0: no penstock sender's */
     uint64_t peer_daemon_id;
     uint64_t peer_daemon_epoch;
+    int32_t half_open; /* handle while INIT, else 0 (ps_half_open.h) */
 } ps_session_t;
 
 enum ps_destination_use {
@@ -77,6 +78,7 @@ struct ps_recv_endpoint {
     int32_t free_session;   /* index + 1 */
     int32_t pending;        /* sessions in PENDING_SETUP or REFUSED */
     int64_t pending_due_ns; /* earliest deadline of these */
+    int64_t setup_due_ns;   /* when the reports of SETUPs so far are paid for */
     uint64_t cached_key;    /* last session looked up, for runs of one stream */
     ps_session_t *cached;   /* NULL: no cache */
     int32_t streak;         /* buffers in a row that one image took whole */

@@ -246,6 +246,7 @@ typedef struct ps_probe_image {
     ps_cubic_t cubic;
     ps_probe_round_t round;
     bool cubic_known;
+    bool sm_bound;             /* the last one granted less than the configured window */
     bool sm_idle, sm_may_idle; /* the stream was (may have been) quiet when the last one left */
     bool ended;
     /* read in this cycle: must be in the log after it */

@@ -274,6 +274,14 @@ static void on_image_event(ps_probe_t *probe, ps_probe_image_t *model, const ps_
     }
 }
 
+/* At first half of 1 MiB and four times what came, at most half a term. */
+static int64_t storage_ahead(const ps_image_t *image)
+{
+    const int64_t half = image->log.term_length / 2;
+    const int64_t ahead = (INT64_C(1) << 20) + 4 * (image->position - image->join_position);
+    return ahead >= half ? half : ahead / 2;
+}
+
 static void promise_image(ps_probe_t *probe, ps_probe_image_t *model, int64_t now_ns)
 {
     const ps_image_t *image = model->image;
@@ -295,8 +303,8 @@ static void promise_image(ps_probe_t *probe, ps_probe_image_t *model, int64_t no
     ps_probe_promise(probe, &model->promises[P_TOLD],
                      image->state != PS_IMAGE_DRAINED || told->drained, now_ns, slack_ns,
                      "that an image is drained is told", model->host, image->params.session_id);
-    const bool asks = active && image->reserved_position != INT64_MAX &&
-                      image->hwm + image->log.term_length / 2 > image->reserved_position;
+    const bool asks = active && image->established && image->reserved_position != INT64_MAX &&
+                      image->position + storage_ahead(image) > image->reserved_position;
     ps_probe_promise(probe, &model->promises[P_TERM],
                      !asks || (told->term_ns != 0 && told->term == image->reserved_position),
                      now_ns, slack_ns, "storage is asked for", model->host,

@@ -3,7 +3,8 @@
  * far it may send under its strategy, whether it is connected.
  *
  *   unicast, max   the furthest edge ever stated
- *   nak            the same, with at least half a term for a window among peers that can signal
+ *   nak            the same, with at least half a term for a window among peers that can signal and
+ *                  have the storage for it
  *   min, tagged    the least edge of those followed, and of the hold for one who joins
  *
  * A limit that has to come down may take until the next timer tick.
@@ -157,7 +158,8 @@ static void raise(ps_probe_pub_t *model, const ps_sm_t *sm, int64_t position, in
         if ((sm->trailer.capabilities & PS_CAP_PRESSURE) == 0) {
             model->plain_ns = now_ns;
         }
-        if (now_ns - model->plain_ns >= PS_FC_TIMEOUT_NS && window < pub->log.term_length / 2) {
+        if (now_ns - model->plain_ns >= PS_FC_TIMEOUT_NS && window < pub->log.term_length / 2 &&
+            sm->trailer.reason != PS_CAUSE_STORAGE) {
             window = pub->log.term_length / 2;
         }
     }

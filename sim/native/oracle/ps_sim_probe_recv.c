@@ -55,6 +55,18 @@ bool ps_probe_is_heard(const ps_image_t *image, int64_t now_ns)
 
 /* ---- status messages ------------------------------------------------------------------------- */
 
+/* Storage ends before the furthest place that the sender could go to: the window does too. */
+static bool is_bound(const ps_image_t *image, int64_t *room)
+{
+    const int32_t half = image->log.term_length / 2;
+    const bool ahead = (image->params.peer_capabilities & PS_CAP_PRESSURE) != 0;
+    const int32_t most =
+        ahead || image->params.window_bytes > half ? half : image->params.window_bytes;
+    *room = image->reserved_position - image->consumption;
+    *room = *room > 0 ? *room & ~INT64_C(31) : 0;
+    return most > *room;
+}
+
 static void look_at_trailer(ps_probe_t *probe, const ps_probe_image_t *model, const ps_sm_t *sm,
                             int64_t position)
 {
@@ -73,9 +85,14 @@ static void look_at_trailer(ps_probe_t *probe, const ps_probe_image_t *model, co
         complain(probe, model, "released messages are counted wrong", trailer->released_ordinal,
                  image->ordinal);
     }
-    if (full != (trailer->reason == PS_CAUSE_SLOW_SUBSCRIBER) ||
-        (full && trailer->reason_backlog_bytes != behind) ||
-        (!full && trailer->reason_backlog_bytes != 0)) {
+    int64_t room;
+    const bool bound = trailer->reason == PS_CAUSE_STORAGE;
+    const bool slow = full && !bound;
+    if (slow != (trailer->reason == PS_CAUSE_SLOW_SUBSCRIBER) ||
+        (bound && !is_bound(image, &room)) ||
+        (!bound && is_bound(image, &room) && image->params.congestion_control == PS_CC_STATIC) ||
+        (slow && trailer->reason_backlog_bytes != behind) ||
+        (!slow && trailer->reason_backlog_bytes != 0)) {
         complain(probe, model, "a status message states a reason that is none", trailer->reason,
                  trailer->reason_backlog_bytes);
     }
@@ -107,7 +124,11 @@ static void look_at_window(ps_probe_t *probe, const ps_probe_image_t *model, con
 {
     const ps_image_t *image = model->image;
     const int32_t half = image->log.term_length / 2;
-    const int32_t most = image->params.window_bytes < half ? image->params.window_bytes : half;
+    int64_t most = image->params.window_bytes < half ? image->params.window_bytes : half;
+    int64_t room;
+    if (is_bound(image, &room)) {
+        most = room;
+    }
     if (sm->window > most || sm->window < 0 ||
         (image->params.congestion_control == PS_CC_STATIC && sm->window != most)) {
         complain(probe, model, "a status message states another window", sm->window, most);
@@ -128,7 +149,8 @@ static void look_at_timing(ps_probe_t *probe, ps_probe_image_t *model, int64_t p
     const int64_t term_end = (model->sm_position | image->log.term_mask) + 1;
     const bool due = position >= quarter || position >= term_end;
     const bool moved = ps_image_contiguous(image) + image->consumption != model->moved_sum;
-    const bool forced = model->sm_forced_ns >= model->sm_ns || image->state >= PS_IMAGE_DRAINING ||
+    const bool forced = model->sm_forced_ns >= model->sm_ns || model->sm_bound ||
+                        image->state >= PS_IMAGE_DRAINING ||
                         image->params.congestion_control != PS_CC_STATIC;
     const int64_t quiet_ns = PS_SM_IDLE_NS - PS_SM_IDLE_GRID_NS;
     const int64_t least_ns = model->sm_idle && !moved ? quiet_ns : timeout_ns;
@@ -167,10 +189,12 @@ void ps_probe_sm_sent(ps_probe_t *probe, ps_probe_image_t *model, const ps_sm_t 
     const int64_t then_ns = now_ns - image->receiver->params->idle_after_ns;
     const int64_t slack_ns = ps_probe_slack_ns(probe, model->host);
     const bool active = image->state == PS_IMAGE_ACTIVE;
+    int64_t room;
     model->sm_idle = active && then_ns - model->moved_ns >= slack_ns;
     model->sm_may_idle = active && then_ns - model->surely_moved_ns >= -slack_ns;
     model->sm_ns = now_ns;
     model->sm_position = position;
+    model->sm_bound = is_bound(image, &room); /* more storage is told at once */
 }
 
 static void look_at_status(ps_probe_t *probe, ps_probe_image_t *model, int64_t now_ns)

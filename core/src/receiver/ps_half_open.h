@@ -1,0 +1,73 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * ps_half_open.h: sessions of which a SETUP was seen and no DATA yet (docs/decisions/0076).  A
+ * SETUP costs its sender 40 bytes and one forged address, an image costs files and counters: so
+ * these are few, and the oldest gives way.  Owner: the receiver agent.  Nothing here allocates
+ * after init, and every call is bounded.
+ */
+#ifndef PS_HALF_OPEN_H
+#define PS_HALF_OPEN_H
+
+#include <stdint.h>
+
+#include "ps_driver_internal.h"
+#include "ps_net.h"
+#include "ps_receiver_map.h"
+
+enum {
+    PS_HALF_OPEN_MAX = 1024,       /* of all addresses */
+    PS_HALF_OPEN_PER_ADDRESS = 64, /* of one IP address */
+    PS_HALF_OPEN_WAITING = 64,     /* reported, and not answered by the conductor yet */
+    PS_HALF_OPEN_LEAST = 16
+};
+/* A younger one does not give way: its sender may be a round trip away. */
+#define PS_HALF_OPEN_NS INT64_C(1000000000)
+
+/* Reports of one endpoint: a burst, then one an interval.  A session that becomes
+ * established gives its share back. */
+enum { PS_SETUP_BURST = 1024 };
+#define PS_SETUP_INTERVAL_NS INT64_C(4000000)
+
+typedef struct ps_half_open_entry {
+    int64_t since_ns;
+    ps_image_t *image;              /* NULL: not answered by the conductor yet */
+    int32_t older, newer;           /* of all; index or -1 */
+    int32_t same_older, same_newer; /* of the same address */
+    int32_t address;                /* index */
+    int32_t next_free;
+} ps_half_open_entry_t;
+
+typedef struct ps_half_open_address {
+    uint64_t words[2]; /* the IP address */
+    int32_t family;
+    int32_t count;
+    int32_t oldest, newest;
+    int32_t next_free;
+} ps_half_open_address_t;
+
+typedef struct ps_half_open {
+    ps_half_open_entry_t *entries;
+    ps_half_open_address_t *addresses;
+    ps_map_t index; /* key of an address -> index + 1 */
+    uint64_t salt;
+    int32_t limit, per_address;
+    int32_t count, waiting;
+    int32_t oldest, newest;
+    int32_t free_entry, free_address;
+    uint64_t refused; /* SETUPs that found no room; their senders repeat them */
+    uint64_t evicted;
+} ps_half_open_t;
+
+/* images: most images of the daemon.  salt: from the injected seed.  PS_E_NO_MEMORY. */
+int ps_half_open_init(ps_half_open_t *half_open, int32_t images, uint64_t salt);
+void ps_half_open_fini(ps_half_open_t *half_open);
+/* A SETUP of an unknown session came from `from`.  Returns a handle > 0, or 0: there is no room for
+ * it now.  *victim: an image that has to end for it, else NULL; it has left the table. */
+int32_t ps_half_open_enter(ps_half_open_t *half_open, const ps_addr_t *from, int64_t now_ns,
+                           ps_image_t **victim);
+/* The conductor made an image. */
+void ps_half_open_answered(ps_half_open_t *half_open, int32_t handle, ps_image_t *image);
+/* It is established, refused or gone.  handle 0: nothing. */
+void ps_half_open_leave(ps_half_open_t *half_open, int32_t handle);
+
+#endif

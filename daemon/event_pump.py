@@ -1,0 +1,38 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Takes events of the data plane in turns of bounded work, so that requests of clients are served
+between two turns however many events wait."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+import attrs
+
+from penstock.core.driver_types import DriverEvent, EventType
+
+EVENTS_PER_TURN: Final = 256
+SETUPS_PER_TURN: Final = 8      # each makes an image, which takes about a millisecond
+
+
+@attrs.define
+class EventPump:
+    _poll: Callable[[], DriverEvent | None]
+    _handle: Callable[[DriverEvent], None]
+
+    def turn(self) -> bool:
+        """Handles at most EVENTS_PER_TURN events, of them at most SETUPS_PER_TURN SETUPs.
+
+        :returns: whether more events may wait.
+        """
+        setups = 0
+        for _ in range(EVENTS_PER_TURN):
+            event = self._poll()
+            if event is None:
+                return False
+            self._handle(event)
+            if event.type is EventType.SETUP:
+                setups += 1
+                if setups == SETUPS_PER_TURN:
+                    break
+        return True

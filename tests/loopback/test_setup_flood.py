@@ -1,0 +1,95 @@
+# SPDX-License-Identifier: Apache-2.0
+"""SETUPs of strangers, as fast as they can be sent: publications are added beside them, a stream
+that comes meanwhile is received, and nothing of the flood stays."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import struct
+import threading
+from collections.abc import Callable
+
+import psutil
+import pytest
+from support.hosts import PenstockHost
+
+import penstock
+from loopback.streams import connected, eventually, messages, pump
+
+Port = Callable[[], int]
+STREAM = 1001
+MIB = 1 << 20
+
+
+def setup_frame(session_id: int) -> bytes:
+    """A SETUP of a stream with terms of 1 GiB."""
+    return struct.pack("<iBBHiiiiiiii", 40, 0, 0, 5, 0, session_id, STREAM, 0, 0, 1 << 30, 1408, 0)
+
+
+class Flood:
+    """One thread that sends SETUPs of sessions that nobody has."""
+
+    def __init__(self, port: int, addresses: int) -> None:
+        self._target = ("127.0.0.1", port)
+        self._sockets = []
+        for number in range(addresses):
+            made = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+            made.bind((f"127.1.{number // 250}.{number % 250 + 1}", 0))
+            self._sockets.append(made)
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._send)
+        self.sent = 0
+
+    def __enter__(self) -> Flood:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._over.set()
+        self._thread.join()
+        for each in self._sockets:
+            each.close()
+
+    def _send(self) -> None:
+        while not self._over.is_set():
+            for each in self._sockets:
+                self.sent += 1
+                each.sendto(setup_frame(self.sent), self._target)
+
+
+def images(host: PenstockHost) -> int:
+    return len(list((host.directory / "images").glob("*.logbuffer")))
+
+
+def allocated(host: PenstockHost) -> int:
+    """Bytes of logs that take memory."""
+    total = 0
+    for path in host.directory.rglob("*.logbuffer"):
+        with contextlib.suppress(FileNotFoundError):            # it went meanwhile
+            total += path.stat().st_blocks * 512
+    return total
+
+
+@pytest.mark.parametrize("addresses", [1, 500])
+def test_a_flood_of_setups(
+    new_host: Callable[..., PenstockHost], port: Port, addresses: int
+) -> None:
+    host, there = new_host(), port()
+    channel = f"aeron:udp?endpoint=127.0.0.1:{there}"
+    with penstock.connect(host.directory, name="flooded") as client:
+        subscription = client.add_subscription(channel, STREAM)
+        before = psutil.Process(host.pid).memory_info().rss
+        with Flood(there, addresses) as flood:
+            for number in range(100):
+                client.add_publication("aeron:ipc?term-length=64k", 2000 + number).close()
+                assert images(host) <= 1100
+            publication = client.add_publication(f"{channel}|term-length=64k", STREAM)
+            connected(publication, subscription)
+            assert allocated(host) < 400 * MIB
+            assert flood.sent > 1000
+        assert pump(publication, messages(100), [subscription]) == [messages(100)]
+        assert len(subscription.images) == 1
+        eventually(lambda: images(host) == 1, "the flood's images go")
+        rss = psutil.Process(host.pid).memory_info().rss
+        assert rss < before + 32 * MIB
