@@ -54,12 +54,14 @@ class BatchResult(NamedTuple):
 
 @attrs.frozen(kw_only=True)
 class RemoteRejection:
-    """A receiver refused the stream (an ERR frame came back)."""
+    """A receiver refused the stream (ERR frames came back).  ``source`` is its address, ``count``
+    the number of ERR frames so far; it grows while the receiver repeats them."""
 
     receiver_id: int
     source: str
     code: int
     message: str
+    count: int = 1
 
 
 @attrs.frozen(kw_only=True)
@@ -117,6 +119,7 @@ class Publication:
         self._handle: core.PublicationHandle | None = handle
         self._constants = core.pub_constants(handle)
         self._notices = client._port.notices(ready.registration_id)
+        self._rejections: dict[int, RemoteRejection] = {}
 
     def _suspend(self) -> None:
         """The daemon of this session died, and its successor could not adopt it: until it is added
@@ -353,18 +356,17 @@ class Publication:
     @property
     def rejections(self) -> tuple[RemoteRejection, ...]:
         """Receivers that refused the stream, newest last; at most the last 64."""
-        while len(self._notices) > 64:
-            self._notices.popleft()
-        return tuple(
-            RemoteRejection(
-                receiver_id=notice.receiver_id,
-                source=notice.source,
-                code=notice.code,
-                message=notice.message,
-            )
-            for notice in tuple(self._notices)
-            if isinstance(notice, control.PublicationError)
-        )
+        while self._notices:
+            notice = self._notices.popleft()
+            if isinstance(notice, control.PublicationError):
+                self._rejections.pop(notice.receiver_id, None)
+                self._rejections[notice.receiver_id] = RemoteRejection(
+                    receiver_id=notice.receiver_id, source=notice.source, code=notice.code,
+                    message=notice.message, count=notice.count,
+                )
+        while len(self._rejections) > 64:
+            del self._rejections[next(iter(self._rejections))]
+        return tuple(self._rejections.values())
 
     def statistics(self) -> PublicationStatistics:
         """A frozen snapshot."""

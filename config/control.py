@@ -454,6 +454,7 @@ class PublicationError:
     source: str
     code: int
     message: str
+    count: int = 1            # ERR frames of this receiver so far
 
 
 @attrs.frozen(kw_only=True)

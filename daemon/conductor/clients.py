@@ -336,7 +336,8 @@ def _reject_image(world: World, client: Client, message: RejectImage) -> Saga[No
         raise Refused("not_supported", "a spy cannot reject the publication that it looks at")
     else:
         _reject_local(world, source, message.reason)
-    world.emit(AddToSystemCounter(counter_id=SystemCounter.IMAGES_REJECTED))
+        # The receiver counts images of the network itself.
+        world.emit(AddToSystemCounter(counter_id=SystemCounter.IMAGES_REJECTED))
 
 
 def _reject_local(world: World, publication: Publication, reason: str) -> None:

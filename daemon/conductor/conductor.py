@@ -11,7 +11,7 @@ from __future__ import annotations
 import itertools
 import random
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
 
 from penstock.config.control import LeaseRequest, Message, PublicationError
 from penstock.core.driver_types import (
@@ -31,7 +31,6 @@ from penstock.daemon.conductor import (
 from penstock.daemon.conductor.actions import (
     FreeCounter,
     FreeSlot,
-    LogError,
     Operation,
     Outcome,
     ReadCounter,
@@ -43,13 +42,15 @@ from penstock.daemon.conductor.adopt import Registrations, adopt
 from penstock.daemon.conductor.clients import LeasePeer, enqueue, grant_lease, lose_client
 from penstock.daemon.conductor.counters import ChannelStatus
 from penstock.daemon.conductor.linking import announce, report_refusal, unlink, withdraw
-from penstock.daemon.conductor.model import SubscriberLink
+from penstock.daemon.conductor.model import Publication, Rejection, SubscriberLink
 from penstock.daemon.conductor.registry import note_link
 from penstock.daemon.conductor.retention import Locate
 from penstock.daemon.conductor.saga import Refused, Saga
-from penstock.daemon.conductor.settings import ConductorSettings
+from penstock.daemon.conductor.settings import SECOND_NS, ConductorSettings
 from penstock.daemon.conductor.storage import on_given_up, on_term_needed
 from penstock.daemon.conductor.world import World
+
+_REJECTIONS: Final = 64                 # receivers of a publication that are remembered
 
 
 class Conductor:
@@ -239,21 +240,39 @@ class Conductor:
         if publication is None:
             return
         source = str(event.source)
+        if not self._is_news(publication, event.a):
+            return
         for registration_id, owner in publication.links.items():
             notice = PublicationError(
                 registration_id=registration_id, receiver_id=event.a, source=source,
                 code=event.reason, message=event.text,
+                count=publication.rejections[event.a].count,
             )
             self.world.notify(owner, notice)
         text = (
             f"onPublicationError: registrationId={event.id}, receiverId={event.a}, "
             f"source={source}, errorCode={event.reason}, errorMessage={event.text}"
         )
-        self.world.emit(LogError(text=text))
+        self.world.error("publication_error", event.source or "", text)
         self.world.event(
             "publication_error", publication_id=event.id, source=source, code=event.reason,
             message=event.text,
         )
+
+    def _is_news(self, publication: Publication, receiver_id: int) -> bool:
+        """Counts an ERR frame, which its receiver repeats: publishers hear of it once a second."""
+        known = publication.rejections
+        told = known.pop(receiver_id, None)
+        if told is None:
+            told = Rejection(told_ns=self.world.now_ns - SECOND_NS)
+            if len(known) >= _REJECTIONS:
+                del known[next(iter(known))]
+        known[receiver_id] = told
+        told.count += 1
+        if self.world.now_ns - told.told_ns < SECOND_NS:
+            return False
+        told.told_ns = self.world.now_ns
+        return True
 
     def _on_silent(self, event: DriverEvent) -> None:
         """Looks names up again, at most once per interval and endpoint."""

@@ -22,7 +22,6 @@ from penstock.core.driver_types import (
 )
 from penstock.daemon.conductor.actions import (
     AddImageObject,
-    AddToSystemCounter,
     AllocateSlot,
     CreateLog,
     DeleteFile,
@@ -35,7 +34,7 @@ from penstock.daemon.conductor.actions import (
     RefuseSession,
     RemoveObject,
 )
-from penstock.daemon.conductor.counters import CounterType, SystemCounter, stream_counter
+from penstock.daemon.conductor.counters import CounterType, stream_counter
 from penstock.daemon.conductor.linking import link_image, report_refusal, unlink, withdraw
 from penstock.daemon.conductor.machines import IMAGE, EndpointState, ImageState, ImageTrigger
 from penstock.daemon.conductor.model import (
@@ -397,7 +396,6 @@ def on_inactive(world: World, event: DriverEvent) -> None:
     if not image.established:
         _move(world, image, ImageTrigger.NEVER_ESTABLISHED)     # nobody has seen it
     elif event.reason == ImageEnd.REVOKED:
-        world.emit(AddToSystemCounter(counter_id=SystemCounter.IMAGES_REVOKED))
         _move(world, image, ImageTrigger.REVOKED)
     else:
         _move(world, image, ImageTrigger.INACTIVE)

@@ -150,6 +150,14 @@ class LogFile:
         return fixed + self.reserved_terms * self.term_length - missing
 
 
+@attrs.define(eq=False)
+class Rejection:
+    """Of one receiver: how often it said so, and when its publishers last heard of it."""
+
+    count: int = 0
+    told_ns: int = 0
+
+
 @attrs.define(eq=False, kw_only=True)
 class Publication:
     id: int
@@ -170,6 +178,7 @@ class Publication:
     state: PublicationState = PublicationState.ACTIVE
     end_reason: str = "end_of_stream"
     end_confirmed: bool = False
+    rejections: dict[int, Rejection] = attrs.field(factory=dict)        # by receiver id
     late_limits: int = 0                # answers of a strategy in Python that came too late
 
     @property

@@ -21,7 +21,6 @@ from penstock.daemon.conductor import custom, rules
 from penstock.daemon.conductor.actions import (
     AddPublicationClient,
     AddPublicationObject,
-    AddToSystemCounter,
     AllocateSlot,
     CreateLog,
     DeleteFile,
@@ -34,7 +33,7 @@ from penstock.daemon.conductor.actions import (
     RevokePublication,
     UnblockPublication,
 )
-from penstock.daemon.conductor.counters import CounterType, SystemCounter, stream_counter
+from penstock.daemon.conductor.counters import CounterType, stream_counter
 from penstock.daemon.conductor.linking import (
     link_publication,
     report_refusal,
@@ -433,7 +432,6 @@ def detach(
         )
     if revoke and publication.exclusive:
         world.emit(RevokePublication(publication_id=publication.id))
-        world.emit(AddToSystemCounter(counter_id=SystemCounter.PUBLICATIONS_REVOKED))
         publication.end_reason = "revoked"
         _move(world, publication, PublicationTrigger.REVOKED)
     elif not publication.links:

@@ -496,8 +496,34 @@ static void test_deadline_is_the_next_timer(void)
     rig_close(rig);
 }
 
+/* A receiver that rejected the stream sends no status message any more: the publication is not
+ * connected, at once; with the next status message it is again. */
+static void test_a_rejection_disconnects_at_once(void)
+{
+    rig_t *rig = rig_open(&(rig_options_t){ .kind = RIG_UNICAST });
+    uint8_t frame[256];
+    ps_event_t event;
+    ps_publication_status_t status;
+    rig_sm(rig, GOLDEN_RECEIVER, &rig->peer, 0, 8192, 0);
+    rig_step(rig, 1 * MS);
+    ps_publication_get_status(rig->pub, &status);
+    CHECK(status.is_connected);
+    rig_inject(rig, &rig->peer, frame, golden("err", frame));
+    rig_step(rig, 1 * MS);
+    ps_publication_get_status(rig->pub, &status);
+    CHECK(!status.is_connected);
+    CHECK(rig_event(rig, PS_EV_REMOTE_ERROR, &event) && event.from.port == rig->peer.port);
+    CHECK_EQ(memcmp(event.from.ip, rig->peer.ip, 4), 0);
+    rig_sm(rig, GOLDEN_RECEIVER, &rig->peer, 0, 8192, 0);
+    rig_step(rig, 1 * MS);
+    ps_publication_get_status(rig->pub, &status);
+    CHECK(status.is_connected);
+    rig_close(rig);
+}
+
 int main(void)
 {
+    test_a_rejection_disconnects_at_once();
     test_worked_session();
     test_setup_on_request_and_round_trip();
     test_trailer_only_when_advertised();

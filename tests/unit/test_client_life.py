@@ -181,6 +181,15 @@ def test_rejections_are_listed(
     )
     (rejection,) = publication.rejections
     assert (rejection.source, rejection.message) == ("10.0.0.1:40456", "not wanted")
+    for receiver, count in ((3, 6), (4, 1), (3, 11)):
+        port.notify(
+            control.PublicationError(
+                registration_id=publication.registration_id, receiver_id=receiver,
+                source="10.0.0.1:40456", code=1, message="not wanted", count=count,
+            )
+        )
+    assert [(r.receiver_id, r.count) for r in publication.rejections] == [(4, 1), (3, 11)]
+    assert publication.rejections == publication.rejections
 
 
 def test_statistics_are_frozen(stream: tuple[Publication, Subscription]) -> None:

@@ -298,7 +298,9 @@ void ps_publication_on_sm(ps_publication_t *pub, const ps_sm_t *sm, int64_t posi
                           const ps_addr_t *from, int64_t now_ns);
 void ps_publication_on_nak(ps_publication_t *pub, const ps_nak_t *nak, int64_t now_ns);
 void ps_publication_on_nak_list(ps_publication_t *pub, const ps_nak_list_t *list, int64_t now_ns);
-void ps_publication_on_error(ps_publication_t *pub, const ps_err_t *err, int64_t now_ns);
+/* A receiver rejected the stream: it counts no more, until it sends a status message. */
+void ps_publication_on_error(ps_publication_t *pub, const ps_err_t *err, const ps_addr_t *from,
+                             int64_t now_ns);
 /* The strategy's timer: evicts, recomputes the limit.  Returns when to call again. */
 int64_t ps_publication_step_flow_control(ps_publication_t *pub, int64_t now_ns);
 /* A limit of a custom strategy, which counts until until_ns. */

@@ -240,8 +240,10 @@ void ps_publication_on_nak_list(ps_publication_t *pub, const ps_nak_list_t *list
     count_nak(pub, valid);
 }
 
-void ps_publication_on_error(ps_publication_t *pub, const ps_err_t *err, int64_t now_ns)
+void ps_publication_on_error(ps_publication_t *pub, const ps_err_t *err, const ps_addr_t *from,
+                             int64_t now_ns)
 {
+    ps_pub_receiver_t *receiver = find_receiver(pub, err->receiver_id);
     ps_event_t event = { .type = PS_EV_REMOTE_ERROR,
                          .kind = PS_KIND_PUBLICATION,
                          .id = pub->id,
@@ -249,11 +251,17 @@ void ps_publication_on_error(ps_publication_t *pub, const ps_err_t *err, int64_t
                          .a = err->receiver_id,
                          .reason = err->code,
                          .session_id = err->session_id,
-                         .stream_id = err->stream_id };
+                         .stream_id = err->stream_id,
+                         .from = *from };
     const size_t room = sizeof(event.text) - 1;
     const size_t length = (size_t)err->text_length < room ? (size_t)err->text_length : room;
     memcpy(event.text, err->text, length);
     (void)ps_driver_emit(pub->driver, PS_AGENT_SENDER, &event); /* it is repeated by its sender */
+    if (receiver != NULL) { /* it takes nothing any more, and sends no status message */
+        forget_receiver(pub, receiver);
+        ps_publication_update_connected(pub, now_ns);
+        ps_sender_ready(ps_pub_sender(pub), pub);
+    }
     pub->fc.ops->on_error(&pub->fc, err->receiver_id, now_ns);
     if (pub->fc.due_ns < *pub->due_ns) {
         *pub->due_ns = pub->fc.due_ns;

@@ -133,7 +133,7 @@ static void on_rttm(ps_sender_t *sender, ps_send_endpoint_t *endpoint, const uin
 }
 
 static void on_error(ps_sender_t *sender, ps_send_endpoint_t *endpoint, const uint8_t *data,
-                     uint32_t length)
+                     uint32_t length, const ps_addr_t *from)
 {
     ps_err_t err;
     if (ps_wire_err(data, length, &err) != PS_WIRE_OK) {
@@ -143,7 +143,7 @@ static void on_error(ps_sender_t *sender, ps_send_endpoint_t *endpoint, const ui
     ps_system_add(endpoint->driver, PS_SYS_ERROR_FRAMES_RECEIVED, 1);
     ps_publication_t *pub = ps_sender_find(sender, endpoint, err.session_id, err.stream_id);
     if (pub != NULL) {
-        ps_publication_on_error(pub, &err, sender->now_ns);
+        ps_publication_on_error(pub, &err, from, sender->now_ns);
     }
 }
 
@@ -162,7 +162,7 @@ void ps_sender_on_datagram(void *context, const uint8_t *data, uint32_t length,
     case PS_TYPE_SM: on_sm(sender, endpoint, data, length, from); break;
     case PS_TYPE_NAK: on_nak(sender, endpoint, data, length); break;
     case PS_TYPE_RTTM: on_rttm(sender, endpoint, data, length); break;
-    case PS_TYPE_ERR: on_error(sender, endpoint, data, length); break;
+    case PS_TYPE_ERR: on_error(sender, endpoint, data, length, from); break;
     case PS_TYPE_EXT: on_ext(sender, endpoint, data, length); break;
     default: /* DATA, SETUP, RES, RSP_SETUP, EXT without a meaning here: no trace */ break;
     }
