@@ -5,14 +5,34 @@ back."""
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
+
+import attrs
+
+from penstock.cli._records import printable
+from penstock.cli._tables import Column, table
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
-    from rich.table import Table
 
 Row = Mapping[str, Any]
-Column = tuple[str, str, Callable[[Row, "Row | None", float], str]]
+Cell = Callable[[Row, "Row | None", float], str]
+
+
+@attrs.frozen
+class Shown(Column):
+    """A column, and what stands in it."""
+
+    cell: Cell = attrs.field(kw_only=True)
+
+
+def _text(name: str, cell: Cell, *, drop: int = 0, shrink: int = 0) -> Shown:
+    return Shown(name, drop=drop, shrink=shrink, cell=cell)
+
+
+def _number(name: str, cell: Cell, *, drop: int = 0) -> Shown:
+    return Shown(name, right=True, drop=drop, cell=cell)
+
 
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
 
@@ -62,49 +82,52 @@ def _largest(shares: Mapping[str, float]) -> list[tuple[str, float]]:
     return sorted(shares.items(), key=lambda item: -item[1])[:3]
 
 
-_STREAM: tuple[Column, ...] = (
-    ("stream", "right", _field("stream_id")),
-    ("session", "right", _field("session_id")),
-)
-
-SECTIONS: dict[str, tuple[str, str, tuple[Column, ...]]] = {
+SECTIONS: dict[str, tuple[str, str, tuple[Shown, ...]]] = {
     "publications": ("publication_id", "publications", (
-        *_STREAM,
-        ("channel", "left", _field("channel")),
-        ("state", "left", lambda row, _b, _s: row["state"] if row["connected"] else "no receiver"),
-        ("rcvrs", "right", _field("receivers")),
-        ("rate", "right", _rate("consumer_position")),
-        ("unsent", "right", _difference("position", "consumer_position")),
-        ("held by", "left", _held),
+        _number("stream", _field("stream_id")),
+        _number("session", _field("session_id"), drop=2),
+        _text("channel", _field("channel"), shrink=16),
+        _text("state", lambda row, _b, _s: row["state"] if row["connected"] else "no receiver"),
+        _number("rcvrs", _field("receivers"), drop=3),
+        _number("rate", _rate("consumer_position")),
+        _number("unsent", _difference("position", "consumer_position"), drop=1),
+        _text("held by", _held, shrink=12),
     )),
     "images": ("image_id", "images", (
-        *_STREAM,
-        ("from", "left", _field("source")),
-        ("fc", "left", _field("strategy")),
-        ("state", "left", _field("state")),
-        ("rate", "right", _rate("position")),
-        ("unread", "right", _difference("position", "slowest_subscriber")),
-        ("gaps", "right", _field("gaps")),
-        ("lost", "right", _bytes("lost_bytes")),
+        _number("stream", _field("stream_id")),
+        _number("session", _field("session_id"), drop=2),
+        _text("from", _field("source"), shrink=15),
+        _text("fc", _field("strategy"), drop=4),
+        _text("state", _field("state"), drop=3),
+        _number("rate", _rate("position")),
+        _number("unread", _difference("position", "slowest_subscriber")),
+        _number("gaps", _field("gaps")),
+        _number("lost", _bytes("lost_bytes"), drop=1),
     )),
     "subscriptions": ("subscription_id", "subscriptions", (
-        ("stream", "right", _field("stream_id")),
-        ("channel", "left", _field("channel")),
-        ("images", "right", _field("images")),
-        ("client", "right", _field("client_id")),
+        _number("stream", _field("stream_id")),
+        _text("channel", _field("channel"), shrink=16),
+        _number("images", _field("images")),
+        _number("client", _field("client_id")),
     )),
     "clients": ("client_id", "clients", (
-        ("client", "right", _field("client_id")),
-        ("name", "left", _field("name")),
-        ("pid", "right", _field("pid")),
-        ("publications", "right", _field("publications")),
-        ("subscriptions", "right", _field("subscriptions")),
-        ("counters", "right", _field("counters")),
+        _number("client", _field("client_id")),
+        _text("name", _field("name"), shrink=16),
+        _number("pid", _field("pid")),
+        _number("publications", _field("publications"), drop=2),
+        _number("subscriptions", _field("subscriptions"), drop=3),
+        _number("counters", _field("counters"), drop=4),
     )),
 }
+_COUNTERS: Final = (
+    Column("value", right=True), Column("per second", right=True), Column("counter", shrink=20),
+    Column("id", right=True, drop=1),
+)  # fmt: skip
 
 
-def render(now: Row, before: Row | None, seconds: float, show_all: bool) -> RenderableType:
+def render(
+    now: Row, before: Row | None, seconds: float, show_all: bool, *, width: int = 250
+) -> RenderableType:
     """``now`` and ``before`` are snapshots of :func:`penstock.cli.stat.snapshot`."""
     from rich.console import Group
     from rich.text import Text
@@ -120,46 +143,30 @@ def render(now: Row, before: Row | None, seconds: float, show_all: bool) -> Rend
         rows: Sequence[Row] = status[name]
         if rows:
             old = {} if before is None else {row[key]: row for row in before["status"][name]}
-            table = _table(title, columns)
-            for row in rows:
-                table.add_row(*(show(row, old.get(row[key]), seconds) for _, _, show in columns))
-            parts.append(table)
-    parts.append(_counters(now, before, seconds, show_all))
+            cells = [
+                [column.cell(row, old.get(row[key]), seconds) for column in columns] for row in rows
+            ]
+            used = [i for i in range(len(columns)) if any(row[i] for row in cells)]
+            parts.append(
+                table(title, [columns[i] for i in used], [[row[i] for i in used] for row in cells],
+                      width)
+            )
+    parts.append(table("counters", _COUNTERS, _counters(now, before, seconds, show_all), width))
     if now["errors"]:
-        errors = _table("errors", (("count", "right", _field("count")),
-                                   ("text", "left", _field("text"))))
-        for row in now["errors"]:
-            errors.add_row(str(row["count"]), row["text"])
-        parts.append(errors)
+        parts.append(Text("errors", style="bold"))      # whole, however long
+        parts += [Text(f"{row['count']:,} times: {printable(row['text'].encode())}")
+                  for row in now["errors"]]
     return Group(*parts)
 
 
-def _table(title: str, columns: Sequence[Column]) -> Table:
-    from rich.table import Table
-
-    table = Table(title=title, title_justify="left", title_style="bold", box=None, pad_edge=False,
-                  header_style="dim")
-    for name, justify, _show in columns:
-        table.add_column(
-            name, justify="right" if justify == "right" else "left",
-            overflow="ellipsis" if name == "channel" else "fold", no_wrap=name != "held by",
-        )
-    return table
-
-
-def _counters(now: Row, before: Row | None, seconds: float, show_all: bool) -> Table:
+def _counters(now: Row, before: Row | None, seconds: float, show_all: bool) -> list[list[str]]:
     old = {} if before is None else {row["id"]: row["value"] for row in before["counters"]}
-    columns: tuple[Column, ...] = tuple(
-        (name, side, _field(name))
-        for name, side in (("id", "right"), ("value", "right"), ("per second", "right"),
-                           ("counter", "left"))
-    )
-    table = _table("counters", columns)
+    rows = []
     for row in now["counters"]:
         value = row["value"]
         if value == 0 and not show_all:
             continue
         last = old.get(row["id"])
         rate = "" if last is None or value == last else f"{(value - last) / seconds:,.0f}"
-        table.add_row(str(row["id"]), f"{value:,}", rate, row["label"])
-    return table
+        rows.append([f"{value:,}", rate, row["label"], str(row["id"])])
+    return rows

@@ -3,11 +3,12 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 import click
 
 from penstock.cli._common import directory_option, json_option, print_json
+from penstock.cli._tables import Column, console, table
 from penstock.client._directory import daemon_directory
 from penstock.client._inspect import request_status
 
@@ -29,14 +30,12 @@ def command(as_json: bool, directory: str | None) -> None:
     if as_json:
         print_json(found, indent=2)
         return
-    from rich.console import Console
-
-    console = Console()
-    if not console.is_terminal:
-        console = Console(width=250)    # nothing is cut off
-    for what, table in zip(("no stream is sent from here", "no consumer group"), _tables(found),
-                           strict=True):
-        console.print(table if table.row_count else what)
+    screen = console()
+    for title, empty, columns, rows in (
+        ("streams", "no stream is sent from here", _STREAMS, _stream_rows(found["streams"])),
+        ("consumer groups", "no consumer group", _GROUPS, _group_rows(found["groups"])),
+    ):
+        screen.print(table(title, columns, rows, screen.width) if rows else empty)
 
 
 def flows(status: dict[str, Any]) -> dict[str, Any]:
@@ -48,31 +47,46 @@ def flows(status: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _tables(found: dict[str, Any]) -> list[Any]:
-    from rich.table import Table
+_STREAMS: Final = (
+    Column("publication", right=True, drop=4), Column("stream", right=True),
+    Column("session", right=True, drop=1), Column("channel", shrink=24),
+    Column("position", right=True, drop=3), Column("limit", right=True, drop=2),
+    Column("held by", shrink=34),
+)  # fmt: skip
+_GROUPS: Final = (
+    Column("group", shrink=12), Column("stream", right=True),
+    Column("session", right=True, drop=5), Column("channel", shrink=16),
+    Column("committed", right=True, drop=7), Column("end", right=True, drop=6),
+    Column("lag", right=True), Column("window", right=True, drop=4),
+    Column("credit", right=True), Column("flow control", drop=3), Column("state"),
+    Column("expires in", right=True, drop=2),
+)  # fmt: skip
 
-    streams = Table(title="Streams", title_justify="left")
-    for name in ("publication", "channel", "stream", "session", "position", "limit", "held by"):
-        streams.add_column(name)
-    for row in found["streams"]:
-        held = f"{row['cause']} {row['culprit']}".strip() if row["cause"] != "none" else ""
-        streams.add_row(
-            str(row["publication_id"]), row["channel"], str(row["stream_id"]),
-            str(row["session_id"]), str(row["position"]), str(row["limit"]), held,
-        )
-    groups = Table(title="Consumer groups", title_justify="left")
-    for name in ("group", "channel", "stream", "session", "committed", "end", "lag", "window",
-                 "credit", "flow control", "state", "expires in"):
-        groups.add_column(name)
-    for group in found["groups"]:
-        head = [group["name"], group["channel"], str(group["stream_id"])]
+
+def _stream_rows(streams: list[dict[str, Any]]) -> list[list[str]]:
+    rows = []
+    for row in streams:
+        held = f"{row['cause'].replace('_', ' ')} {row['culprit']}".strip()
+        rows.append([
+            str(row["publication_id"]), str(row["stream_id"]), str(row["session_id"]),
+            row["channel"], str(row["position"]), str(row["limit"]),
+            held if row["cause"] != "none" else "",
+        ])  # fmt: skip
+    return rows
+
+
+def _group_rows(groups: list[dict[str, Any]]) -> list[list[str]]:
+    rows = []
+    for group in groups:
+        name, stream, channel = group["name"], str(group["stream_id"]), group["channel"]
         expires = f"{group['expires_s']:.0f} s"
         if not group["logs"]:
-            groups.add_row(*head, "", "", "", "0", "", "", "", "no stream", expires)
+            rows.append([name, stream, "", channel, "", "", "0", "", "", "", "no stream", expires])
         for log in group["logs"]:
-            groups.add_row(
-                *head, str(log["session_id"]), str(log["committed"]), str(log["end_position"]),
-                str(log["lag_bytes"]), str(log["window_bytes"]), str(log["credit_bytes"]),
-                log["strategy"], "ended" if log["ended"] else "live", expires,
-            )
-    return [streams, groups]
+            rows.append([
+                name, stream, str(log["session_id"]), channel, str(log["committed"]),
+                str(log["end_position"]), str(log["lag_bytes"]), str(log["window_bytes"]),
+                str(log["credit_bytes"]), log["strategy"], "ended" if log["ended"] else "live",
+                expires,
+            ])  # fmt: skip
+    return rows

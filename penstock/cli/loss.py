@@ -11,6 +11,7 @@ from typing import Any, Final
 import click
 
 from penstock.cli._common import directory_option, json_option, print_json
+from penstock.cli._tables import Column, console, table
 from penstock.client._directory import daemon_directory
 from penstock.client._inspect import open_counters
 from penstock.core.admin import Shared
@@ -37,16 +38,16 @@ def command(as_json: bool, directory: str | None) -> None:
     if as_json:
         print_json(found, indent=2)
         return
-    from rich.console import Console
-
-    console = Console()
-    if not console.is_terminal:
-        console = Console(width=200)
     if not found["live"] and not found["history"]:
-        console.print("no stream arrives here, and none ever lost anything")
+        click.echo("no stream arrives here, and none ever lost anything")
         return
-    for table in _tables(found):
-        console.print(table)
+    screen = console()
+    for title, columns, rows in (
+        ("streams that arrive now", _NOW, _rows_now(found["live"])),
+        ("loss report", _PAST, _rows_past(found["history"])),
+    ):
+        if rows:
+            screen.print(table(title, columns, rows, screen.width))
 
 
 def live(directory: Path) -> list[dict[str, Any]]:
@@ -129,23 +130,36 @@ def _time(epoch_ms: int) -> str:
     return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
-def _tables(found: dict[str, list[dict[str, Any]]]) -> list[Any]:
-    from rich.table import Table
+_NOW: Final = (
+    Column("stream", right=True), Column("session", right=True, drop=1),
+    Column("lost bytes", right=True), Column("gaps open", right=True),
+    Column("NAKs sent", right=True, drop=2), Column("round trip", right=True, drop=4),
+    Column("congestion window", right=True, drop=3),
+)  # fmt: skip
+_PAST: Final = (
+    Column("stream", right=True), Column("session", right=True, drop=4),
+    Column("times", right=True), Column("bytes", right=True), Column("first", drop=3),
+    Column("last", drop=1), Column("from", shrink=15), Column("channel", drop=2, shrink=16),
+)  # fmt: skip
 
-    now = Table("stream", "session", "lost bytes", "gaps open", "NAKs sent", "round trip",
-                "congestion window", title="Streams that arrive now")
-    for row in found["live"]:
-        now.add_row(
+
+def _rows_now(live: list[dict[str, Any]]) -> list[list[str]]:
+    return [
+        [
             str(row["stream_id"]), str(row["session_id"]), f"{row['lost_bytes']:,}",
             str(row["gaps_open"]), f"{row['naks_sent']:,}",
             f"{row['round_trip_ns'] / 1e6:.3f} ms" if row["round_trip_ns"] else "-",
             f"{row['congestion_window']:,}" if row["congestion_window"] else "-",
-        )
-    past = Table("stream", "session", "times", "bytes", "first", "last", "from", "channel",
-                 title="Loss report")
-    for row in found["history"]:
-        past.add_row(
+        ]
+        for row in live
+    ]
+
+
+def _rows_past(history: list[dict[str, Any]]) -> list[list[str]]:
+    return [
+        [
             str(row["stream_id"]), str(row["session_id"]), f"{row['observations']:,}",
             f"{row['bytes']:,}", row["first"], row["last"], row["source"], row["channel"],
-        )
-    return [table for table in (now, past) if table.row_count]
+        ]
+        for row in history
+    ]

@@ -11,11 +11,11 @@ import click
 
 from penstock.cli._common import directory_option, json_option, print_json
 from penstock.cli._stat_view import render
+from penstock.cli._tables import console
 from penstock.client._directory import daemon_directory
 from penstock.client._inspect import open_counters, request_status
 
 _TIMEOUT_S = 5.0
-_PIPE_COLUMNS = 250
 
 
 @click.command("stat", short_help="Show streams, rates, who holds whom back, counters.")
@@ -39,21 +39,19 @@ def command(
             if once:
                 return
             time.sleep(interval_s)
-    from rich.console import Console
     from rich.live import Live
 
-    console = Console()
-    if not console.is_terminal:
-        console = Console(width=_PIPE_COLUMNS)      # nothing is cut off
-    if once or not console.is_terminal:
-        console.print(render(snapshot(path), None, interval_s, show_all))
+    screen = console()
+    if once or not screen.is_terminal:
+        screen.print(render(snapshot(path), None, interval_s, show_all, width=screen.width))
         return
     before: dict[str, Any] | None = None
     before_s = 0.0
-    with Live(console=console, screen=True, auto_refresh=False) as live:
+    with Live(console=screen, screen=True, auto_refresh=False) as live:
         while True:
             now, now_s = snapshot(path), time.monotonic()
-            live.update(render(now, before, now_s - before_s, show_all), refresh=True)
+            shown = render(now, before, now_s - before_s, show_all, width=screen.width)
+            live.update(shown, refresh=True)
             before, before_s = now, now_s
             time.sleep(interval_s)
 
