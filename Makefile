@@ -120,8 +120,22 @@ lint-c: $(STAMPS)/lock
 
 # ---- products ------------------------------------------------------------------------------------
 
-demo: setup ext
+# Installs what the demonstration needs; a tree that `make setup` has set up has all of it.
+demo: $(if $(wildcard $(STAMPS)/editable),ext,$(STAMPS)/demo-ext) | $(STAMPS)/packages-demo
 	@$(BIN)/python -m demo
+
+$(STAMPS)/packages-demo: tools/ensure_packages.sh
+	@mkdir -p $(STAMPS)
+	@PYTHON="$(PYTHON)" tools/ensure_packages.sh demo
+	@touch $@
+
+$(STAMPS)/demo: requirements-demo.lock tools/demo_setup.sh | $(STAMPS)/packages-demo
+	@PYTHON="$(PYTHON)" tools/demo_setup.sh $(VENV) build/downloads
+	@touch $@ $(STAMPS)/demo-ext
+
+$(STAMPS)/demo-ext: $(C_FILES) $(STAMPS)/demo
+	@flock $(STAMPS)/ext.lock $(BIN)/python setup.py --quiet build_ext --inplace
+	@touch $@
 
 docs: installed
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet

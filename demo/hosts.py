@@ -6,12 +6,13 @@ from __future__ import annotations
 import contextlib
 import json
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -29,9 +30,11 @@ class Reporter:
     def __init__(self, *argv: str) -> None:
         self.name = argv[1].removeprefix("demo.")
         self.values: dict[str, Any] = {}
+        self._silent = False            # nothing more will come
         self._changed = threading.Condition()
         self._process = subprocess.Popen(
-            [sys.executable, *argv], stdout=subprocess.PIPE, text=True
+            [sys.executable, *argv], stdout=subprocess.PIPE, text=True,
+            process_group=0,    # Ctrl-C is for the demonstration, which ends its processes
         )
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
@@ -42,13 +45,17 @@ class Reporter:
             with self._changed:
                 self.values.update(json.loads(line))
                 self._changed.notify_all()
+        with self._changed:
+            self._silent = True
+            self._changed.notify_all()
 
     def wait_for(self, key: str, timeout_s: float) -> Any:
         """The value of a key, once it was reported."""
         with self._changed:
-            if not self._changed.wait_for(
-                lambda: key in self.values or self._process.poll() is not None, timeout_s
-            ) or key not in self.values:
+            self._changed.wait_for(
+                lambda: key in self.values or "failed" in self.values or self._silent, timeout_s
+            )
+            if key not in self.values:
                 if "failed" in self.values:
                     raise DemoError(f"the {self.name} failed: {self.values['failed']}")
                 raise DemoError(f"the {self.name} did not report '{key}'")
@@ -80,6 +87,7 @@ class Daemon:
         self._process = subprocess.Popen(
             [sys.executable, "-m", "penstock", "daemon", "--dir", str(directory), *options],
             stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
+            process_group=0,
         )
         self._errors: list[str] = []
         self._drain = threading.Thread(target=self._read, daemon=True)
@@ -118,6 +126,26 @@ class Daemon:
             raise DemoError("a daemon did not end on SIGTERM") from None
         if status != 0:
             raise DemoError(f"a daemon ended with status {status}: {self.last_words()}")
+
+
+@contextlib.contextmanager
+def undisturbed_end() -> Iterator[None]:
+    """Whatever ends the block, signals after it are ignored: they would end the cleaning up."""
+    try:
+        yield
+    finally:
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, signal.SIG_IGN)
+
+
+def reported(work: Callable[[], None]) -> int:
+    """Run the work of a process; report its failure as a value.  Returns the exit status."""
+    try:
+        work()
+    except (PenstockError, OSError) as error:
+        print(json.dumps({"failed": " ".join(str(error).split())}), flush=True)
+        return 1
+    return 0
 
 
 @contextlib.contextmanager

@@ -5,10 +5,13 @@ from __future__ import annotations
 
 import argparse
 import json
+import sys
 import time
 
 import penstock
 from demo import flights
+from demo.hosts import reported
+from penstock.core.errors import PenstockError
 
 GROUP = 256
 REPORT_S = 0.2
@@ -27,7 +30,7 @@ def main() -> None:
         client.add_exclusive_publication(args.channel, args.stream) as publication,
     ):
         if not publication.wait_connected(20.0):
-            raise SystemExit(f"demo: nobody listens on {args.channel}")
+            raise PenstockError(f"nobody listens on {args.channel}")
         start = reported = time.monotonic()
         for first in range(0, len(records), GROUP):
             due = start + first / args.rate
@@ -44,4 +47,4 @@ def report(count: int, position: int) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(reported(main))

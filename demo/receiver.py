@@ -5,11 +5,14 @@ from __future__ import annotations
 
 import argparse
 import json
+import sys
 import time
 from typing import Any
 
 import penstock
 from demo.flights import Aggregate
+from demo.hosts import reported
+from penstock.core.errors import PenstockError
 
 REPORT_S = 0.2
 SILENCE_S = 30.0
@@ -43,7 +46,7 @@ def main() -> None:
             elif ended:
                 break
             elif now - heard > SILENCE_S:
-                raise SystemExit(f"demo: nothing arrived for {SILENCE_S:g} s")
+                raise PenstockError(f"nothing arrived for {SILENCE_S:g} s")
             else:
                 subscription.wait(REPORT_S)
     report({"result": aggregate.to_dict()})
@@ -54,4 +57,4 @@ def report(values: dict[str, Any]) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(reported(main))

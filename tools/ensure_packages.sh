@@ -4,6 +4,7 @@
 # installs what is missing; otherwise it says plainly what is missing and which package has it.
 #
 #   ensure_packages.sh required   what `make setup` cannot do without (fails when it is missing)
+#   ensure_packages.sh demo       what `make demo` cannot do without: the same and Java (fails)
 #   ensure_packages.sh tests      what single tests need (those tests are not run without it)
 set -u
 
@@ -21,21 +22,30 @@ need() { # need NAME PACKAGE COMMAND...: NAME is what people call it
     fi
 }
 
+build_needs() {
+    need "Python 3.11 or later" python3.11 "$python" -c \
+        'import sys; sys.exit(sys.version_info < (3, 11))'
+    need "Python's venv with ensurepip" python3.11-venv "$python" -c 'import venv, ensurepip'
+    need "the headers of Python" python3.11-dev "$python" -c \
+        'import os, sysconfig as s, sys
+sys.exit(not os.path.exists(os.path.join(s.get_path("include"), "Python.h")))'
+    need "a C compiler" gcc cc --version
+    need "the headers of the C library" libc6-dev test -e /usr/include/stdio.h
+    need "flock" util-linux command -v flock
+}
+
 scan() {
     missing="" packages=""
     PATH=$PATH:/usr/sbin:/sbin # where a user's own may not lead
     python=${PYTHON:-python3.11}
     case $level in
     required)
-        need "Python 3.11 or later" python3.11 "$python" -c \
-            'import sys; sys.exit(sys.version_info < (3, 11))'
-        need "Python's venv with ensurepip" python3.11-venv "$python" -c 'import venv, ensurepip'
-        need "the headers of Python" python3.11-dev "$python" -c \
-            'import os, sysconfig as s, sys
-sys.exit(not os.path.exists(os.path.join(s.get_path("include"), "Python.h")))'
-        need "a C compiler" gcc cc --version
-        need "the headers of the C library" libc6-dev test -e /usr/include/stdio.h
-        need "flock" util-linux command -v flock
+        build_needs
+        ;;
+    demo)
+        build_needs
+        need "Java 17 or later (Spark)" default-jre-headless sh -c \
+            'java -version 2>&1 | grep -Eq "version \"(1[7-9]|[2-9][0-9])"'
         ;;
     tests)
         need "Java 17 or later (Spark, interoperability tests)" default-jdk-headless \
@@ -51,7 +61,7 @@ sys.exit(not os.path.exists(os.path.join(s.get_path("include"), "Python.h")))'
         need "systemd-analyze (service file tests)" systemd command -v systemd-analyze
         ;;
     *)
-        echo "usage: $0 required|tests" >&2
+        echo "usage: $0 required|demo|tests" >&2
         exit 2
         ;;
     esac

@@ -3,9 +3,11 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -55,6 +57,53 @@ def test_an_interrupted_demo_leaves_nothing() -> None:
         output, _ = demo.communicate(timeout=60)
     assert demo.returncode == 130, output
     assert remains() == before
+
+
+def test_a_failing_demo_that_is_interrupted_says_one_line(tmp_path: Path) -> None:
+    """No Java: the query fails.  Ctrl-C reaches the terminal's whole process group, again and
+    again, from the moment on at which the failure is noticed until the end."""
+    before = remains()
+    (tmp_path / "java").write_text("#!/bin/sh\nexit 3\n")
+    (tmp_path / "java").chmod(0o755)
+    env = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}", "PYTHONPATH": str(tmp_path)}
+    env.pop("JAVA_HOME", None)
+    (tmp_path / "sitecustomize.py").write_text(NOTICED)
+    with subprocess.Popen(
+        [sys.executable, "-m", "demo"], cwd=ROOT, env=env, stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT, text=True, process_group=0,
+    ) as demo:
+        assert demo.stdout is not None
+        seen = ""
+        while "noticed" not in seen and (line := demo.stdout.readline()):
+            seen += line
+        assert "noticed" in seen, seen
+        while demo.poll() is None:
+            os.killpg(demo.pid, signal.SIGINT)
+            time.sleep(0.005)
+        seen += demo.stdout.read()
+    assert demo.returncode == 1, seen
+    assert "Traceback" not in seen
+    assert "demo: the query failed" in seen
+    assert remains() == before
+
+
+#: Tells when the demonstration begins to end its processes.
+NOTICED = """
+import sys
+if sys.argv[0] == "-m" or sys.argv[0].endswith("__main__.py"):
+    import atexit, threading
+    def watch():
+        import time
+        while "demo.hosts" not in sys.modules or not hasattr(sys.modules["demo.hosts"], "Reporter"):
+            time.sleep(0.01)
+        reporter = sys.modules["demo.hosts"].Reporter
+        stop = reporter.stop
+        def told(self):
+            print("noticed", flush=True)
+            stop(self)
+        reporter.stop = told
+    threading.Thread(target=watch, daemon=True).start()
+"""
 
 
 def test_a_missing_record_changes_the_aggregate() -> None:

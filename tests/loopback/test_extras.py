@@ -1,0 +1,155 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Each extra is enough for what it promises: the wheel, in a virtual environment that has the extra
+and nothing else, runs what needs it.
+
+The environments are made in ``build/extras``, with the versions of ``requirements.lock``.  They are
+made again when the dependencies change; the wheel is installed into them at every run.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+from support.not_run import need_java, not_run
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+
+ROOT = Path(__file__).parents[2]
+ENVIRONMENTS = ROOT / "build" / "extras"
+TIMEOUT_S = 500.0
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+NONE = "none"
+
+#: Extra to a program for its environment; {root} is the source tree.
+PROGRAMS = {
+    NONE: """
+import importlib.util, penstock, penstock.client
+for name in [*penstock.__all__, *penstock.client.__all__]:
+    getattr(penstock if name in penstock.__all__ else penstock.client, name)
+with penstock.connect() as client:
+    subscription = client.add_subscription("aeron:ipc", 1)
+    client.add_publication("aeron:ipc", 1).send(b"x", 5.0)
+    assert subscription.wait(5.0)
+assert importlib.util.find_spec("numpy") is None
+""",
+    "arrow": """
+import numpy, penstock, pyarrow
+with penstock.connect() as client:
+    subscription = client.add_subscription("aeron:ipc", 1)
+    publication = client.add_publication("aeron:ipc", 1)
+    publication.send_batch(pyarrow.table({"payload": [b"one", b"two"]}), 5.0)
+    publication.send_batch(numpy.zeros((2, 8), numpy.uint8), 5.0)
+    assert subscription.wait(5.0)
+    with subscription.poll_batch() as batch:
+        assert batch.to_arrow().num_rows == 4
+""",
+    "spark": """
+import runpy
+runpy.run_path("{root}/examples/spark_sink.py", run_name="__main__")
+""",
+    "plots": """
+from pathlib import Path
+from penstock.cli import main
+assert main(["sim", "run", "paused-max", "--plot", "run.png"]) == 0
+assert Path("run.png").stat().st_size > 10_000
+""",
+    "demo": """
+import sys
+sys.path.append("{root}")
+from demo import flights
+assert len(flights.lines()) == flights.RECORDS + 1
+""",
+    "test": """
+import pytest
+assert pytest.main(["-q", "-p", "no:cacheprovider", "{root}/tests/unit/test_uri.py"]) == 0
+""",
+    "docs": """
+import material, mkdocstrings, mkdocstrings_handlers.python, pymdownx
+from mkdocs.config import load_config
+assert load_config("{root}/mkdocs.yml")["site_name"] == "penstock"
+""",
+}
+#: Not in the lock: it has wheels for some versions of Python only, and builds with clang else.
+NOT_LOCKED = {"fuzz"}
+
+
+def test_every_extra_is_tested() -> None:
+    extras = set(PROJECT["optional-dependencies"])
+    assert extras == {*PROGRAMS, *NOT_LOCKED} - {NONE}
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("wheel")
+    (ROOT / "build" / "stamps").mkdir(parents=True, exist_ok=True)
+    with (ROOT / "build" / "stamps" / "ext.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        run([sys.executable, "-m", "build", "--wheel", "--no-isolation", f"--outdir={folder}",
+             str(ROOT)])
+    [found] = folder.glob("*.whl")
+    return found
+
+
+def run(argv: list[str], **more: str) -> subprocess.CompletedProcess[str]:
+    done = subprocess.run(
+        argv, capture_output=True, text=True, timeout=TIMEOUT_S, check=False,
+        env={**os.environ, **more}, cwd=more.get("HOME", ROOT),
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done
+
+
+def environment(extra: str, wheel: Path) -> Path:
+    """The environment's folder, with the wheel in it."""
+    folder = ENVIRONMENTS / extra
+    pinned = re.findall(r"^([\w.-]+==\S+)", (ROOT / "requirements.lock").read_text(), re.M)
+    wanted = [*PROJECT["dependencies"], *PROJECT["optional-dependencies"].get(extra, [])]
+    made_of = hashlib.sha256("\n".join([sys.version, *wanted, *pinned]).encode()).hexdigest()
+    stamp = folder / "made-of"
+    if not stamp.exists() or stamp.read_text() != made_of:
+        shutil.rmtree(folder, ignore_errors=True)
+        run([sys.executable, "-m", "venv", str(folder)])
+        constraints = folder / "constraints.txt"
+        constraints.write_text("\n".join(pinned))
+        name = f"penstock[{extra}]" if extra != NONE else "penstock"
+        done = subprocess.run(
+            [folder / "bin" / "pip", "install", "--quiet", "--disable-pip-version-check",
+             "--retries=1", f"--constraint={constraints}", f"{name} @ {wheel.as_uri()}"],
+            capture_output=True, text=True, timeout=TIMEOUT_S, check=False,
+        )
+        if "NewConnectionError" in done.stderr or "Temporary failure" in done.stderr:
+            not_run("the package index cannot be reached")
+        assert done.returncode == 0, done.stderr
+        stamp.write_text(made_of)
+    run([str(folder / "bin" / "pip"), "install", "--quiet", "--disable-pip-version-check",
+         "--no-index", "--no-deps", "--force-reinstall", str(wheel)])
+    return folder
+
+
+@pytest.mark.parametrize("extra", sorted(PROGRAMS))
+def test_an_extra_is_enough(extra: str, wheel: Path, tmp_path: Path) -> None:
+    if extra == "spark":
+        need_java()
+    bin_ = environment(extra, wheel) / "bin"
+    run([str(bin_ / "pip"), "check"])
+    place = {
+        "HOME": str(tmp_path), "PATH": f"{bin_}:{os.environ['PATH']}", "PYTHONPATH": "",
+        "PENSTOCK_DIR": f"/dev/shm/penstock-extra-{os.getpid()}", "XDG_STATE_HOME": str(tmp_path),
+        "PYSPARK_PYTHON": str(bin_ / "python"),
+        "PYSPARK_SUBMIT_ARGS": "--driver-memory 600m --conf spark.ui.enabled=false pyspark-shell",
+    }
+    run([str(bin_ / "penstock"), "up"], **place)
+    try:
+        run([str(bin_ / "python"), "-W", "error::DeprecationWarning:penstock", "-c",
+             PROGRAMS[extra].replace("{root}", str(ROOT))], **place)
+    finally:
+        run([str(bin_ / "penstock"), "down"], **place)
