@@ -49,7 +49,7 @@ def flows(status: dict[str, Any]) -> dict[str, Any]:
 
 _STREAMS: Final = (
     Column("publication", right=True, drop=4), Column("stream", right=True),
-    Column("session", right=True, drop=1), Column("channel", shrink=24),
+    Column("session", right=True, drop=1), Column("channel", shrink=36),
     Column("position", right=True, drop=3), Column("limit", right=True, drop=2),
     Column("held by", shrink=34),
 )  # fmt: skip
