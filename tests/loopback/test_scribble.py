@@ -81,7 +81,7 @@ def mapped(path: Path) -> mmap.mmap:
 
 def mapped_logs(folder: Path) -> Iterator[mmap.mmap]:
     for path in sorted(folder.iterdir()):
-        with contextlib.suppress(FileNotFoundError):    # the stream ended meanwhile
+        with contextlib.suppress(FileNotFoundError, ValueError):    # gone, or not sized yet
             yield mapped(path)
 
 
@@ -125,6 +125,16 @@ def scribble(word: Word, rng: random.Random) -> None:
     struct.pack_into("<Q", word.memory, word.offset, new % 2**64)
 
 
+def client(host: PenstockHost, *arguments: str) -> Peer:
+    peer = host.run("-m", "support.restless", *arguments)
+    try:
+        assert peer.next()["text"].strip() == "ready"
+    except BaseException:
+        peer.stop()
+        raise
+    return peer
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", [1, 2, 3])
 def test_a_daemon_survives_any_word_that_clients_can_write(
@@ -133,32 +143,28 @@ def test_a_daemon_survives_any_word_that_clients_can_write(
     at = layout(tmp_path)
     host = new_host()
     rng = random.Random(seed)
-    number = port()
-
-    def client() -> Peer:
-        peer = host.run("-m", "support.restless", f"--dir={host.directory}", f"--port={number}")
-        assert peer.next()["text"].strip() == "ready"
-        return peer
-
-    peer = client()
+    arguments = (f"--dir={host.directory}", f"--port={port()}")
+    peer = client(host, *arguments)
     shared, counters = mapped(host.directory / "penstock.dat"), mapped(host.directory / "cnc.dat")
-    for _ in range(ROUNDS):
-        logs = list(mapped_logs(host.directory / "publications"))
-        words = [*words_of_slots(shared, at), *words_of_counters(counters)]
-        words += [word for log in logs for word in words_of_log(log, rng)]
-        for _ in range(WORDS_A_ROUND):
-            scribble(rng.choice(words), rng)
-        for log in logs:
-            log.close()
-        assert host.is_running(), host.errors()
-        if peer.process.poll() is not None:
-            peer.stop()
-            peer = client()
-    host.kill()
-    host.start()        # adopts the damaged directory, or starts over
-    peer.stop()
-    peer = client()
-    peer.stop()
+    try:
+        for _ in range(ROUNDS):
+            logs = list(mapped_logs(host.directory / "publications"))
+            words = [*words_of_slots(shared, at), *words_of_counters(counters)]
+            words += [word for log in logs for word in words_of_log(log, rng)]
+            for _ in range(WORDS_A_ROUND):
+                scribble(rng.choice(words), rng)
+            for log in logs:
+                log.close()
+            assert host.is_running(), host.errors()
+            if peer.process.poll() is not None:
+                peer.stop()
+                peer = client(host, *arguments)
+        host.kill()
+        host.start()        # adopts the damaged directory, or starts over
+        peer.stop()
+        peer = client(host, *arguments)
+    finally:
+        peer.stop()
     with host.command("stat", "--once", "--json", "--dir", str(host.directory)) as stat:
         assert stat.finish(60.0) == 0, host.errors()
     assert "ssertion" not in host.errors()

@@ -122,6 +122,11 @@ static int take_over(ps_publication_t *pub, int64_t producer)
 static int set_start(ps_publication_t *pub)
 {
     const int64_t producer = ps_log_producer_position(&pub->log);
+    /* Clients can write the tails as soon as the file is there. */
+    if (producer < 0 || (producer & (PS_FRAME_ALIGNMENT - 1)) != 0) {
+        return ps_fail(PS_E_CORRUPT, "publication %lld: the log's tail states position %lld",
+                       (long long)pub->id, (long long)producer);
+    }
     pub->sender_position = producer;
     pub->publisher_limit = producer;
     pub->clean_position = producer;
