@@ -11,7 +11,11 @@
 #include <fcntl.h>
 
 #include "fuzz.h"
-#include "ps_driver_internal.h"
+#include "ps_driver_state.h"
+#include "ps_clock.h"
+#include "ps_error.h"
+#include "ps_net.h"
+#include "ps_random.h"
 
 enum { MOST_SEEDS = 256, MOST_BYTES = 8192 };
 

@@ -8,7 +8,11 @@
 #define CCSIM_H
 
 #include "ps_slots.h"
-#include "ps_driver_internal.h"
+#include "ps_driver_state.h"
+#include "ps_clock.h"
+#include "ps_error.h"
+#include "ps_net.h"
+#include "ps_random.h"
 #include "ps_log.h"
 #include "ps_sim.h"
 

@@ -6,7 +6,11 @@
 #ifndef PS_MEMNET_H
 #define PS_MEMNET_H
 
-#include "ps_driver_internal.h"
+#include "ps_driver_state.h"
+#include "ps_clock.h"
+#include "ps_error.h"
+#include "ps_net.h"
+#include "ps_random.h"
 
 typedef struct memnet memnet_t;
 

@@ -11,7 +11,11 @@
 
 #include "check.h"
 #include "ps_slots.h"
-#include "ps_driver_internal.h"
+#include "ps_driver_state.h"
+#include "ps_clock.h"
+#include "ps_error.h"
+#include "ps_net.h"
+#include "ps_random.h"
 #include "ps_log.h"
 #include "ps_shared.h"
 

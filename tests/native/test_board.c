@@ -4,6 +4,7 @@
 #include <pthread.h>
 
 #include "check.h"
+#include "ps_driver_state.h"
 #include "ps_publication.h"
 
 enum { VIEWS = 300 };

@@ -5,7 +5,11 @@
 #include "check.h"
 #include "ps_congestion.h"
 #include "ps_cubic.h"
-#include "ps_driver_internal.h"
+#include "ps_driver_state.h"
+#include "ps_clock.h"
+#include "ps_error.h"
+#include "ps_net.h"
+#include "ps_random.h"
 
 #define MS INT64_C(1000000)
 #define S  INT64_C(1000000000)

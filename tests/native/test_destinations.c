@@ -3,7 +3,11 @@
 #include "check.h"
 #include "memnet.h"
 #include "ps_destinations.h"
-#include "ps_driver_internal.h"
+#include "ps_driver_state.h"
+#include "ps_clock.h"
+#include "ps_error.h"
+#include "ps_net.h"
+#include "ps_random.h"
 
 #define MS INT64_C(1000000)
 #define S  INT64_C(1000000000)

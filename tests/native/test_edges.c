@@ -1,7 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The least and largest of many positions against a walk over all of them. */
 #include "check.h"
-#include "ps_driver_internal.h"
+#include "ps_driver_state.h"
+#include "ps_clock.h"
+#include "ps_error.h"
+#include "ps_net.h"
+#include "ps_random.h"
 #include "ps_edges.h"
 
 enum { CAPACITY = 64, STEPS = 20000 };

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Images, part one: what arrives, in which order, and what the log holds then.
  */
+#include "ps_driver_state.h"
 #include "recv_world.h"
 
 static const world_options_t PLAIN = { 0 };
@@ -484,7 +485,7 @@ static void test_receive_times_go_where_the_channel_says(void)
     world_data(&world, 0, 128, 64);
     world_data(&world, 128, 160, 32); /* no payload: nowhere to write */
     world_step(&world);
-    const int64_t epoch = world.now_ns + ps_driver_epoch_offset_ns(world.driver);
+    const int64_t epoch = world.now_ns + ps_context_epoch_offset_ns(&world.driver->context);
     for (int64_t at = 0; at < 128; at += 64) {
         int64_t media;
         memcpy(&media, ps_log_at(&world.log, at) + 32 + 16, sizeof media);

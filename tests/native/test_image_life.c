@@ -39,11 +39,11 @@ static void test_status_message_after_a_quarter_window(void)
     CHECK_EQ(atomic_load(&slot->fill_ppm), 500000);
     CHECK_EQ(atomic_load(&slot->limiting_client), 5);
     world_consume(&world, WORLD_WINDOW / 4);
-    CHECK(!ps_receiver_has_work(ps_driver_receiver(world.driver)));
+    CHECK(!ps_receiver_has_work(world.driver->receiver));
     world_step(&world);
     CHECK_EQ(world_count_sent(&world, PS_TYPE_SM), 0);
     world_consume(&world, WORLD_WINDOW / 4 + 64);
-    CHECK(ps_receiver_has_work(ps_driver_receiver(world.driver)));
+    CHECK(ps_receiver_has_work(world.driver->receiver));
     world_step(&world);
     const ps_sm_t sm = take_sm(&world);
     CHECK(sm.term_offset == WORLD_WINDOW / 4 + 64 && sm.window == WORLD_WINDOW && sm.flags == 0);

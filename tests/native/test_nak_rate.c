@@ -7,7 +7,11 @@
 #include <string.h>
 
 #include "check.h"
-#include "ps_driver_internal.h"
+#include "ps_driver_state.h"
+#include "ps_clock.h"
+#include "ps_error.h"
+#include "ps_net.h"
+#include "ps_random.h"
 #include "ps_nak_rate.h"
 #include "ps_pacer.h"
 

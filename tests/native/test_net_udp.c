@@ -14,7 +14,11 @@
 #include <unistd.h>
 
 #include "penstock.h"
-#include "ps_driver_internal.h"
+#include "ps_driver_state.h"
+#include "ps_clock.h"
+#include "ps_error.h"
+#include "ps_net.h"
+#include "ps_random.h"
 #include "ps_net_udp.h"
 
 #define CHECK(condition)                                                                           \

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * The sender towards the network: the worked session byte for byte, and each rule of sending.
  */
+#include "ps_driver_state.h"
 #include "sender_rig.h"
 
 static const char THIRTY_THREE[] = "0123456789:;<=>?@ABCDEFGHIJKLMNOP";
@@ -475,7 +476,7 @@ static void test_error_frames_and_send_time(void)
     int64_t stamp;
     rig_take(rig);
     memcpy(&stamp, rig->got.data + 24, sizeof(stamp));
-    CHECK_EQ(stamp, rig->now_ns + ps_driver_epoch_offset_ns(rig->driver));
+    CHECK_EQ(stamp, rig->now_ns + ps_context_epoch_offset_ns(&rig->driver->context));
     rig_close(rig);
 }
 

@@ -28,7 +28,7 @@ static uint32_t dirty(const hot_t *hot)
 
 static ps_sender_t *sender(const hot_t *hot)
 {
-    return ps_driver_sender(hot->rig->driver);
+    return hot->rig->driver->sender;
 }
 
 static void offer_many(const hot_t *hot)

@@ -2,6 +2,7 @@
  * The sender towards this host: publisher limit, cleaning, storage, local readers, stuck claims,
  * and the account of who holds whom.
  */
+#include "ps_driver_state.h"
 #include "ps_account.h"
 #include "ps_publication.h"
 #include "ps_tether.h"
@@ -123,7 +124,7 @@ static void test_ipc(void)
     CHECK_EQ(rig_counter(rig, rig->limit), RIG_TERM / 2);
     CHECK_EQ(atomic_load(&rig->slot->cause_culprit), 501);
     ps_counter_set(rig->cnc, slow, 1024);
-    CHECK(ps_sender_has_work(ps_driver_sender(rig->driver)));
+    CHECK(ps_sender_has_work(rig->driver->sender));
     rig_step(rig, 0);
     CHECK_EQ(rig_counter(rig, rig->limit), RIG_TERM / 2 + 1024);
     CHECK_EQ(cause(rig), PS_CAUSE_NONE);
@@ -469,7 +470,7 @@ static void test_index_ring_tells_positions_and_ordinals(void)
     CHECK_EQ(atomic_load(&ring->entries[9].position), 10 * 1024);
     CHECK_EQ(atomic_load(&ring->entries[9].ordinal), 10);
     CHECK_EQ(atomic_load(&ring->entries[9].time_ns),
-             rig->now_ns + ps_driver_epoch_offset_ns(rig->driver));
+             rig->now_ns + ps_context_epoch_offset_ns(&rig->driver->context));
     rig_close(rig);
 }
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* 20 000 SETUPs a second for ten seconds: what reaches the conductor, and who gets in beside it. */
+#include "ps_driver_state.h"
 #include "golden.h"
 #include "recv_world.h"
 
@@ -65,7 +66,7 @@ static void test_a_flood_reaches_the_conductor_in_bounds(int32_t addresses)
     CHECK(reported >= SECONDS * SECOND / PS_SETUP_INTERVAL_NS / 2); /* it goes on */
     world.now_ns += MS;
     world_step(&world);
-    CHECK_EQ(ps_driver_receiver(world.driver)->half_open.count, 0);
+    CHECK_EQ(world.driver->receiver->half_open.count, 0);
     world_close(&world);
 }
 
@@ -104,7 +105,7 @@ static void test_an_eviction_and_the_first_frame(void)
         world_step(&world);
         CHECK_EQ(world_event(&world, PS_EV_SETUP, &event), 1);
         world_make_image(&world, &plain);
-        ps_half_open_t *half_open = &ps_driver_receiver(world.driver)->half_open;
+        ps_half_open_t *half_open = &world.driver->receiver->half_open;
         CHECK_EQ(half_open->count, 1);
         CHECK_EQ(half_open->waiting, 0);
         world.now_ns += 2 * SECOND;

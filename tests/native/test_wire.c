@@ -8,7 +8,11 @@
 
 #include "check.h"
 #include "golden.h"
-#include "ps_driver_internal.h"
+#include "ps_driver_state.h"
+#include "ps_clock.h"
+#include "ps_error.h"
+#include "ps_net.h"
+#include "ps_random.h"
 #include "ps_wire.h"
 #include "ps_wire_fields.h"
 

@@ -4,7 +4,11 @@
 #include <string.h>
 
 #include "check.h"
-#include "ps_driver_internal.h"
+#include "ps_driver_state.h"
+#include "ps_clock.h"
+#include "ps_error.h"
+#include "ps_net.h"
+#include "ps_random.h"
 #include "ps_wire.h"
 
 enum { RUN_TERM = 65536 };

@@ -9,16 +9,15 @@
 #include <sched.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include "ps_clock.h"
 #include "ps_driver_state.h"
+#include "ps_receiver.h"
 
 #define NS_MS INT64_C(1000000)
 #define NS_S  INT64_C(1000000000)
-
-enum { COMMAND_WAIT_NS = 20 * 1000 * 1000 };
 
 /* Epoch of a driver that is stepped: the simulator's runs must not depend on the day. */
 #define INVOKER_EPOCH_OFFSET_NS (INT64_C(1700000000) * NS_S)
@@ -105,23 +104,13 @@ static int check_params(const ps_driver_params_t *params)
 
 static int init_agent(ps_driver_t *driver, int32_t id)
 {
-    static const int32_t max_cycle_counter[PS_AGENTS] = { 28, 30 }; /* aeron-interop.md 9.3 */
-    ps_agent_t *agent = &driver->agents[id];
-    const ps_driver_params_t *params = &driver->params;
-    agent->id = id;
-    agent->max_cycle_ns = ps_counter_cell(params->cnc, max_cycle_counter[id]);
-    agent->slow_cycles = ps_counter_cell(params->cnc, max_cycle_counter[id] + 1);
-    agent->parked = &driver->own_parked[id];
-    if (params->shared != NULL) {
-        agent->parked = id == PS_AGENT_SENDER ? &params->shared->driver->sender_parked
-                                              : &params->shared->driver->receiver_parked;
-        atomic_store_explicit(agent->parked, 0, memory_order_seq_cst);
+    const ps_shared_t *shared = driver->context.params.shared;
+    _Atomic uint32_t *parked = &driver->own_parked[id];
+    if (shared != NULL) {
+        parked = id == PS_AGENT_SENDER ? &shared->driver->sender_parked
+                                       : &shared->driver->receiver_parked;
     }
-    int result = ps_ring_init(&agent->commands, params->command_capacity, sizeof(ps_command_t));
-    if (result == PS_OK) {
-        result = ps_ring_init(&agent->events, params->event_capacity, sizeof(ps_event_t));
-    }
-    return result;
+    return ps_agent_init(&driver->agents[id], id, &driver->context, parked);
 }
 
 static void init_loop(ps_driver_t *driver, ps_loop_t *loop, const char *name, int32_t cpu)
@@ -133,19 +122,18 @@ static void init_loop(ps_driver_t *driver, ps_loop_t *loop, const char *name, in
     loop->epoll_fd = -1;
     loop->wake_fd = -1;
     loop->agent_count = 0;
-    ps_idle_init(&loop->idle, driver->params.idle, online > 0 ? (int32_t)online : 1);
+    ps_idle_init(&loop->idle, driver->context.params.idle, online > 0 ? (int32_t)online : 1);
 }
 
 static void loop_takes(ps_loop_t *loop, ps_agent_t *agent)
 {
     assert(loop->agent_count < PS_AGENTS);
     loop->agents[loop->agent_count++] = agent;
-    agent->loop = loop;
 }
 
 static int open_loops(ps_driver_t *driver)
 {
-    const ps_driver_params_t *params = &driver->params;
+    const ps_driver_params_t *params = &driver->context.params;
     ps_agent_t *sender = &driver->agents[PS_AGENT_SENDER];
     ps_agent_t *receiver = &driver->agents[PS_AGENT_RECEIVER];
     driver->loop_count = params->threading == PS_INVOKER  ? 0
@@ -186,10 +174,12 @@ static int build(ps_driver_t *driver)
         result = open_loops(driver);
     }
     if (result == PS_OK) {
-        result = ps_sender_create(driver, &driver->sender);
+        result =
+            ps_sender_create(&driver->context, &driver->agents[PS_AGENT_SENDER], &driver->sender);
     }
     if (result == PS_OK) {
-        result = ps_receiver_create(driver, &driver->receiver);
+        result = ps_receiver_create(&driver->context, &driver->agents[PS_AGENT_RECEIVER],
+                                    &driver->receiver);
     }
     return result;
 }
@@ -208,21 +198,21 @@ int ps_driver_create(const ps_driver_params_t *params, ps_driver_t **out)
         return ps_fail(PS_E_NO_MEMORY, "no memory for a driver");
     }
     memset(driver, 0, sizeof *driver);
-    driver->params = *params;
+    driver->context.params = *params;
     ps_name_copy(driver->host, params->host == NULL ? "" : params->host);
-    driver->params.host = driver->host;
+    driver->context.params.host = driver->host;
     driver->event_fd = -1;
     for (int32_t i = 0; i < PS_AGENTS; i++) {
         driver->loops[i].epoll_fd = -1;
         driver->loops[i].wake_fd = -1;
     }
-    atomic_store_explicit(&driver->epoch_offset_ns,
+    atomic_store_explicit(&driver->context.epoch_offset_ns,
                           params->threading == PS_INVOKER ? INVOKER_EPOCH_OFFSET_NS
                                                           : ps_epoch_ns() - ps_monotonic_ns(),
                           memory_order_relaxed);
     result = build(driver);
     if (result != PS_OK) {
-        driver->params.net = NULL; /* stays the caller's */
+        driver->context.params.net = NULL; /* stays the caller's */
         ps_driver_destroy(driver);
         return result;
     }
@@ -282,13 +272,12 @@ void ps_driver_destroy(ps_driver_t *driver)
         ps_loop_close(&driver->loops[i]);
     }
     for (int32_t id = 0; id < PS_AGENTS; id++) {
-        ps_ring_free(&driver->agents[id].commands);
-        ps_ring_free(&driver->agents[id].events);
+        ps_agent_fini(&driver->agents[id]);
     }
     if (driver->event_fd >= 0) {
         (void)close(driver->event_fd);
     }
-    ps_net_free(driver->params.net);
+    ps_net_free(driver->context.params.net);
     free(driver);
 }
 
@@ -296,7 +285,7 @@ void ps_driver_destroy(ps_driver_t *driver)
 
 int32_t ps_driver_step(ps_driver_t *driver, int64_t now_ns)
 {
-    assert(driver->params.threading == PS_INVOKER);
+    assert(driver->context.params.threading == PS_INVOKER);
     int32_t work = 0;
     for (int32_t id = 0; id < PS_AGENTS; id++) {
         work += ps_agent_cycle(driver, &driver->agents[id], now_ns);
@@ -326,14 +315,13 @@ int32_t ps_driver_event_fd(const ps_driver_t *driver)
 int32_t ps_driver_wake_fd(const ps_driver_t *driver, int32_t agent)
 {
     assert(agent >= 0 && agent < PS_AGENTS);
-    const ps_loop_t *loop = driver->agents[agent].loop;
-    return loop == NULL ? -1 : loop->wake_fd;
+    return driver->agents[agent].wake_fd;
 }
 
 void ps_driver_wake(ps_driver_t *driver)
 {
     for (int32_t i = 0; i < driver->loop_count; i++) {
-        ps_loop_wake(&driver->loops[i]);
+        ps_agent_wake(driver->loops[i].agents[0]);
     }
 }
 
@@ -356,90 +344,9 @@ int32_t ps_driver_poll_event(ps_driver_t *driver, ps_event_t *out)
     return 0;
 }
 
-int ps_driver_command(ps_driver_t *driver, int32_t agent, const ps_command_t *command)
+void ps_driver_faults(const ps_driver_t *driver, uint64_t out[16])
 {
-    assert(agent >= 0 && agent < PS_AGENTS);
-    ps_agent_t *to = &driver->agents[agent];
-    const bool can_wait = to->loop != NULL && to->loop->running;
-    int64_t give_up_ns = -1;
-    while (!ps_ring_push(&to->commands, command)) {
-        const int64_t now_ns = can_wait ? ps_monotonic_ns() : INT64_MAX;
-        give_up_ns = give_up_ns < 0 && can_wait ? now_ns + COMMAND_WAIT_NS : give_up_ns;
-        if (now_ns >= give_up_ns) {
-            return ps_fail(PS_E_AGAIN, "the %s has not taken %d commands in time",
-                           agent == PS_AGENT_SENDER ? "sender" : "receiver",
-                           driver->params.command_capacity);
-        }
-        (void)sched_yield();
-    }
-    /* Pairs with announce_parked(): our store, then the load of its flag. */
-    atomic_thread_fence(memory_order_seq_cst);
-    if (to->loop != NULL && atomic_load_explicit(to->parked, memory_order_seq_cst) != 0) {
-        ps_loop_wake(to->loop);
-    }
-    return PS_OK;
-}
-
-/* ---- agents' side ---------------------------------------------------------------------------- */
-
-bool ps_driver_emit(ps_driver_t *driver, int32_t agent, const ps_event_t *event)
-{
-    assert(agent >= 0 && agent < PS_AGENTS);
-    if (!ps_ring_push(&driver->agents[agent].events, event)) {
-        return false;
-    }
-    driver->agents[agent].emitted++;
-    return true;
-}
-
-void ps_driver_watch(ps_driver_t *driver, int32_t agent, int fd)
-{
-    const ps_loop_t *loop = driver->agents[agent].loop;
-    if (loop == NULL || fd < 0) {
-        return;
-    }
-    struct epoll_event interest = { .events = EPOLLIN, .data = { .fd = fd } };
-    if (epoll_ctl(loop->epoll_fd, EPOLL_CTL_ADD, fd, &interest) != 0 && errno != EEXIST) {
-        /* Unwatched, the socket is still polled by every duty cycle: once a second at least. */
-        ps_system_add(driver, PS_SYS_ERRORS, 1);
-    }
-}
-
-void ps_driver_unwatch(ps_driver_t *driver, int32_t agent, int fd)
-{
-    const ps_loop_t *loop = driver->agents[agent].loop;
-    if (loop != NULL && fd >= 0) {
-        (void)epoll_ctl(loop->epoll_fd, EPOLL_CTL_DEL, fd, NULL); /* ENOENT: was never watched */
-    }
-}
-
-const ps_driver_params_t *ps_driver_params(const ps_driver_t *driver)
-{
-    return &driver->params;
-}
-ps_net_t *ps_driver_net(const ps_driver_t *driver)
-{
-    return driver->params.net;
-}
-ps_shared_t *ps_driver_shared(const ps_driver_t *driver)
-{
-    return driver->params.shared;
-}
-ps_cnc_t *ps_driver_cnc(const ps_driver_t *driver)
-{
-    return driver->params.cnc;
-}
-ps_sender_t *ps_driver_sender(const ps_driver_t *driver)
-{
-    return driver->sender;
-}
-ps_receiver_t *ps_driver_receiver(const ps_driver_t *driver)
-{
-    return driver->receiver;
-}
-
-int64_t ps_driver_epoch_offset_ns(const ps_driver_t *driver)
-{
-    return atomic_load_explicit(&((ps_driver_t *)(uintptr_t)driver)->epoch_offset_ns,
-                                memory_order_relaxed);
+    _Static_assert(PS_WIRE_FAULTS <= 16, "room for every cause");
+    memset(out, 0, 16 * sizeof(out[0]));
+    ps_receiver_faults(driver->receiver, out);
 }

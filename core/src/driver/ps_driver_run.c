@@ -8,7 +8,9 @@
  */
 #define _GNU_SOURCE 1
 
+#include "ps_clock.h"
 #include "ps_driver_state.h"
+#include "ps_error.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -41,6 +43,10 @@ int ps_loop_open(ps_loop_t *loop)
     if (epoll_ctl(loop->epoll_fd, EPOLL_CTL_ADD, loop->wake_fd, &interest) != 0) {
         return ps_fail(PS_E_SYSTEM, "epoll_ctl: %s", strerror(errno));
     }
+    for (int32_t i = 0; i < loop->agent_count; i++) {
+        loop->agents[i]->epoll_fd = loop->epoll_fd;
+        loop->agents[i]->wake_fd = loop->wake_fd;
+    }
     return PS_OK;
 }
 
@@ -55,14 +61,17 @@ void ps_loop_close(ps_loop_t *loop)
     }
     loop->epoll_fd = -1;
     loop->wake_fd = -1;
+    for (int32_t i = 0; i < loop->agent_count; i++) {
+        loop->agents[i]->epoll_fd = -1;
+        loop->agents[i]->wake_fd = -1;
+    }
 }
 
-void ps_loop_wake(ps_loop_t *loop)
+static void set_running(ps_loop_t *loop, bool running)
 {
-    const uint64_t one = 1;
-    /* EAGAIN: the counter is at its end, so the descriptor is readable anyway. */
-    if (write(loop->wake_fd, &one, sizeof one) < 0) {
-        assert(errno == EAGAIN || errno == EINTR);
+    loop->running = running;
+    for (int32_t i = 0; i < loop->agent_count; i++) {
+        loop->agents[i]->has_thread = running;
     }
 }
 
@@ -286,8 +295,8 @@ static void *run(void *argument)
     int64_t now_ns = ps_monotonic_ns();
     while (!atomic_load_explicit(&driver->stop, memory_order_acquire)) {
         if (now_ns >= loop->next_epoch_ns) { /* follow steps of the wall clock */
-            atomic_store_explicit(&driver->epoch_offset_ns, ps_epoch_ns() - ps_monotonic_ns(),
-                                  memory_order_relaxed);
+            atomic_store_explicit(&driver->context.epoch_offset_ns,
+                                  ps_epoch_ns() - ps_monotonic_ns(), memory_order_relaxed);
             loop->next_epoch_ns = now_ns + NS_PER_S;
         }
         const int32_t work = run_agents(loop, &now_ns);
@@ -333,7 +342,7 @@ int ps_loop_start(ps_loop_t *loop)
         return ps_fail(PS_E_SYSTEM, "cannot start thread %s on CPU %d: %s", loop->name, loop->cpu,
                        strerror(failed));
     }
-    loop->running = true;
+    set_running(loop, true);
     (void)pthread_setname_np(loop->thread, loop->name);
     return PS_OK;
 }
@@ -341,10 +350,10 @@ int ps_loop_start(ps_loop_t *loop)
 void ps_loop_join(ps_loop_t *loop)
 {
     if (loop->running) {
-        ps_loop_wake(loop);
+        ps_agent_wake(loop->agents[0]);
         const int failed = pthread_join(loop->thread, NULL);
         assert(failed == 0);
         (void)failed;
-        loop->running = false;
+        set_running(loop, false);
     }
 }

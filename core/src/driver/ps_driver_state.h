@@ -1,16 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * ps_driver_state.h: inside of the driver; private to ps_driver.c and ps_driver_run.c.
+ * ps_driver_state.h: the inside of a driver, for the files of this folder.
  */
 #ifndef PS_DRIVER_STATE_H
 #define PS_DRIVER_STATE_H
 
 #include <pthread.h>
 
-#include "ps_wire.h"
-#include "ps_driver_internal.h"
+#include "ps_agent.h"
+#include "ps_driver.h"
 #include "ps_idle.h"
-#include "ps_ring.h"
+#include "ps_receiver_agent.h"
+#include "ps_sender_agent.h"
+#include "ps_shared.h"
+#include "ps_wire.h"
 
 enum {
     PS_AGENTS = 2,
@@ -18,20 +21,6 @@ enum {
     PS_PARK_EVENTS = 16,
     PS_CYCLE_THRESHOLD_NS = 1000 * 1000 * 1000
 };
-
-/* One agent as the driver sees it. */
-typedef struct ps_agent {
-    ps_ring_t commands; /* conductor -> agent */
-    ps_ring_t events;   /* agent -> conductor */
-    /* line: agent's thread */
-    alignas(PS_LINE) _Atomic uint64_t duty_cycles;
-    uint64_t emitted;              /* events since the conductor was last told */
-    _Atomic int64_t *max_cycle_ns; /* counter cells */
-    _Atomic int64_t *slow_cycles;
-    _Atomic uint32_t *parked; /* in penstock.dat, read by whoever makes work */
-    int32_t id;               /* ps_agent_id */
-    struct ps_loop *loop;     /* NULL in INVOKER mode */
-} ps_agent_t;
 
 /* A thread that runs one agent, or both. */
 typedef struct ps_loop {
@@ -50,8 +39,8 @@ typedef struct ps_loop {
 } ps_loop_t;
 
 struct ps_driver {
-    ps_driver_params_t params;
-    char host[PS_NAME_MAX + 1]; /* params.host */
+    ps_context_t context;
+    char host[PS_NAME_MAX + 1]; /* context.params.host */
     ps_sender_t *sender;
     ps_receiver_t *receiver;
     ps_agent_t agents[PS_AGENTS];
@@ -60,7 +49,6 @@ struct ps_driver {
     int32_t poll_turn; /* conductor: whose events come first */
     int event_fd;
     _Atomic bool stop;
-    _Atomic int64_t epoch_offset_ns;
     /* used when there is no penstock.dat */
     alignas(PS_LINE) _Atomic uint32_t own_parked[PS_AGENTS];
 };
@@ -71,8 +59,6 @@ void ps_loop_close(ps_loop_t *loop);
 /* Starts the thread, pinned and named, with all signals blocked.  PS_E_SYSTEM. */
 int ps_loop_start(ps_loop_t *loop);
 void ps_loop_join(ps_loop_t *loop);
-/* Writes the loop's eventfd.  Any thread. */
-void ps_loop_wake(ps_loop_t *loop);
 /* Commands (bounded), then one duty cycle.  Returns the work done. */
 int32_t ps_agent_cycle(ps_driver_t *driver, ps_agent_t *agent, int64_t now_ns);
 

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "ps_driver_state.h"
 #include "ps_receiver.h"
 
 enum { TRIM_IMAGES = 128 };
@@ -15,12 +16,12 @@ enum { TRIM_IMAGES = 128 };
 static _Atomic int64_t *cell_of(ps_image_t *image, int32_t counter_id)
 {
     return counter_id < 0 ? &image->dummy_cell
-                          : ps_counter_cell(ps_driver_cnc(image->driver), counter_id);
+                          : ps_counter_cell(image->context->params.cnc, counter_id);
 }
 
 static int prepare_timing(ps_image_t *image)
 {
-    const ps_driver_params_t *driver = ps_driver_params(image->driver);
+    const ps_driver_params_t *driver = &image->context->params;
     int64_t delay_ns =
         image->params.nak_delay_ns >= 0 ? image->params.nak_delay_ns : driver->nak_unicast_delay_ns;
     int32_t half = image->log.term_length / 2;
@@ -156,7 +157,7 @@ static int prepare_positions(ps_image_t *image)
 static void prepare_slot(ps_image_t *image)
 {
     const ps_image_params_t *params = &image->params;
-    ps_shared_t *shared = ps_driver_shared(image->driver);
+    ps_shared_t *shared = image->context->params.shared;
 
     image->slot = &shared->images[params->slot];
     image->ring = &shared->image_rings[params->slot];
@@ -193,7 +194,7 @@ static int check_params(const ps_receiver_t *receiver, const ps_image_params_t *
 static int prepare(ps_image_t *image)
 {
     const ps_image_params_t *params = &image->params;
-    int32_t max_gaps = ps_driver_params(image->driver)->max_gaps;
+    int32_t max_gaps = image->context->params.max_gaps;
     int code;
 
     if (params->initial_term_id != image->log.initial_term_id ||
@@ -229,7 +230,7 @@ static int prepare(ps_image_t *image)
 
 int ps_image_add(ps_driver_t *driver, const ps_image_params_t *params, ps_image_t **out)
 {
-    ps_receiver_t *receiver = ps_driver_receiver(driver);
+    ps_receiver_t *receiver = driver->receiver;
     ps_command_t command = { .type = PS_RCMD_ADD_IMAGE };
     ps_image_t *image;
     int code = check_params(receiver, params);
@@ -243,7 +244,7 @@ int ps_image_add(ps_driver_t *driver, const ps_image_params_t *params, ps_image_
     }
     image->params = *params;
     image->params.log_path = NULL;
-    image->driver = driver;
+    image->context = &driver->context;
     image->receiver = receiver;
     image->endpoint = params->endpoint;
     code = ps_log_map(params->log_path, 0, &image->log);
@@ -254,7 +255,7 @@ int ps_image_add(ps_driver_t *driver, const ps_image_params_t *params, ps_image_
     code = prepare(image);
     if (code == PS_OK) {
         command.object = image;
-        code = ps_driver_command(driver, PS_AGENT_RECEIVER, &command);
+        code = ps_agent_command(&driver->agents[PS_AGENT_RECEIVER], &command);
     }
     if (code != PS_OK) {
         ps_image_free(image);
@@ -266,15 +267,6 @@ int ps_image_add(ps_driver_t *driver, const ps_image_params_t *params, ps_image_
     }
     *out = image;
     return PS_OK;
-}
-
-void ps_image_free(ps_image_t *image)
-{
-    if (image != NULL) {
-        ps_log_unmap(&image->log);
-        free(image->gap_storage);
-        free(image);
-    }
 }
 
 int ps_image_add_subscriber(ps_driver_t *driver, ps_image_t *image,
@@ -289,7 +281,7 @@ int ps_image_add_subscriber(ps_driver_t *driver, ps_image_t *image,
         return ps_fail(PS_E_NO_SPACE, "more than %d subscribers of one image",
                        PS_IMAGE_SUBSCRIBERS_MAX);
     }
-    code = ps_driver_command(driver, PS_AGENT_RECEIVER, &command);
+    code = ps_agent_command(&driver->agents[PS_AGENT_RECEIVER], &command);
     if (code == PS_OK) {
         image->joined[image->n_joined++] = params->position_counter_id;
     }
@@ -301,7 +293,7 @@ int ps_image_remove_subscriber(ps_driver_t *driver, ps_image_t *image, int32_t p
     ps_command_t command = { .type = PS_RCMD_REMOVE_SUBSCRIBER,
                              .object = image,
                              .i = position_counter_id };
-    int code = ps_driver_command(driver, PS_AGENT_RECEIVER, &command);
+    int code = ps_agent_command(&driver->agents[PS_AGENT_RECEIVER], &command);
 
     for (int32_t i = 0; code == PS_OK && i < image->n_joined; i++) {
         if (image->joined[i] == position_counter_id) {
@@ -324,7 +316,7 @@ int64_t ps_image_join_position(const ps_image_t *image)
     position = atomic_load_explicit(held->position_cell, memory_order_acquire);
     for (int32_t i = 0; i < image->n_joined; i++) {
         int64_t other = atomic_load_explicit(
-            ps_counter_cell(ps_driver_cnc(image->driver), image->joined[i]), memory_order_acquire);
+            ps_counter_cell(image->context->params.cnc, image->joined[i]), memory_order_acquire);
 
         position = other < position ? other : position;
     }
@@ -340,7 +332,7 @@ int ps_image_drain(ps_driver_t *driver, ps_image_t *image)
 {
     ps_command_t command = { .type = PS_RCMD_DRAIN_IMAGE, .object = image };
 
-    return ps_driver_command(driver, PS_AGENT_RECEIVER, &command);
+    return ps_agent_command(&driver->agents[PS_AGENT_RECEIVER], &command);
 }
 
 int ps_image_reject(ps_driver_t *driver, ps_image_t *image, const char *reason)
@@ -348,21 +340,21 @@ int ps_image_reject(ps_driver_t *driver, ps_image_t *image, const char *reason)
     ps_command_t command = { .type = PS_RCMD_REJECT_IMAGE, .object = image };
 
     strncpy(command.u.text, reason, sizeof(command.u.text) - 1);
-    return ps_driver_command(driver, PS_AGENT_RECEIVER, &command);
+    return ps_agent_command(&driver->agents[PS_AGENT_RECEIVER], &command);
 }
 
 int ps_image_reserved(ps_driver_t *driver, ps_image_t *image, int64_t position)
 {
     ps_command_t command = { .type = PS_RCMD_RESERVED, .object = image, .a = position };
 
-    return ps_driver_command(driver, PS_AGENT_RECEIVER, &command);
+    return ps_agent_command(&driver->agents[PS_AGENT_RECEIVER], &command);
 }
 
 int ps_image_give_up(ps_driver_t *driver, ps_image_t *image, int32_t least_terms)
 {
     ps_command_t command = { .type = PS_RCMD_GIVE_UP, .object = image, .i = least_terms };
 
-    return ps_driver_command(driver, PS_AGENT_RECEIVER, &command);
+    return ps_agent_command(&driver->agents[PS_AGENT_RECEIVER], &command);
 }
 
 void ps_image_get_status(const ps_image_t *image, ps_image_status_t *out)
@@ -385,7 +377,7 @@ int ps_image_remove(ps_driver_t *driver, ps_image_t *image, int32_t keep_session
                              .object = image,
                              .i = keep_session != 0 };
 
-    return ps_driver_command(driver, PS_AGENT_RECEIVER, &command);
+    return ps_agent_command(&driver->agents[PS_AGENT_RECEIVER], &command);
 }
 
 /* Releases the memory of many images that have gone: the allocator would keep it. */
@@ -401,7 +393,7 @@ static void trim(ps_receiver_t *receiver)
 
 void ps_image_destroy(ps_driver_t *driver, ps_image_t *image)
 {
-    ps_receiver_t *receiver = ps_driver_receiver(driver);
+    ps_receiver_t *receiver = driver->receiver;
 
     assert(receiver->opened_images > 0);
     receiver->opened_images--;

@@ -6,7 +6,8 @@
 
 #include <stdlib.h>
 
-#include "ps_driver_internal.h"
+#include "ps_driver_state.h"
+#include "ps_error.h"
 #include "ps_log.h"
 #include "ps_shared.h"
 
@@ -184,8 +185,8 @@ static void ask_sender(ps_shared_t *shared, int32_t publication_slot)
 
 int ps_driver_release(ps_driver_t *driver, const ps_release_params_t *params)
 {
-    ps_shared_t *shared = ps_driver_shared(driver);
-    ps_cnc_t *cnc = ps_driver_cnc(driver);
+    ps_shared_t *shared = driver->context.params.shared;
+    ps_cnc_t *cnc = driver->context.params.cnc;
     if (params->position < 0 || (params->position & (PS_FRAME_ALIGNMENT - 1)) != 0 ||
         params->position_counter_id < 0 ||
         params->position_counter_id >= ps_counter_capacity(cnc) || params->subscriber_slot < 0 ||

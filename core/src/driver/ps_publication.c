@@ -7,6 +7,7 @@
 #include <assert.h>
 #include <stdlib.h>
 
+#include "ps_driver_state.h"
 #include "ps_sender.h"
 
 #define NEVER_NS (INT64_MIN / 2)
@@ -14,7 +15,7 @@
 static _Atomic int64_t *cell_or_unused(ps_publication_t *pub, int32_t counter_id)
 {
     return counter_id < 0 ? &pub->unused_cell
-                          : ps_counter_cell(ps_driver_cnc(pub->driver), counter_id);
+                          : ps_counter_cell(pub->context->params.cnc, counter_id);
 }
 
 static void bind_cells(ps_publication_t *pub)
@@ -164,7 +165,7 @@ static int set_start(ps_publication_t *pub)
 
 static int set_up_network(ps_publication_t *pub)
 {
-    const ps_driver_params_t *defaults = ps_driver_params(pub->driver);
+    const ps_driver_params_t *defaults = &pub->context->params;
     const ps_publication_params_t *params = &pub->params;
     const ps_fc_params_t strategy = { .kind = params->flow_control,
                                       .group_min_size = params->fc_group_min_size,
@@ -202,7 +203,7 @@ static int set_up_network(ps_publication_t *pub)
 
 static int check(const ps_driver_t *driver, const ps_publication_params_t *params)
 {
-    const ps_shared_t *shared = ps_driver_shared(driver);
+    const ps_shared_t *shared = driver->context.params.shared;
     if (shared == NULL || params->slot < 0 || params->slot >= shared->n_publications) {
         return ps_fail(PS_E_INVALID, "publication slot %d is out of range", (int)params->slot);
     }
@@ -221,7 +222,8 @@ int ps_publication_add(ps_driver_t *driver, const ps_publication_params_t *param
         return ps_fail(PS_E_NO_MEMORY, "no memory for a publication");
     }
     pub->id = params->id;
-    pub->driver = driver;
+    pub->context = &driver->context;
+    pub->sender = driver->sender;
     pub->endpoint = params->endpoint;
     pub->params = *params;
     result = ps_log_map(params->log_path, 0, &pub->log);
@@ -231,8 +233,8 @@ int ps_publication_add(ps_driver_t *driver, const ps_publication_params_t *param
     }
     pub->params.log_path = NULL; /* the caller's */
     pub->due_ns = &pub->no_due_ns;
-    pub->slot = &ps_driver_shared(driver)->publications[params->slot];
-    pub->ring = &ps_driver_shared(driver)->publication_rings[params->slot];
+    pub->slot = &driver->context.params.shared->publications[params->slot];
+    pub->ring = &driver->context.params.shared->publication_rings[params->slot];
     pub->window_bytes = params->window_bytes;
     if (pub->window_bytes <= 0 || pub->window_bytes > pub->log.term_length) {
         pub->window_bytes = pub->log.term_length / 2;
@@ -247,7 +249,7 @@ int ps_publication_add(ps_driver_t *driver, const ps_publication_params_t *param
     }
     if (result == PS_OK) {
         const ps_command_t command = { .type = PS_SC_ADD_PUBLICATION, .object = pub };
-        result = ps_driver_command(driver, PS_AGENT_SENDER, &command);
+        result = ps_agent_command(&driver->agents[PS_AGENT_SENDER], &command);
     }
     if (result != PS_OK) {
         ps_publication_free(pub);
@@ -255,17 +257,6 @@ int ps_publication_add(ps_driver_t *driver, const ps_publication_params_t *param
     }
     *out = pub;
     return PS_OK;
-}
-
-void ps_publication_free(ps_publication_t *pub)
-{
-    ps_log_unmap(&pub->log);
-    ps_fc_free(&pub->fc);
-    free(pub->receivers);
-    ps_map_fini(&pub->receiver_index);
-    free(pub->board);
-    free(pub->retransmit.actions);
-    free(pub);
 }
 
 void ps_publication_destroy(ps_driver_t *driver, ps_publication_t *publication)
@@ -279,7 +270,7 @@ static int tell(ps_driver_t *driver, ps_publication_t *publication, int32_t type
                 int64_t a)
 {
     const ps_command_t command = { .type = type, .object = publication, .i = i, .a = a };
-    return ps_driver_command(driver, PS_AGENT_SENDER, &command);
+    return ps_agent_command(&driver->agents[PS_AGENT_SENDER], &command);
 }
 
 int ps_publication_add_subscriber(ps_driver_t *driver, ps_publication_t *publication,
@@ -294,7 +285,7 @@ int ps_publication_add_subscriber(ps_driver_t *driver, ps_publication_t *publica
         return ps_fail(PS_E_NO_SPACE, "a publication has at most %d local subscribers",
                        (int)PS_PUB_SUBSCRIBERS);
     }
-    const int result = ps_driver_command(driver, PS_AGENT_SENDER, &command);
+    const int result = ps_agent_command(&driver->agents[PS_AGENT_SENDER], &command);
     publication->subscribers_asked += result == PS_OK;
     return result;
 }
@@ -310,7 +301,7 @@ int ps_publication_remove_subscriber(ps_driver_t *driver, ps_publication_t *publ
 int ps_publication_add_client(ps_driver_t *driver, ps_publication_t *publication,
                               int32_t client_slot)
 {
-    if (client_slot < 0 || client_slot >= ps_driver_shared(driver)->n_clients) {
+    if (client_slot < 0 || client_slot >= driver->context.params.shared->n_clients) {
         return ps_fail(PS_E_INVALID, "client slot %d is out of range", (int)client_slot);
     }
     if (publication->clients_asked >= PS_PUB_CLIENTS) {
@@ -361,7 +352,7 @@ int ps_publication_set_limit(ps_driver_t *driver, ps_publication_t *publication,
     const ps_command_t command = {
         .type = PS_SC_SET_LIMIT, .object = publication, .a = limit, .b = until_ns
     };
-    return ps_driver_command(driver, PS_AGENT_SENDER, &command);
+    return ps_agent_command(&driver->agents[PS_AGENT_SENDER], &command);
 }
 
 int ps_publication_remove(ps_driver_t *driver, ps_publication_t *publication)

@@ -7,35 +7,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "ps_driver_state.h"
 #include "ps_receiver.h"
-
-static void close_destination(ps_recv_endpoint_t *endpoint, ps_recv_destination_t *destination)
-{
-    if (destination != NULL) {
-        ps_driver_net(endpoint->driver)->ops->close(destination->socket);
-        free(destination);
-    }
-}
-
-void ps_recv_endpoint_free(ps_recv_endpoint_t *endpoint)
-{
-    if (endpoint == NULL) {
-        return;
-    }
-    for (int32_t i = 0; i < PS_RECV_DESTINATIONS_MAX; i++) {
-        close_destination(endpoint, endpoint->destinations[i]);
-        close_destination(endpoint, endpoint->left[i]);
-    }
-    ps_map_fini(&endpoint->any_interest);
-    ps_map_fini(&endpoint->session_interest);
-    ps_map_fini(&endpoint->session_index);
-    free(endpoint->sessions);
-    free(endpoint);
-}
 
 static int allocate(ps_recv_endpoint_t *endpoint)
 {
-    uint64_t salt = ps_driver_params(endpoint->driver)->seed * UINT64_C(0x9e3779b97f4a7c15);
+    uint64_t salt = endpoint->context->params.seed * UINT64_C(0x9e3779b97f4a7c15);
     int code = ps_map_init(&endpoint->any_interest, PS_RECV_INTERESTS_MAX, salt);
 
     if (code == PS_OK) {
@@ -62,7 +39,7 @@ static int allocate(ps_recv_endpoint_t *endpoint)
 int ps_recv_endpoint_open(ps_driver_t *driver, const ps_recv_endpoint_params_t *params,
                           ps_recv_endpoint_t **out)
 {
-    ps_receiver_t *receiver = ps_driver_receiver(driver);
+    ps_receiver_t *receiver = driver->receiver;
     ps_command_t command = { .type = PS_RCMD_ADD_ENDPOINT };
     ps_recv_endpoint_t *endpoint;
     int code;
@@ -77,13 +54,14 @@ int ps_recv_endpoint_open(ps_driver_t *driver, const ps_recv_endpoint_params_t *
     if (endpoint == NULL) {
         return ps_fail(PS_E_NO_MEMORY, "no memory for a receive endpoint");
     }
-    endpoint->driver = driver;
+    endpoint->context = &driver->context;
+    endpoint->receiver = driver->receiver;
     endpoint->params = *params;
     endpoint->pending_due_ns = INT64_MAX;
     code = allocate(endpoint);
     if (code == PS_OK) {
         command.object = endpoint;
-        code = ps_driver_command(driver, PS_AGENT_RECEIVER, &command);
+        code = ps_agent_command(&driver->agents[PS_AGENT_RECEIVER], &command);
     }
     if (code != PS_OK) {
         ps_recv_endpoint_free(endpoint);
@@ -125,7 +103,7 @@ static int32_t free_index(const ps_recv_endpoint_t *endpoint, int64_t destinatio
 int ps_recv_endpoint_add_destination(ps_driver_t *driver, ps_recv_endpoint_t *endpoint,
                                      const ps_recv_destination_params_t *params, ps_addr_t *local)
 {
-    const ps_net_ops_t *ops = ps_driver_net(driver)->ops;
+    const ps_net_ops_t *ops = driver->context.params.net->ops;
     ps_command_t command = { .type = PS_RCMD_ADD_DESTINATION, .object = endpoint };
     ps_recv_destination_t *destination;
     int32_t index = free_index(endpoint, params->id);
@@ -145,7 +123,7 @@ int ps_recv_endpoint_add_destination(ps_driver_t *driver, ps_recv_endpoint_t *en
                                             .index = index,
                                             .ttl = params->socket.multicast_ttl,
                                             .multicast = params->multicast };
-    code = ops->open(ps_driver_net(driver)->state, &params->socket, &destination->socket);
+    code = ops->open(driver->context.params.net->state, &params->socket, &destination->socket);
     if (code != PS_OK) {
         free(destination);
         return code;
@@ -154,7 +132,7 @@ int ps_recv_endpoint_add_destination(ps_driver_t *driver, ps_recv_endpoint_t *en
         ops->local(destination->socket, local);
     }
     command.other = destination;
-    code = ps_driver_command(driver, PS_AGENT_RECEIVER, &command);
+    code = ps_agent_command(&driver->agents[PS_AGENT_RECEIVER], &command);
     if (code != PS_OK) {
         ops->close(destination->socket);
         free(destination);
@@ -164,7 +142,7 @@ int ps_recv_endpoint_add_destination(ps_driver_t *driver, ps_recv_endpoint_t *en
     endpoint->destination_ids[index] = params->id;
     if (endpoint->params.status_counter_id >= 0) {
         atomic_store_explicit(
-            ps_counter_cell(ps_driver_cnc(driver), endpoint->params.status_counter_id), 1,
+            ps_counter_cell(driver->context.params.cnc, endpoint->params.status_counter_id), 1,
             memory_order_release);
     }
     return PS_OK;
@@ -180,7 +158,7 @@ int ps_recv_endpoint_remove_destination(ps_driver_t *driver, ps_recv_endpoint_t 
     if (index < 0) {
         return index;
     }
-    code = ps_driver_command(driver, PS_AGENT_RECEIVER, &command);
+    code = ps_agent_command(&driver->agents[PS_AGENT_RECEIVER], &command);
     if (code == PS_OK) {
         endpoint->destination_used[index] = PS_DESTINATION_LEAVING;
     }
@@ -195,7 +173,7 @@ int ps_recv_endpoint_destroy_destination(ps_recv_endpoint_t *endpoint, int64_t d
         return index;
     }
     assert(endpoint->left[index] != NULL);
-    close_destination(endpoint, endpoint->left[index]);
+    ps_recv_destination_close(endpoint, endpoint->left[index]);
     endpoint->left[index] = NULL;
     endpoint->destination_used[index] = PS_DESTINATION_UNUSED;
     return PS_OK;
@@ -209,7 +187,7 @@ int ps_recv_endpoint_set_control(ps_driver_t *driver, ps_recv_endpoint_t *endpoi
         .type = PS_RCMD_SET_CONTROL, .object = endpoint, .i = index, .address = *control
     };
 
-    return index < 0 ? index : ps_driver_command(driver, PS_AGENT_RECEIVER, &command);
+    return index < 0 ? index : ps_agent_command(&driver->agents[PS_AGENT_RECEIVER], &command);
 }
 
 int ps_recv_endpoint_add_interest(ps_driver_t *driver, ps_recv_endpoint_t *endpoint,
@@ -226,7 +204,7 @@ int ps_recv_endpoint_add_interest(ps_driver_t *driver, ps_recv_endpoint_t *endpo
         return ps_fail(PS_E_NO_SPACE, "more than %d subscriptions on one endpoint",
                        PS_RECV_INTERESTS_MAX);
     }
-    code = ps_driver_command(driver, PS_AGENT_RECEIVER, &command);
+    code = ps_agent_command(&driver->agents[PS_AGENT_RECEIVER], &command);
     endpoint->interests += code == PS_OK;
     return code;
 }
@@ -239,7 +217,7 @@ int ps_recv_endpoint_remove_interest(ps_driver_t *driver, ps_recv_endpoint_t *en
                              .a = stream_id,
                              .b = session_id,
                              .i = any_session != 0 };
-    int code = ps_driver_command(driver, PS_AGENT_RECEIVER, &command);
+    int code = ps_agent_command(&driver->agents[PS_AGENT_RECEIVER], &command);
 
     endpoint->interests -= code == PS_OK && endpoint->interests > 0;
     return code;
@@ -254,7 +232,7 @@ int ps_recv_endpoint_forget_session(ps_driver_t *driver, ps_recv_endpoint_t *end
                              .b = session_id,
                              .i = keep != 0 };
 
-    return ps_driver_command(driver, PS_AGENT_RECEIVER, &command);
+    return ps_agent_command(&driver->agents[PS_AGENT_RECEIVER], &command);
 }
 
 int ps_recv_endpoint_refuse_session(ps_driver_t *driver, ps_recv_endpoint_t *endpoint,
@@ -269,19 +247,19 @@ int ps_recv_endpoint_refuse_session(ps_driver_t *driver, ps_recv_endpoint_t *end
                              .address = *source };
 
     strncpy(command.u.text, reason, sizeof(command.u.text) - 1);
-    return ps_driver_command(driver, PS_AGENT_RECEIVER, &command);
+    return ps_agent_command(&driver->agents[PS_AGENT_RECEIVER], &command);
 }
 
 int ps_recv_endpoint_remove(ps_driver_t *driver, ps_recv_endpoint_t *endpoint)
 {
     ps_command_t command = { .type = PS_RCMD_REMOVE_ENDPOINT, .object = endpoint };
 
-    return ps_driver_command(driver, PS_AGENT_RECEIVER, &command);
+    return ps_agent_command(&driver->agents[PS_AGENT_RECEIVER], &command);
 }
 
 void ps_recv_endpoint_destroy(ps_driver_t *driver, ps_recv_endpoint_t *endpoint)
 {
-    ps_receiver_t *receiver = ps_driver_receiver(driver);
+    ps_receiver_t *receiver = driver->receiver;
 
     assert(receiver->opened_endpoints > 0);
     receiver->opened_endpoints--;

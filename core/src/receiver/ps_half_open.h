@@ -10,7 +10,8 @@
 
 #include <stdint.h>
 
-#include "ps_driver_internal.h"
+#include "ps_error.h"
+#include "ps_image_params.h"
 #include "ps_net.h"
 #include "ps_receiver_map.h"
 

@@ -25,7 +25,7 @@ bool ps_image_emit(ps_image_t *image, ps_event_t *event)
     event->now_ns = image->receiver->now_ns;
     event->session_id = image->params.session_id;
     event->stream_id = image->params.stream_id;
-    return ps_driver_emit(image->driver, PS_AGENT_RECEIVER, event);
+    return ps_agent_emit(image->receiver->agent, event);
 }
 
 /* ---- half-open ------------------------------------------------------------------------------- */
@@ -61,10 +61,10 @@ static int on_heartbeat(ps_image_t *image, const ps_recv_destination_t *destinat
     int64_t oldest = image->sm_position - image->log.term_length;
 
     if (position < (oldest > 0 ? oldest : 0)) {
-        ps_system_add(image->driver, PS_SYS_UNDER_RUNS, 1);
+        ps_system_add(image->context, PS_SYS_UNDER_RUNS, 1);
         return PS_WIRE_OK;
     }
-    ps_system_add(image->driver, PS_SYS_HEARTBEATS_RECEIVED, 1);
+    ps_system_add(image->context, PS_SYS_HEARTBEATS_RECEIVED, 1);
     ps_image_touch(image, destination, from, position);
     image->packet_ns = image->receiver->now_ns;
     if (position > image->hwm) {
@@ -107,11 +107,11 @@ static int on_chain(ps_image_t *image, const ps_recv_destination_t *destination,
     }
     end = position + span;
     if (end > image->sm_position + image->log.term_length / 2) {
-        ps_system_add(image->driver, PS_SYS_OVER_RUNS, 1);
+        ps_system_add(image->context, PS_SYS_OVER_RUNS, 1);
         return PS_WIRE_OK;
     }
     if (position < image->sm_position) {
-        ps_system_add(image->driver, PS_SYS_UNDER_RUNS, 1);
+        ps_system_add(image->context, PS_SYS_UNDER_RUNS, 1);
         if (end >= image->sm_position - image->congestion.window_max) {
             ps_reordering_twice(&image->reordering, position, end, image->rtt.least_ns);
             ps_image_touch(image, destination, from, end);
@@ -141,10 +141,10 @@ static int on_heartbeat_beyond(ps_image_t *image, const ps_recv_destination_t *d
     const int64_t edge = image->sm_position + image->log.term_length / 2;
 
     if ((position & image->log.term_mask) != 0 || position - edge >= image->log.term_length) {
-        ps_system_add(image->driver, PS_SYS_OVER_RUNS, 1);
+        ps_system_add(image->context, PS_SYS_OVER_RUNS, 1);
         return PS_WIRE_OK;
     }
-    ps_system_add(image->driver, PS_SYS_HEARTBEATS_RECEIVED, 1);
+    ps_system_add(image->context, PS_SYS_HEARTBEATS_RECEIVED, 1);
     ps_image_touch(image, destination, from, position);
     image->packet_ns = image->receiver->now_ns;
     ps_image_withdraw_end(image, &image->connections[destination->index]);
@@ -344,7 +344,7 @@ static void add_subscriber(ps_image_t *image, const ps_subscriber_params_t *para
 
     assert(image->n_subscribers < PS_IMAGE_SUBSCRIBERS_MAX);
     subscriber = &image->subscribers[image->n_subscribers++];
-    *subscriber = (ps_image_subscriber_t){ .position = ps_counter_cell(ps_driver_cnc(image->driver),
+    *subscriber = (ps_image_subscriber_t){ .position = ps_counter_cell(image->context->params.cnc,
                                                                        params->position_counter_id),
                                            .position_counter_id = params->position_counter_id,
                                            .client_slot = params->client_slot };
@@ -390,7 +390,7 @@ static void reject(ps_image_t *image, const char *reason)
         memcpy(image->reject_text, reason, sizeof(image->reject_text));
         image->reject_text[sizeof(image->reject_text) - 1] = '\0';
         image->error_due_ns = image->receiver->now_ns;
-        ps_system_add(image->driver, PS_SYS_IMAGES_REJECTED, 1);
+        ps_system_add(image->context, PS_SYS_IMAGES_REJECTED, 1);
         ps_image_timer(image, image->error_due_ns);
     }
 }

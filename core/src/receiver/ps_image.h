@@ -14,7 +14,8 @@
 #include <stdint.h>
 
 #include "ps_congestion.h"
-#include "ps_driver_internal.h"
+#include "ps_context.h"
+#include "ps_error.h"
 #include "ps_gaps.h"
 #include "ps_log.h"
 #include "ps_nak.h"
@@ -24,6 +25,7 @@
 #include "ps_recv_endpoint.h"
 #include "ps_reordering.h"
 #include "ps_rtt.h"
+#include "ps_shared.h"
 #include "ps_tether.h"
 #include "ps_wire.h"
 
@@ -94,7 +96,7 @@ typedef struct ps_image_subscriber {
 
 struct ps_image {
     ps_image_params_t params; /* log_path is not kept */
-    ps_driver_t *driver;
+    const ps_context_t *context;
     ps_receiver_t *receiver;
     ps_recv_endpoint_t *endpoint; /* NULL once that is gone */
     ps_log_t log;

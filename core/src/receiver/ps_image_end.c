@@ -92,7 +92,7 @@ void ps_image_check_end(ps_image_t *image)
     if (revoked) {
         image->revoked = 1;
         atomic_store_explicit(&image->log.meta->is_revoked, 1, memory_order_release);
-        ps_system_add(image->driver, PS_SYS_IMAGES_REVOKED, 1);
+        ps_system_add(image->context, PS_SYS_IMAGES_REVOKED, 1);
     }
     show_end(image, end > here ? end : here);
     ps_image_end(image, revoked ? PS_END_REVOKED : PS_END_OF_STREAM);

@@ -50,7 +50,7 @@ static void stamp_all(const ps_image_t *image, uint8_t *target, const uint8_t *d
                       uint32_t length, int64_t rx_ns)
 {
     const ps_recv_endpoint_params_t *params = &image->endpoint->params;
-    int64_t offset_ns = ps_driver_epoch_offset_ns(image->driver);
+    int64_t offset_ns = ps_context_epoch_offset_ns(image->context);
 
     for (uint32_t at = 0; at < length;) {
         if (params->media_timestamp) {
@@ -273,7 +273,7 @@ static void index_ordinal(ps_image_t *image)
     image->index_position = image->ordinal_position;
     image->index_ns = now_ns;
     ps_index_append(image->ring, image->ordinal_position, image->ordinal,
-                    now_ns + ps_driver_epoch_offset_ns(image->driver));
+                    now_ns + ps_context_epoch_offset_ns(image->context));
 }
 
 void ps_image_count_messages(ps_image_t *image)

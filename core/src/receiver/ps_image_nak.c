@@ -114,7 +114,7 @@ static int32_t pad_over(ps_image_t *image)
         ps_image_seal(image, from + length);
         /* It was the end of what is there without a gap: the word is 0. */
         if (ps_log_pad_marked(&image->log, from, length, ps_gap_mark(PS_GAP_UNKNOWN)) == 1) {
-            ps_system_add(image->driver, PS_SYS_LOSS_GAP_FILLS, 1);
+            ps_system_add(image->context, PS_SYS_LOSS_GAP_FILLS, 1);
         }
         work++;
     }

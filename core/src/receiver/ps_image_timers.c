@@ -29,7 +29,7 @@ void ps_image_send_error(ps_image_t *image, int64_t now_ns)
             error.has_group_tag = image->endpoint->params.has_group_tag;
             error.group_tag = error.has_group_tag ? image->endpoint->params.group_tag : -1;
             ps_receiver_outbox_commit(receiver, ps_wire_build_err(frame, &error));
-            ps_system_add(image->driver, PS_SYS_ERROR_FRAMES_SENT, 1);
+            ps_system_add(image->context, PS_SYS_ERROR_FRAMES_SENT, 1);
         }
     }
 }

@@ -19,9 +19,18 @@ enum { PS_POLL_ALL_LIMIT = 8, PS_POLL_IDLE_AFTER = 64, PS_POLL_IDLE_MASK = 7 };
 
 /* ---- life ------------------------------------------------------------------------------------ */
 
-int ps_receiver_create(ps_driver_t *driver, ps_receiver_t **out)
+void ps_image_free(ps_image_t *image)
 {
-    const ps_driver_params_t *params = ps_driver_params(driver);
+    if (image != NULL) {
+        ps_log_unmap(&image->log);
+        free(image->gap_storage);
+        free(image);
+    }
+}
+
+int ps_receiver_create(const ps_context_t *context, ps_agent_t *agent, ps_receiver_t **out)
+{
+    const ps_driver_params_t *params = &context->params;
     ps_receiver_t *receiver = calloc(1, sizeof(*receiver));
     size_t limit = (size_t)params->shared->n_images;
     int code;
@@ -29,7 +38,8 @@ int ps_receiver_create(ps_driver_t *driver, ps_receiver_t **out)
     if (receiver == NULL) {
         return ps_fail(PS_E_NO_MEMORY, "no memory for the receiver");
     }
-    receiver->driver = driver;
+    receiver->context = context;
+    receiver->agent = agent;
     receiver->params = params;
     receiver->ops = params->net->ops;
     receiver->shared = params->shared;
@@ -94,7 +104,7 @@ void ps_receiver_fault(ps_receiver_t *receiver, int32_t fault)
 {
     assert(fault > PS_WIRE_OK && fault < PS_WIRE_FAULTS);
     atomic_fetch_add_explicit(&receiver->faults[fault], 1, memory_order_relaxed);
-    ps_system_add(receiver->driver, PS_SYS_INVALID_PACKETS, 1);
+    ps_system_add(receiver->context, PS_SYS_INVALID_PACKETS, 1);
 }
 
 void ps_receiver_faults(const ps_receiver_t *receiver, uint64_t out[PS_WIRE_FAULTS])
@@ -103,13 +113,6 @@ void ps_receiver_faults(const ps_receiver_t *receiver, uint64_t out[PS_WIRE_FAUL
         out[i] = atomic_load_explicit((_Atomic uint64_t *)(uintptr_t)&receiver->faults[i],
                                       memory_order_relaxed);
     }
-}
-
-void ps_driver_faults(const ps_driver_t *driver, uint64_t out[16])
-{
-    _Static_assert(PS_WIRE_FAULTS <= 16, "room for every cause");
-    memset(out, 0, 16 * sizeof(out[0]));
-    ps_receiver_faults(ps_driver_receiver(driver), out);
 }
 
 /* ---- outbox ---------------------------------------------------------------------------------- */
@@ -134,7 +137,7 @@ void ps_receiver_flush(ps_receiver_t *receiver)
                                receiver->now_ns);
     if (sent < box->count) {
         /* Timers repeat everything that goes this way. */
-        ps_system_add(receiver->driver, PS_SYS_SHORT_SENDS, 1);
+        ps_system_add(receiver->context, PS_SYS_SHORT_SENDS, 1);
     }
     if (sent > 0) {
         int64_t bytes = 0;
@@ -142,7 +145,7 @@ void ps_receiver_flush(ps_receiver_t *receiver)
         for (int32_t i = 0; i < sent; i++) {
             bytes += box->dgrams[i].length;
         }
-        ps_system_add(receiver->driver, PS_SYS_BYTES_SENT, bytes);
+        ps_system_add(receiver->context, PS_SYS_BYTES_SENT, bytes);
     }
     box->count = 0;
 }
@@ -205,7 +208,7 @@ static bool emit_release(ps_receiver_t *receiver, const ps_pending_release_t *re
                          .a = release->destination,
                          .now_ns = receiver->now_ns };
 
-    return ps_driver_emit(receiver->driver, PS_AGENT_RECEIVER, &event);
+    return ps_agent_emit(receiver->agent, &event);
 }
 
 void ps_receiver_release(ps_receiver_t *receiver, int32_t kind, int64_t id, int64_t destination)
@@ -247,7 +250,7 @@ static void report_socket_error(ps_receiver_t *receiver, ps_recv_destination_t *
         return;
     }
     strncpy(event.text, ps_last_error(), sizeof(event.text) - 1);
-    if (ps_driver_emit(receiver->driver, PS_AGENT_RECEIVER, &event)) {
+    if (ps_agent_emit(receiver->agent, &event)) {
         destination->error_due_ns = receiver->now_ns + INT64_C(1000000000);
     }
 }
@@ -369,15 +372,15 @@ static void run_timers(ps_receiver_t *receiver)
 static void flush_counters(ps_receiver_t *receiver)
 {
     if (receiver->bytes_received > 0) {
-        ps_system_add(receiver->driver, PS_SYS_BYTES_RECEIVED, receiver->bytes_received);
+        ps_system_add(receiver->context, PS_SYS_BYTES_RECEIVED, receiver->bytes_received);
         receiver->bytes_received = 0;
     }
     if (receiver->sm_sent > 0) {
-        ps_system_add(receiver->driver, PS_SYS_SM_SENT, receiver->sm_sent);
+        ps_system_add(receiver->context, PS_SYS_SM_SENT, receiver->sm_sent);
         receiver->sm_sent = 0;
     }
     if (receiver->naks_sent > 0) {
-        ps_system_add(receiver->driver, PS_SYS_NAKS_SENT, receiver->naks_sent);
+        ps_system_add(receiver->context, PS_SYS_NAKS_SENT, receiver->naks_sent);
         receiver->naks_sent = 0;
     }
 }

@@ -9,10 +9,11 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "ps_driver_internal.h"
 #include "ps_half_open.h"
 #include "ps_image.h"
 #include "ps_recv_endpoint.h"
+#include "ps_shared.h"
+#include "ps_wake.h"
 #include "ps_wire.h"
 
 enum { PS_RECEIVER_ENDPOINTS_MAX = 1024, PS_RECEIVER_RECV_LIMIT = 256, PS_OUTBOX_SLOTS = 32 };
@@ -55,7 +56,8 @@ typedef struct ps_pending_release {
 } ps_pending_release_t;
 
 struct ps_receiver {
-    ps_driver_t *driver;
+    const ps_context_t *context;
+    ps_agent_t *agent;
     const ps_driver_params_t *params;
     const ps_net_ops_t *ops;
     ps_shared_t *shared;

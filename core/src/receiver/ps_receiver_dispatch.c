@@ -84,12 +84,12 @@ static void report_setup(ps_receiver_t *receiver, const ps_recv_destination_t *d
     if ((setup->trailer.capabilities & PS_CAP_ORDINALS) != 0) {
         event.peer_ordinal = setup->trailer.ordinal;
     }
-    if (ps_driver_emit(receiver->driver, PS_AGENT_RECEIVER, &event)) {
+    if (ps_agent_emit(receiver->agent, &event)) {
         session->peer_daemon_id = setup->trailer.daemon_id;
         session->peer_daemon_epoch = setup->trailer.daemon_epoch;
         if (destination->multicast && destination->ttl > 0 && setup->ttl > 0 &&
             destination->ttl != setup->ttl) {
-            ps_system_add(receiver->driver, PS_SYS_TTL_ASYMMETRY, 1);
+            ps_system_add(receiver->context, PS_SYS_TTL_ASYMMETRY, 1);
         }
     } else {
         ps_recv_endpoint_erase(destination->endpoint, session); /* the next SETUP tries again */
@@ -195,7 +195,7 @@ void ps_receiver_on_datagram(void *context, const uint8_t *data, uint32_t length
                              const ps_addr_t *from, int64_t rx_ns)
 {
     const ps_recv_destination_t *destination = as_destination(context);
-    ps_receiver_t *receiver = ps_driver_receiver(destination->endpoint->driver);
+    ps_receiver_t *receiver = destination->endpoint->receiver;
     uint16_t type = 0;
     int fault = ps_wire_check(data, length, &type);
 
@@ -242,7 +242,7 @@ static uint32_t landed(void *context, const ps_landing_t *landing, uint64_t firs
 
     (void)rx_ns; /* streams with time stamps never land */
     note_run(destination->endpoint, taken, length);
-    ps_driver_receiver(destination->endpoint->driver)->bytes_received += taken;
+    destination->endpoint->receiver->bytes_received += taken;
     return taken;
 }
 
@@ -270,7 +270,7 @@ void ps_receiver_on_run(void *context, const uint8_t *data, uint32_t length, uin
                         const ps_addr_t *from, int64_t rx_ns)
 {
     const ps_recv_destination_t *destination = as_destination(context);
-    ps_receiver_t *receiver = ps_driver_receiver(destination->endpoint->driver);
+    ps_receiver_t *receiver = destination->endpoint->receiver;
     uint32_t at = 0;
 
     do { /* an empty datagram is one too */

@@ -6,6 +6,7 @@
 #include "ps_recv_endpoint.h"
 
 #include <assert.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "ps_addr.h"
@@ -72,7 +73,7 @@ ps_session_t *ps_recv_endpoint_insert(ps_recv_endpoint_t *endpoint, int32_t stre
 
 void ps_recv_endpoint_erase(ps_recv_endpoint_t *endpoint, ps_session_t *session)
 {
-    ps_half_open_leave(&ps_driver_receiver(endpoint->driver)->half_open, session->half_open);
+    ps_half_open_leave(&endpoint->receiver->half_open, session->half_open);
     session->half_open = 0;
     ps_map_remove(&endpoint->session_index, ps_map_key(session->stream_id, session->session_id));
     ps_recv_endpoint_set_state(endpoint, session, PS_SESSION_FREE);
@@ -153,7 +154,7 @@ static void purge_unwanted(ps_receiver_t *receiver, ps_recv_endpoint_t *endpoint
                                  .stream_id = session->stream_id,
                                  .session_id = session->session_id };
 
-            (void)ps_driver_emit(receiver->driver, PS_AGENT_RECEIVER, &event);
+            (void)ps_agent_emit(receiver->agent, &event);
         }
         ps_recv_endpoint_erase(endpoint, session);
     }
@@ -194,7 +195,7 @@ static void forget_session(ps_recv_endpoint_t *endpoint, const ps_command_t *com
         session = ps_recv_endpoint_insert(endpoint, stream_id, session_id, PS_SESSION_NO_INTEREST);
     }
     if (session != NULL) {
-        ps_half_open_leave(&ps_driver_receiver(endpoint->driver)->half_open, session->half_open);
+        ps_half_open_leave(&endpoint->receiver->half_open, session->half_open);
         session->half_open = 0;
         ps_recv_endpoint_set_state(endpoint, session, PS_SESSION_NO_INTEREST);
     }
@@ -232,7 +233,7 @@ static void refuse_session(ps_receiver_t *receiver, ps_recv_endpoint_t *endpoint
 
         ps_receiver_outbox_commit(
             receiver, ps_wire_build_err(ps_receiver_outbox(receiver, destination, to), &error));
-        ps_system_add(receiver->driver, PS_SYS_ERROR_FRAMES_SENT, 1);
+        ps_system_add(receiver->context, PS_SYS_ERROR_FRAMES_SENT, 1);
     }
 }
 
@@ -287,7 +288,7 @@ static void tick_destination(ps_receiver_t *receiver, ps_recv_destination_t *des
                              .destination = destination->index,
                              .from = destination->control };
 
-        if (ps_driver_emit(receiver->driver, PS_AGENT_RECEIVER, &event)) {
+        if (ps_agent_emit(receiver->agent, &event)) {
             destination->silent_due_ns = now_ns + PS_SILENT_NS;
         }
     }
@@ -340,7 +341,7 @@ static void detach_destination(ps_receiver_t *receiver, ps_recv_endpoint_t *endp
         return;
     }
     ps_receiver_flush(receiver);
-    ps_driver_unwatch(receiver->driver, PS_AGENT_RECEIVER, receiver->ops->fd(destination->socket));
+    ps_agent_unwatch(receiver->agent, receiver->ops->fd(destination->socket));
     assert(endpoint->left[index] == NULL);
     endpoint->left[index] = destination;
     endpoint->destinations[index] = NULL;
@@ -395,7 +396,7 @@ static void add_destination(ps_receiver_t *receiver, ps_recv_endpoint_t *endpoin
     destination->elicit_due_ns = receiver->now_ns;
     destination->heard_ns = receiver->now_ns;
     receiver->n_destinations++;
-    ps_driver_watch(receiver->driver, PS_AGENT_RECEIVER, receiver->ops->fd(destination->socket));
+    ps_agent_watch(receiver->agent, receiver->ops->fd(destination->socket));
     ps_receiver_timer(receiver, receiver->now_ns);
 }
 
@@ -449,4 +450,30 @@ bool ps_recv_endpoint_on_command(ps_receiver_t *receiver, const ps_command_t *co
     default: return false;
     }
     return true;
+}
+
+/* ---- end of life ---------------------------------------------------------------------------- */
+
+void ps_recv_destination_close(ps_recv_endpoint_t *endpoint, ps_recv_destination_t *destination)
+{
+    if (destination != NULL) {
+        endpoint->context->params.net->ops->close(destination->socket);
+        free(destination);
+    }
+}
+
+void ps_recv_endpoint_free(ps_recv_endpoint_t *endpoint)
+{
+    if (endpoint == NULL) {
+        return;
+    }
+    for (int32_t i = 0; i < PS_RECV_DESTINATIONS_MAX; i++) {
+        ps_recv_destination_close(endpoint, endpoint->destinations[i]);
+        ps_recv_destination_close(endpoint, endpoint->left[i]);
+    }
+    ps_map_fini(&endpoint->any_interest);
+    ps_map_fini(&endpoint->session_interest);
+    ps_map_fini(&endpoint->session_index);
+    free(endpoint->sessions);
+    free(endpoint);
 }

@@ -9,7 +9,10 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "ps_driver_internal.h"
+#include "ps_context.h"
+#include "ps_image_params.h"
+#include "ps_net.h"
+#include "ps_receiver_agent.h"
 #include "ps_receiver_map.h"
 
 enum { PS_RECV_DESTINATIONS_MAX = 16, PS_RECV_INTERESTS_MAX = 4096, PS_RECV_SESSIONS_MAX = 2048 };
@@ -63,7 +66,8 @@ enum ps_destination_use {
 };
 
 struct ps_recv_endpoint {
-    ps_driver_t *driver;
+    const ps_context_t *context;
+    ps_receiver_t *receiver;
     ps_recv_endpoint_params_t params;
     ps_recv_destination_t *destinations[PS_RECV_DESTINATIONS_MAX];
     int64_t destination_ids[PS_RECV_DESTINATIONS_MAX];  /* conductor's copy; used[] says which */
@@ -112,6 +116,7 @@ void ps_recv_endpoint_elicit(ps_receiver_t *receiver, const ps_recv_destination_
 /* Commands of this module; false = not one of them. */
 bool ps_recv_endpoint_on_command(ps_receiver_t *receiver, const ps_command_t *command);
 /* Closes what is still open.  Conductor: after the agent stopped, or when it let go. */
+void ps_recv_destination_close(ps_recv_endpoint_t *endpoint, ps_recv_destination_t *destination);
 void ps_recv_endpoint_free(ps_recv_endpoint_t *endpoint);
 
 #endif

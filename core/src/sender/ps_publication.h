@@ -12,7 +12,12 @@
 #ifndef PS_PUBLICATION_H
 #define PS_PUBLICATION_H
 
-#include "ps_driver_internal.h"
+#include "ps_context.h"
+#include "ps_error.h"
+#include "ps_publication_params.h"
+#include "ps_sender_agent.h"
+#include "ps_shared.h"
+#include "ps_wake.h"
 #include "ps_flow_control.h"
 #include "ps_nak_list.h"
 #include "ps_log.h"
@@ -78,7 +83,8 @@ typedef struct ps_pub_quarantine {
 struct ps_publication {
     /* constants */
     int64_t id;
-    ps_driver_t *driver;
+    const ps_context_t *context;
+    ps_sender_t *sender;
     ps_send_endpoint_t *endpoint; /* NULL: IPC */
     ps_publication_params_t params;
     ps_log_t log;
@@ -177,7 +183,7 @@ struct ps_publication {
 
 static inline ps_sender_t *ps_pub_sender(const ps_publication_t *pub)
 {
-    return ps_driver_sender(pub->driver);
+    return pub->sender;
 }
 static inline int64_t ps_pub_term(const ps_publication_t *pub)
 {

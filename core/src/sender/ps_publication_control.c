@@ -83,7 +83,7 @@ static void refresh_receiver(ps_publication_t *pub, const ps_sm_t *sm, int64_t p
         /* One action that a NAK replaces is what an Aeron receiver counts on: it asks for one gap
          * at a time.  A penstock receiver asks for all. */
         const bool many = (sm->trailer.capabilities & PS_CAP_PENSTOCK) != 0 &&
-                          ps_driver_params(pub->driver)->loss_recovery == PS_LOSS_ALL_GAPS;
+                          pub->context->params.loss_recovery == PS_LOSS_ALL_GAPS;
         ps_retransmit_set_capacity(&pub->retransmit, many ? PS_RESEND_MAX : 1);
     }
     ps_publication_on_congestion(pub, sm, now_ns);
@@ -200,7 +200,7 @@ static bool ask_again(ps_publication_t *pub, const ps_nak_t *nak, int64_t now_ns
     }
     const int verdict = ps_retransmit_on_nak(&pub->retransmit, from, from + length, now_ns);
     if (verdict == PS_RESEND_OVERFLOW) {
-        ps_system_add(pub->driver, PS_SYS_RETRANSMIT_OVERFLOW, 1);
+        ps_system_add(pub->context, PS_SYS_RETRANSMIT_OVERFLOW, 1);
     } else if (verdict == PS_RESEND_ADDED && pub->retransmit.delay_ns == 0) {
         ps_sender_ready(ps_pub_sender(pub), pub);
     } else if (verdict == PS_RESEND_ADDED) {
@@ -214,11 +214,11 @@ static bool ask_again(ps_publication_t *pub, const ps_nak_t *nak, int64_t now_ns
 static void count_nak(ps_publication_t *pub, bool valid)
 {
     if (!valid) {
-        ps_system_add(pub->driver, PS_SYS_INVALID_PACKETS, 1);
+        ps_system_add(pub->context, PS_SYS_INVALID_PACKETS, 1);
         return;
     }
     atomic_fetch_add_explicit(pub->naks_cell, 1, memory_order_relaxed);
-    ps_system_add(pub->driver, PS_SYS_NAKS_RECEIVED, 1);
+    ps_system_add(pub->context, PS_SYS_NAKS_RECEIVED, 1);
 }
 
 void ps_publication_on_nak(ps_publication_t *pub, const ps_nak_t *nak, int64_t now_ns)
@@ -256,7 +256,7 @@ void ps_publication_on_error(ps_publication_t *pub, const ps_err_t *err, const p
     const size_t room = sizeof(event.text) - 1;
     const size_t length = (size_t)err->text_length < room ? (size_t)err->text_length : room;
     memcpy(event.text, err->text, length);
-    (void)ps_driver_emit(pub->driver, PS_AGENT_SENDER, &event); /* it is repeated by its sender */
+    (void)ps_agent_emit(pub->sender->agent, &event); /* it is repeated by its sender */
     if (receiver != NULL) { /* it takes nothing any more, and sends no status message */
         forget_receiver(pub, receiver);
         ps_publication_update_connected(pub, now_ns);
@@ -271,7 +271,7 @@ void ps_publication_on_error(ps_publication_t *pub, const ps_err_t *err, const p
 
 int64_t ps_publication_expire_receivers(ps_publication_t *pub, int64_t now_ns)
 {
-    const int64_t timeout_ns = ps_driver_params(pub->driver)->connection_timeout_ns;
+    const int64_t timeout_ns = pub->context->params.connection_timeout_ns;
     if (now_ns < pub->receivers_check_ns) {
         return pub->receivers_check_ns;
     }

@@ -32,7 +32,7 @@ void ps_publication_update_connected(ps_publication_t *pub, int64_t now_ns)
     const int32_t receivers = pub->endpoint != NULL ? pub->receiver_count : pub->gating_count;
     const bool real = is_connected(pub);
     if (pub->inherited && pub->inherited_until_ns == 0) { /* as long as a receiver may be silent */
-        pub->inherited_until_ns = now_ns + ps_driver_params(pub->driver)->connection_timeout_ns;
+        pub->inherited_until_ns = now_ns + pub->context->params.connection_timeout_ns;
     }
     pub->inherited = pub->inherited && !real && !pub->revoked && now_ns < pub->inherited_until_ns;
     const bool connected = real || pub->inherited;
@@ -104,7 +104,7 @@ static int64_t clean_limit(const ps_publication_t *pub)
 
 static bool has_answered(const ps_publication_t *pub, const ps_pub_quarantine_t *entry)
 {
-    const ps_client_slot_t *client = &ps_driver_shared(pub->driver)->clients[entry->client_slot];
+    const ps_client_slot_t *client = &pub->context->params.shared->clients[entry->client_slot];
     return atomic_load_explicit(&client->id, memory_order_acquire) != entry->client_id ||
            (int64_t)(atomic_load_explicit(&client->claims_lost, memory_order_acquire) -
                      entry->claims_lost) >= 0;
@@ -229,7 +229,7 @@ static void pull_back(ps_publication_t *pub)
 
 static int64_t client_id_at(const ps_publication_t *pub, int32_t client_slot)
 {
-    const ps_shared_t *shared = ps_driver_shared(pub->driver);
+    const ps_shared_t *shared = pub->context->params.shared;
     if (client_slot < 0 || client_slot >= shared->n_clients) {
         return 0;
     }

@@ -14,14 +14,14 @@ void ps_publication_wake_subscribers(ps_publication_t *pub)
     atomic_thread_fence(memory_order_seq_cst);
     for (int32_t i = 0; i < pub->subscriber_count; i++) {
         if (pub->subscribers[i].client_slot >= 0) {
-            ps_wake_client_fenced(ps_driver_shared(pub->driver), pub->subscribers[i].client_slot);
+            ps_wake_client_fenced(pub->context->params.shared, pub->subscribers[i].client_slot);
         }
     }
 }
 
 bool ps_publication_is_forgotten(const ps_publication_t *pub)
 {
-    const _Atomic uint64_t *bits = &ps_driver_shared(pub->driver)->dirty[pub->params.slot / 64];
+    const _Atomic uint64_t *bits = &pub->context->params.shared->dirty[pub->params.slot / 64];
     return !pub->hot &&
            atomic_load_explicit(&pub->slot->dirty, memory_order_seq_cst) != PS_DIRTY_NOT &&
            (atomic_load_explicit(bits, memory_order_seq_cst) >> (pub->params.slot % 64) & 1) == 0;
@@ -41,7 +41,7 @@ void ps_publication_wake_clients(ps_publication_t *pub)
 {
     atomic_thread_fence(memory_order_seq_cst);
     for (int32_t i = 0; i < pub->client_count; i++) {
-        ps_wake_client_fenced(ps_driver_shared(pub->driver), pub->clients[i]);
+        ps_wake_client_fenced(pub->context->params.shared, pub->clients[i]);
     }
 }
 
@@ -114,10 +114,10 @@ bool ps_publication_add_reader(ps_publication_t *pub, const ps_subscriber_params
     ps_pub_subscriber_t *subscriber = &pub->subscribers[pub->subscriber_count++];
     *subscriber = (ps_pub_subscriber_t){ .counter_id = params->position_counter_id,
                                          .client_slot = params->client_slot };
-    if (params->client_slot >= ps_driver_shared(pub->driver)->n_clients) {
+    if (params->client_slot >= pub->context->params.shared->n_clients) {
         subscriber->client_slot = -1;
     }
-    subscriber->cell = ps_counter_cell(ps_driver_cnc(pub->driver), params->position_counter_id);
+    subscriber->cell = ps_counter_cell(pub->context->params.cnc, params->position_counter_id);
     ps_tether_init(&subscriber->tether, params->tether != 0, params->rejoin != 0, now_ns);
     int64_t position = atomic_load_explicit(subscriber->cell, memory_order_acquire);
     if (position < pub->clean_position || position > pub->producer_position ||

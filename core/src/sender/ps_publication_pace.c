@@ -16,7 +16,7 @@ enum { BURST_DATAGRAMS = 10, BURST_PARTS = 500, REPAIR_BURST_MAX = 8 * 1024 * 10
 
 void ps_publication_pace_init(ps_publication_t *pub)
 {
-    const ps_driver_params_t *params = ps_driver_params(pub->driver);
+    const ps_driver_params_t *params = &pub->context->params;
     const int64_t half = ps_pub_term(pub) / 2;
     ps_pacer_init(&pub->congestion_pace);
     ps_pacer_init(&pub->repair);
@@ -67,8 +67,7 @@ bool ps_publication_repair_shut(ps_publication_t *pub, int64_t now_ns)
 void ps_publication_paced(ps_publication_t *pub, int64_t fresh_bytes, int64_t repair_bytes)
 {
     ps_pacer_spend(&pub->congestion_pace, fresh_bytes + repair_bytes);
-    ps_pacer_earn(&pub->repair,
-                  fresh_bytes * ps_driver_params(pub->driver)->retransmit_percent / 100);
+    ps_pacer_earn(&pub->repair, fresh_bytes * pub->context->params.retransmit_percent / 100);
     ps_pacer_spend(&pub->repair, repair_bytes);
 }
 

@@ -89,7 +89,7 @@ static void scan_datagram(const ps_publication_t *pub, int64_t position, int32_t
 /* Writes the send time into the frames of a datagram, where the channel asks for it. */
 static void stamp(const ps_publication_t *pub, int64_t position, int32_t wire_bytes, int64_t now_ns)
 {
-    const int64_t epoch_ns = now_ns + ps_driver_epoch_offset_ns(pub->driver);
+    const int64_t epoch_ns = now_ns + ps_context_epoch_offset_ns(pub->context);
     const int32_t place = pub->params.channel_timestamp_offset;
     uint8_t *at = ps_log_at(&pub->log, position);
     for (int32_t done = 0; done + PS_HEADER_BYTES <= wire_bytes;) {
@@ -116,7 +116,8 @@ void ps_publication_add_index(ps_publication_t *pub, int64_t position, int64_t o
     if (advanced <= 0 || (advanced < step && now_ns - pub->index_ns < PS_TICK_NS)) {
         return;
     }
-    ps_index_append(pub->ring, position, ordinal, now_ns + ps_driver_epoch_offset_ns(pub->driver));
+    ps_index_append(pub->ring, position, ordinal,
+                    now_ns + ps_context_epoch_offset_ns(pub->context));
     pub->index_position = position;
     pub->index_ns = now_ns;
 }
@@ -168,7 +169,7 @@ static void count_back_pressure(ps_publication_t *pub)
     if (!pub->back_pressured) {
         pub->back_pressured = true;
         atomic_fetch_add_explicit(pub->back_pressure_cell, 1, memory_order_relaxed);
-        ps_system_add(pub->driver, PS_SYS_BACK_PRESSURE, 1);
+        ps_system_add(pub->context, PS_SYS_BACK_PRESSURE, 1);
     }
 }
 
@@ -204,7 +205,7 @@ static int32_t collect(ps_publication_t *pub, ps_dgram_t *dgrams, scan_t *scans,
         if (scan->corrupt && !pub->corrupt) {
             pub->corrupt = true;
             pub->pending |= PS_PEND_CORRUPT;
-            ps_system_add(pub->driver, PS_SYS_ERRORS, 1);
+            ps_system_add(pub->context, PS_SYS_ERRORS, 1);
         }
         if (scan->wire_bytes == 0) {
             pub->window_shut = scan->shut;
@@ -237,7 +238,7 @@ static void retry_later(ps_publication_t *pub, int64_t now_ns)
  * unseen for so long. */
 static void arm_heartbeat(ps_publication_t *pub, int64_t now_ns)
 {
-    const int64_t due_ns = now_ns + ps_driver_params(pub->driver)->heartbeat_interval_ns;
+    const int64_t due_ns = now_ns + pub->context->params.heartbeat_interval_ns;
     if (*pub->due_ns > due_ns) {
         *pub->due_ns = due_ns;
         ps_sender_due(ps_pub_sender(pub), due_ns);
@@ -335,7 +336,7 @@ static void count_resend(ps_publication_t *pub, ps_resend_t *action)
 {
     if (!action->started) {
         action->started = true;
-        ps_system_add(pub->driver, PS_SYS_RETRANSMITS_SENT, 1);
+        ps_system_add(pub->context, PS_SYS_RETRANSMITS_SENT, 1);
     }
 }
 
@@ -388,7 +389,7 @@ static int32_t resend_slice(ps_publication_t *pub, int64_t now_ns, bool *more)
     if (taken < count) {
         retry_later(pub, now_ns);
     }
-    ps_system_add(pub->driver, PS_SYS_RETRANSMITTED_BYTES, bytes);
+    ps_system_add(pub->context, PS_SYS_RETRANSMITTED_BYTES, bytes);
     ps_publication_paced(pub, 0, bytes);
     *more = *more || (taken == count && ps_retransmit_next_ns(&pub->retransmit) <= now_ns);
     return bytes;
@@ -420,7 +421,7 @@ _Static_assert((int)PS_FC_TAGGED == PS_WIRE_FC_TAGGED && PS_FC_CUSTOM + 1 == PS_
 
 uint32_t ps_publication_build_setup(const ps_publication_t *pub, uint8_t *out)
 {
-    const ps_driver_params_t *params = ps_driver_params(pub->driver);
+    const ps_driver_params_t *params = &pub->context->params;
     const ps_setup_t setup = {
         .term_offset = (int32_t)(pub->sender_position & pub->log.term_mask),
         .session_id = pub->log.session_id,

@@ -120,7 +120,7 @@ void ps_publication_start_revoke(ps_publication_t *pub, int64_t now_ns)
     atomic_store_explicit(&pub->log.meta->is_revoked, 1, memory_order_release);
     pub->pending |= PS_PEND_DRAINED;
     pub->heartbeat_sent_ns = INT64_MIN / 2; /* tell at once */
-    ps_system_add(pub->driver, PS_SYS_PUBLICATIONS_REVOKED, 1);
+    ps_system_add(pub->context, PS_SYS_PUBLICATIONS_REVOKED, 1);
     after_close(pub, now_ns);
 }
 
@@ -133,7 +133,7 @@ static int64_t earlier(int64_t a, int64_t b)
 
 static int64_t setup_timer(ps_publication_t *pub, int64_t now_ns)
 {
-    const int64_t interval_ns = ps_driver_params(pub->driver)->setup_interval_ns;
+    const int64_t interval_ns = pub->context->params.setup_interval_ns;
     /* No term follows the maximum position, and a SETUP can name no place in the last one. */
     if ((pub->has_initial_connection && !pub->setup_elicited) || pub->revoked ||
         pub->sender_position == ps_max_position(pub->log.shift)) {
@@ -157,7 +157,7 @@ static int64_t next_beat_ns(const ps_publication_t *pub, bool quiet, int64_t int
 
 static int64_t heartbeat_timer(ps_publication_t *pub, int64_t now_ns)
 {
-    const ps_driver_params_t *params = ps_driver_params(pub->driver);
+    const ps_driver_params_t *params = &pub->context->params;
     if (!pub->has_initial_connection) {
         return INT64_MAX;
     }

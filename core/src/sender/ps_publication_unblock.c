@@ -20,7 +20,7 @@ bool ps_publication_is_blocked(const ps_publication_t *pub, int64_t *position)
 /* Client slot of the claim word at position if it names a living client, else -1. */
 static int32_t living_claimer(const ps_publication_t *pub, int64_t position, int64_t *client_id)
 {
-    const ps_shared_t *shared = ps_driver_shared(pub->driver);
+    const ps_shared_t *shared = pub->context->params.shared;
     const uint64_t word =
         atomic_load_explicit(ps_frame_word(ps_frame_at(&pub->log, position)), memory_order_acquire);
     const uint32_t slot = (uint32_t)(word >> 32);
@@ -56,7 +56,7 @@ static void quarantine(ps_publication_t *pub, ps_pub_quarantine_t entry)
 static int32_t pad_over(ps_publication_t *pub, int64_t position, int32_t only_claimer,
                         bool owner_may_return)
 {
-    const ps_shared_t *shared = ps_driver_shared(pub->driver);
+    const ps_shared_t *shared = pub->context->params.shared;
     ps_pub_quarantine_t entry = { .client_slot = -1, .from = position };
     int32_t claimer = -1;
     if (owner_may_return) {
@@ -81,7 +81,7 @@ static int32_t pad_over(ps_publication_t *pub, int64_t position, int32_t only_cl
     pub->unblocked_at = position;
     pub->unblocked_bytes = bytes;
     pub->pending |= PS_PEND_UNBLOCKED;
-    ps_system_add(pub->driver, PS_SYS_UNBLOCKED_PUBLICATIONS, 1);
+    ps_system_add(pub->context, PS_SYS_UNBLOCKED_PUBLICATIONS, 1);
     ps_sender_ready(ps_pub_sender(pub), pub);
     ps_publication_wake_subscribers(pub); /* what lies behind can be read now */
     return bytes;
@@ -144,14 +144,14 @@ static void report_blocked(ps_publication_t *pub, int64_t position, int64_t now_
                                .now_ns = now_ns,
                                .a = position,
                                .b = living_claimer(pub, position, &client_id) };
-    if (ps_driver_emit(pub->driver, PS_AGENT_SENDER, &event)) {
+    if (ps_agent_emit(pub->sender->agent, &event)) {
         pub->blocked_reported = position + 1;
     }
 }
 
 static int64_t look_interval_ns(const ps_publication_t *pub)
 {
-    const int64_t look_ns = ps_driver_params(pub->driver)->unblock_timeout_ns / 16;
+    const int64_t look_ns = pub->context->params.unblock_timeout_ns / 16;
     return look_ns > PS_TICK_NS ? look_ns : PS_TICK_NS;
 }
 
@@ -172,7 +172,7 @@ void ps_publication_note_blocked(ps_publication_t *pub, int64_t now_ns)
 
 int64_t ps_publication_check_blocked(ps_publication_t *pub, int64_t now_ns)
 {
-    const int64_t timeout_ns = ps_driver_params(pub->driver)->unblock_timeout_ns;
+    const int64_t timeout_ns = pub->context->params.unblock_timeout_ns;
     const int64_t look_ns = look_interval_ns(pub);
     const bool draining = pub->state != PS_PUB_ACTIVE;
     int64_t position;

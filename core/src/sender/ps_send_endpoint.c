@@ -8,20 +8,12 @@
 #include "ps_sender.h"
 
 #define REPORT_INTERVAL_NS INT64_C(1000000000)
-enum { STATUS_ERRORED = -1, STATUS_ACTIVE = 1, STATUS_CLOSING = 2 };
 
-/* ---- conductor ------------------------------------------------------------------------------- */
-
-static void set_status(ps_send_endpoint_t *endpoint, int64_t status)
+void ps_send_endpoint_set_status(ps_send_endpoint_t *endpoint, int64_t status)
 {
     if (endpoint->status_cell != NULL) {
         atomic_store_explicit(endpoint->status_cell, status, memory_order_release);
     }
-}
-
-static _Atomic int64_t *cell_or_null(ps_driver_t *driver, int32_t counter_id)
-{
-    return counter_id < 0 ? NULL : ps_counter_cell(ps_driver_cnc(driver), counter_id);
 }
 
 void ps_send_endpoint_free(ps_send_endpoint_t *endpoint)
@@ -36,104 +28,6 @@ void ps_send_endpoint_free(ps_send_endpoint_t *endpoint)
     free(endpoint);
 }
 
-int ps_send_endpoint_open(ps_driver_t *driver, const ps_send_endpoint_params_t *params,
-                          ps_send_endpoint_t **out)
-{
-    ps_net_t *net = ps_driver_net(driver);
-    ps_send_endpoint_t *endpoint = calloc(1, sizeof(*endpoint));
-    if (endpoint == NULL) {
-        return ps_fail(PS_E_NO_MEMORY, "no memory for a send endpoint");
-    }
-    endpoint->id = params->id;
-    endpoint->driver = driver;
-    endpoint->ops = net->ops;
-    endpoint->params = *params;
-    endpoint->remote = params->data.connect;
-    endpoint->destinations_cell = cell_or_null(driver, params->destinations_counter_id);
-    endpoint->status_cell = cell_or_null(driver, params->status_counter_id);
-    endpoint->refused_cell = cell_or_null(driver, params->refused_counter_id);
-    int result = PS_OK;
-    if (params->mdc != PS_MDC_NONE) {
-        result = ps_destinations_init(&endpoint->destinations, params->mdc == PS_MDC_DYNAMIC,
-                                      ps_driver_params(driver)->seed ^ (uint64_t)params->id);
-    }
-    if (result == PS_OK) {
-        result = net->ops->open(net->state, &params->data, &endpoint->data);
-    }
-    if (result == PS_OK && params->control.bind.family != 0) {
-        result = net->ops->open(net->state, &params->control, &endpoint->control);
-    }
-    if (result == PS_OK) {
-        const ps_command_t command = { .type = PS_SC_ADD_ENDPOINT, .object = endpoint };
-        result = ps_driver_command(driver, PS_AGENT_SENDER, &command);
-    }
-    if (result != PS_OK) {
-        set_status(endpoint, STATUS_ERRORED);
-        ps_send_endpoint_free(endpoint);
-        return result;
-    }
-    *out = endpoint;
-    return PS_OK;
-}
-
-void ps_send_endpoint_local(const ps_send_endpoint_t *endpoint, ps_addr_t *out)
-{
-    endpoint->ops->local(endpoint->data, out);
-}
-
-int ps_send_endpoint_add_destination(ps_driver_t *driver, ps_send_endpoint_t *endpoint,
-                                     int64_t destination_id, const ps_addr_t *address)
-{
-    const ps_command_t command = {
-        .type = PS_SC_ADD_DESTINATION, .object = endpoint, .a = destination_id, .address = *address
-    };
-    if (endpoint->params.mdc != PS_MDC_MANUAL) {
-        return ps_fail(PS_E_INVALID, "destinations need control-mode=manual");
-    }
-    if (endpoint->manual_count >= PS_DESTINATIONS_MANUAL_MAX) {
-        return ps_fail(PS_E_NO_SPACE, "an endpoint has at most %d destinations",
-                       (int)PS_DESTINATIONS_MANUAL_MAX);
-    }
-    const int result = ps_driver_command(driver, PS_AGENT_SENDER, &command);
-    endpoint->manual_count += result == PS_OK;
-    return result;
-}
-
-int ps_send_endpoint_remove_destination(ps_driver_t *driver, ps_send_endpoint_t *endpoint,
-                                        int64_t destination_id)
-{
-    const ps_command_t command = { .type = PS_SC_REMOVE_DESTINATION,
-                                   .object = endpoint,
-                                   .a = destination_id };
-    const int result = ps_driver_command(driver, PS_AGENT_SENDER, &command);
-    endpoint->manual_count -= result == PS_OK && endpoint->manual_count > 0;
-    return result;
-}
-
-int ps_send_endpoint_set_address(ps_driver_t *driver, ps_send_endpoint_t *endpoint,
-                                 int64_t destination_id, const ps_addr_t *address)
-{
-    const ps_command_t command = {
-        .type = PS_SC_SET_ADDRESS, .object = endpoint, .a = destination_id, .address = *address
-    };
-    return ps_driver_command(driver, PS_AGENT_SENDER, &command);
-}
-
-int ps_send_endpoint_remove(ps_driver_t *driver, ps_send_endpoint_t *endpoint)
-{
-    const ps_command_t command = { .type = PS_SC_REMOVE_ENDPOINT, .object = endpoint };
-    return ps_driver_command(driver, PS_AGENT_SENDER, &command);
-}
-
-void ps_send_endpoint_destroy(ps_driver_t *driver, ps_send_endpoint_t *endpoint)
-{
-    (void)driver;
-    assert(endpoint->removed);
-    ps_send_endpoint_free(endpoint);
-}
-
-/* ---- sender ---------------------------------------------------------------------------------- */
-
 static void store_count(ps_send_endpoint_t *endpoint)
 {
     if (endpoint->destinations_cell != NULL) {
@@ -144,7 +38,7 @@ static void store_count(ps_send_endpoint_t *endpoint)
 
 static void report_error(ps_send_endpoint_t *endpoint, int32_t code, int64_t now_ns)
 {
-    ps_system_add(endpoint->driver, PS_SYS_ERRORS, 1);
+    ps_system_add(endpoint->context, PS_SYS_ERRORS, 1);
     if (endpoint->error_reported_ns != 0 &&
         now_ns - endpoint->error_reported_ns < REPORT_INTERVAL_NS) {
         return;
@@ -155,7 +49,7 @@ static void report_error(ps_send_endpoint_t *endpoint, int32_t code, int64_t now
                          .now_ns = now_ns,
                          .reason = code };
     strncpy(event.text, ps_last_error(), sizeof(event.text) - 1);
-    if (ps_driver_emit(endpoint->driver, PS_AGENT_SENDER, &event)) {
+    if (ps_agent_emit(endpoint->sender->agent, &event)) {
         endpoint->error_reported_ns = now_ns;
     }
 }
@@ -184,13 +78,13 @@ int32_t ps_send_endpoint_send(ps_send_endpoint_t *endpoint, const ps_dgram_t *dg
     }
     endpoint->failed = errors > 0;
     if (taken < count) {
-        ps_system_add(endpoint->driver, PS_SYS_SHORT_SENDS, 1);
+        ps_system_add(endpoint->context, PS_SYS_SHORT_SENDS, 1);
     }
     for (int32_t i = 0; i < taken; i++) {
         bytes += dgrams[i].length;
     }
     if (bytes > 0) {
-        ps_system_add(endpoint->driver, PS_SYS_BYTES_SENT, bytes);
+        ps_system_add(endpoint->context, PS_SYS_BYTES_SENT, bytes);
     }
     return taken;
 }
@@ -208,15 +102,15 @@ void ps_send_endpoint_flush(ps_send_endpoint_t *endpoint, int64_t now_ns)
     }
     box->count = 0;
     const int32_t taken = ps_send_endpoint_send(endpoint, dgrams, count, now_ns);
-    const int64_t due_ns = now_ns + ps_driver_params(endpoint->driver)->heartbeat_interval_ns;
+    const int64_t due_ns = now_ns + endpoint->context->params.heartbeat_interval_ns;
     for (int32_t i = taken; i < count; i++) {
         ps_publication_t *pub = box->of[i];
         pub->heartbeat_sent_ns = INT64_MIN / 2;
         *pub->due_ns = due_ns < *pub->due_ns ? due_ns : *pub->due_ns;
-        ps_sender_due(ps_driver_sender(endpoint->driver), due_ns);
+        ps_sender_due(endpoint->sender, due_ns);
     }
     if (taken > 0) {
-        ps_system_add(endpoint->driver, PS_SYS_HEARTBEATS_SENT, taken);
+        ps_system_add(endpoint->context, PS_SYS_HEARTBEATS_SENT, taken);
     }
 }
 
@@ -254,8 +148,8 @@ int32_t ps_send_endpoint_poll(ps_send_endpoint_t *endpoint, int64_t now_ns)
         endpoint->grew = false;
         store_count(endpoint);
         endpoint->due_ns = now_ns; /* its timeout is not known to the scan yet */
-        ps_sender_due(ps_driver_sender(endpoint->driver), now_ns);
-        ps_sender_ready_endpoint(ps_driver_sender(endpoint->driver), endpoint);
+        ps_sender_due(endpoint->sender, now_ns);
+        ps_sender_ready_endpoint(endpoint->sender, endpoint);
     }
     return seen;
 }
@@ -277,7 +171,7 @@ static void refuse(ps_send_endpoint_t *endpoint, const ps_addr_t *from, int64_t 
                                .a = -1,
                                .b = refused,
                                .from = *from };
-    if (ps_driver_emit(endpoint->driver, PS_AGENT_SENDER, &event)) {
+    if (ps_agent_emit(endpoint->sender->agent, &event)) {
         endpoint->full_reported_ns = now_ns;
     }
 }
@@ -286,7 +180,7 @@ void ps_send_endpoint_heard(ps_send_endpoint_t *endpoint, const ps_sm_t *sm, int
                             const ps_addr_t *from, int64_t now_ns)
 {
     ps_destinations_t *list = &endpoint->destinations;
-    const int64_t again_ns = ps_driver_params(endpoint->driver)->setup_interval_ns;
+    const int64_t again_ns = endpoint->context->params.setup_interval_ns;
     int verdict;
     endpoint->heard_ns = now_ns;
     endpoint->silence_reported_ns = now_ns;
@@ -307,8 +201,7 @@ void ps_send_endpoint_heard(ps_send_endpoint_t *endpoint, const ps_sm_t *sm, int
                                    .now_ns = now_ns,
                                    .a = 1,
                                    .from = *from };
-        (void)ps_driver_emit(endpoint->driver, PS_AGENT_SENDER,
-                             &event); /* a counter tells it too */
+        (void)ps_agent_emit(endpoint->sender->agent, &event); /* a counter tells it too */
         endpoint->grew = true;
     }
 }
@@ -322,12 +215,12 @@ static bool report_silence(ps_send_endpoint_t *endpoint, const ps_addr_t *of,
                                .now_ns = now_ns,
                                .a = destination_id,
                                .from = *of };
-    return ps_driver_emit(endpoint->driver, PS_AGENT_SENDER, &event);
+    return ps_agent_emit(endpoint->sender->agent, &event);
 }
 
 int64_t ps_send_endpoint_on_timer(ps_send_endpoint_t *endpoint, int64_t now_ns)
 {
-    const int64_t timeout_ns = ps_driver_params(endpoint->driver)->connection_timeout_ns;
+    const int64_t timeout_ns = endpoint->context->params.connection_timeout_ns;
     ps_destinations_t *list = &endpoint->destinations;
     ps_addr_t gone;
     if (endpoint->silence_reported_ns < 0) {
@@ -340,7 +233,7 @@ int64_t ps_send_endpoint_on_timer(ps_send_endpoint_t *endpoint, int64_t now_ns)
                                    .now_ns = now_ns,
                                    .a = 0,
                                    .from = gone };
-        (void)ps_driver_emit(endpoint->driver, PS_AGENT_SENDER, &event);
+        (void)ps_agent_emit(endpoint->sender->agent, &event);
         store_count(endpoint);
     }
     for (int32_t i = 0; !list->dynamic && i < list->count; i++) {
@@ -386,12 +279,12 @@ static void set_address(ps_send_endpoint_t *endpoint, const ps_command_t *comman
 void ps_send_endpoint_on_command(ps_send_endpoint_t *endpoint, const ps_command_t *command,
                                  int64_t now_ns)
 {
-    ps_sender_t *sender = ps_driver_sender(endpoint->driver);
+    ps_sender_t *sender = endpoint->sender;
     ps_destinations_t *list = &endpoint->destinations;
     switch (command->type) {
     case PS_SC_ADD_ENDPOINT:
         endpoint->silence_reported_ns = -1; /* from the first timer on */
-        set_status(endpoint, STATUS_ACTIVE);
+        ps_send_endpoint_set_status(endpoint, PS_CHANNEL_ACTIVE);
         store_count(endpoint);
         break;
     case PS_SC_ADD_DESTINATION:
@@ -400,7 +293,7 @@ void ps_send_endpoint_on_command(ps_send_endpoint_t *endpoint, const ps_command_
         break;
     case PS_SC_REMOVE_DESTINATION: (void)ps_destinations_remove(list, command->a); break;
     case PS_SC_SET_ADDRESS: set_address(endpoint, command, now_ns); break;
-    case PS_SC_REMOVE_ENDPOINT: set_status(endpoint, STATUS_CLOSING); break;
+    case PS_SC_REMOVE_ENDPOINT: ps_send_endpoint_set_status(endpoint, PS_CHANNEL_CLOSING); break;
     default: break;
     }
     store_count(endpoint);

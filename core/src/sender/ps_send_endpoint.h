@@ -6,7 +6,10 @@
 #define PS_SEND_ENDPOINT_H
 
 #include "ps_destinations.h"
-#include "ps_driver_internal.h"
+#include "ps_context.h"
+#include "ps_error.h"
+#include "ps_publication_params.h"
+#include "ps_sender_agent.h"
 #include "ps_wire.h"
 
 enum {
@@ -15,6 +18,9 @@ enum {
     PS_JOIN_SETUPS = 32,  /* SETUPs for one of them */
     PS_JOIN_BUDGET = 512  /* SETUPs for all of them, unless each would get less than one */
 };
+
+/* Values of the channel status counter. */
+enum { PS_CHANNEL_ERRORED = -1, PS_CHANNEL_ACTIVE = 1, PS_CHANNEL_CLOSING = 2 };
 
 /* Heartbeats that leave together. */
 typedef struct ps_send_outbox {
@@ -26,7 +32,8 @@ typedef struct ps_send_outbox {
 struct ps_send_endpoint {
     /* constants */
     int64_t id;
-    ps_driver_t *driver;
+    const ps_context_t *context;
+    ps_sender_t *sender;
     const ps_net_ops_t *ops;
     ps_socket_t *data;
     ps_socket_t *control; /* multicast only, else NULL */
@@ -55,6 +62,8 @@ struct ps_send_endpoint {
     bool removed;
 };
 
+/* Shows the status of the channel.  Conductor before the sender has it, then the sender. */
+void ps_send_endpoint_set_status(ps_send_endpoint_t *endpoint, int64_t status);
 /* Sends to all destinations (MDC) or the peer.  Returns how many datagrams were taken (0..count);
  * counts short sends, errors and bytes.  Sender thread. */
 int32_t ps_send_endpoint_send(ps_send_endpoint_t *endpoint, const ps_dgram_t *dgrams, int32_t count,

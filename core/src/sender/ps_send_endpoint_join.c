@@ -17,7 +17,7 @@ static bool is_open(const ps_publication_t *pub, const ps_send_endpoint_t *endpo
 static int32_t gather(ps_send_endpoint_t *endpoint, int32_t most,
                       uint8_t frames[PS_JOIN_SETUPS][PS_CONTROL_MAX], ps_dgram_t *dgrams)
 {
-    const ps_sender_t *sender = ps_driver_sender(endpoint->driver);
+    const ps_sender_t *sender = endpoint->sender;
     const int32_t n = sender->publication_count;
     int32_t count = 0;
     int32_t at = endpoint->join_cursor < n ? endpoint->join_cursor : 0;
@@ -54,11 +54,11 @@ void ps_send_endpoint_answer(ps_send_endpoint_t *endpoint, int64_t now_ns)
             bytes += dgrams[k].length;
         }
         if (taken < count) { /* the receiver asks again */
-            ps_system_add(endpoint->driver, PS_SYS_SHORT_SENDS, 1);
+            ps_system_add(endpoint->context, PS_SYS_SHORT_SENDS, 1);
         }
     }
     if (bytes > 0) {
-        ps_system_add(endpoint->driver, PS_SYS_BYTES_SENT, bytes);
+        ps_system_add(endpoint->context, PS_SYS_BYTES_SENT, bytes);
     }
 }
 
@@ -69,14 +69,14 @@ void ps_send_endpoint_join(ps_send_endpoint_t *endpoint, const ps_addr_t *to, in
     }
     if (endpoint->destinations.provisional_count == 1) { /* the first: its timer begins */
         endpoint->due_ns = now_ns;
-        ps_sender_due(ps_driver_sender(endpoint->driver), now_ns);
+        ps_sender_due(endpoint->sender, now_ns);
     }
     endpoint->joins[endpoint->join_count++] = *to;
 }
 
 int64_t ps_send_endpoint_join_timer(ps_send_endpoint_t *endpoint, int64_t now_ns)
 {
-    const int64_t interval_ns = ps_driver_params(endpoint->driver)->setup_interval_ns;
+    const int64_t interval_ns = endpoint->context->params.setup_interval_ns;
     ps_destinations_t *list = &endpoint->destinations;
     int64_t next_ns = INT64_MAX;
     for (int32_t i = 0; i < list->provisional_count; i++) {

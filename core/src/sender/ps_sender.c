@@ -138,7 +138,7 @@ bool ps_sender_emit(ps_sender_t *sender, int32_t type, int32_t kind, int64_t id,
                                .a = a,
                                .b = b,
                                .reason = reason };
-    return ps_driver_emit(sender->driver, PS_AGENT_SENDER, &event);
+    return ps_agent_emit(sender->agent, &event);
 }
 
 /* Objects go back to the conductor when the ring takes the news.  The flag goes first: after the
@@ -374,15 +374,27 @@ bool ps_sender_has_work(ps_sender_t *sender)
 
 /* ---- life ------------------------------------------------------------------------------------ */
 
-int ps_sender_create(ps_driver_t *driver, ps_sender_t **out)
+void ps_publication_free(ps_publication_t *pub)
+{
+    ps_log_unmap(&pub->log);
+    ps_fc_free(&pub->fc);
+    free(pub->receivers);
+    ps_map_fini(&pub->receiver_index);
+    free(pub->board);
+    free(pub->retransmit.actions);
+    free(pub);
+}
+
+int ps_sender_create(const ps_context_t *context, ps_agent_t *agent, ps_sender_t **out)
 {
     ps_sender_t *sender = calloc(1, sizeof(*sender));
     if (sender == NULL) {
         return ps_fail(PS_E_NO_MEMORY, "no memory for the sender");
     }
-    sender->driver = driver;
-    sender->params = ps_driver_params(driver);
-    sender->shared = ps_driver_shared(driver);
+    sender->context = context;
+    sender->agent = agent;
+    sender->params = &context->params;
+    sender->shared = context->params.shared;
     sender->capacity = sender->shared != NULL ? sender->shared->n_publications : 0;
     const size_t slots = sender->capacity > 0 ? (size_t)sender->capacity : 1;
     uint32_t buckets = 16;

@@ -12,7 +12,6 @@
 #ifndef PS_SENDER_H
 #define PS_SENDER_H
 
-#include "ps_driver_internal.h"
 #include "ps_publication.h"
 #include "ps_send_endpoint.h"
 
@@ -50,7 +49,8 @@ enum {
 #define PS_TICK_NS INT64_C(1000000)
 
 struct ps_sender {
-    ps_driver_t *driver;
+    const ps_context_t *context;
+    ps_agent_t *agent;
     const ps_driver_params_t *params;
     ps_shared_t *shared;
     int64_t now_ns;                  /* of the running cycle */

@@ -17,9 +17,9 @@ static void watch_sockets(const ps_sender_t *sender, const ps_send_endpoint_t *e
     };
     for (int32_t i = 0; i < 2; i++) {
         if (on) {
-            ps_driver_watch(sender->driver, PS_AGENT_SENDER, fds[i]);
+            ps_agent_watch(sender->agent, fds[i]);
         } else {
-            ps_driver_unwatch(sender->driver, PS_AGENT_SENDER, fds[i]);
+            ps_agent_unwatch(sender->agent, fds[i]);
         }
     }
 }

@@ -8,7 +8,7 @@
 
 static void count_invalid(const ps_send_endpoint_t *endpoint)
 {
-    ps_system_add(endpoint->driver, PS_SYS_INVALID_PACKETS, 1);
+    ps_system_add(endpoint->context, PS_SYS_INVALID_PACKETS, 1);
 }
 
 /* At a term's end the sender may have passed padding that reaches beyond what was granted: then who
@@ -37,12 +37,12 @@ static void on_sm(ps_sender_t *sender, ps_send_endpoint_t *endpoint, const uint8
         count_invalid(endpoint);
         return;
     }
-    ps_system_add(endpoint->driver, PS_SYS_SM_RECEIVED, 1);
+    ps_system_add(endpoint->context, PS_SYS_SM_RECEIVED, 1);
     if (pub != NULL && (sm.flags & PS_SM_SETUP) == 0) {
         position = ps_position_stated(sm.term_id, sm.term_offset, pub->log.shift,
                                       pub->log.initial_term_id);
         if (!is_granted_from(pub, position)) {
-            ps_system_add(endpoint->driver, PS_SYS_SM_REJECTED, 1);
+            ps_system_add(endpoint->context, PS_SYS_SM_REJECTED, 1);
             return;
         }
         /* No receiver has consumed what was not sent.  One of an adopted stream may have: it is
@@ -140,7 +140,7 @@ static void on_error(ps_sender_t *sender, ps_send_endpoint_t *endpoint, const ui
         count_invalid(endpoint);
         return;
     }
-    ps_system_add(endpoint->driver, PS_SYS_ERROR_FRAMES_RECEIVED, 1);
+    ps_system_add(endpoint->context, PS_SYS_ERROR_FRAMES_RECEIVED, 1);
     ps_publication_t *pub = ps_sender_find(sender, endpoint, err.session_id, err.stream_id);
     if (pub != NULL) {
         ps_publication_on_error(pub, &err, from, sender->now_ns);
@@ -151,7 +151,7 @@ void ps_sender_on_datagram(void *context, const uint8_t *data, uint32_t length,
                            const ps_addr_t *from, int64_t rx_ns)
 {
     ps_send_endpoint_t *endpoint = context;
-    ps_sender_t *sender = ps_driver_sender(endpoint->driver);
+    ps_sender_t *sender = endpoint->sender;
     uint16_t type = 0;
     (void)rx_ns;
     if (ps_wire_check(data, length, &type) != PS_WIRE_OK) {

@@ -8,7 +8,9 @@
 #include <stdbool.h>
 #include <string.h>
 
-#include "ps_driver_internal.h"
+#include "ps_error.h"
+#include "ps_net.h"
+#include "ps_random.h"
 #include "ps_sim.h"
 
 enum { PS_SIM_MAX_HOSTS = 64, PS_SIM_MAX_ADDRESSES = 8, PS_SIM_MAX_DATAGRAM_BYTES = 65504 };

@@ -35,7 +35,8 @@ enum { KINDS = sizeof COUNTED / sizeof COUNTED[0] };
 
 static int64_t shown(const ps_driver_t *driver, int32_t id)
 {
-    return atomic_load_explicit(ps_counter_cell(driver->params.cnc, id), memory_order_relaxed);
+    return atomic_load_explicit(ps_counter_cell(driver->context.params.cnc, id),
+                                memory_order_relaxed);
 }
 
 void ps_probe_count_begin(ps_probe_t *probe, int32_t host)

@@ -9,6 +9,7 @@
  *
  * A limit that has to come down may take until the next timer tick.
  */
+#include "ps_driver.h"
 #include "ps_sim_probe.h"
 
 #define MOMENT_NS INT64_C(20000000)
@@ -240,11 +241,10 @@ void ps_probe_fc_sm(ps_probe_t *probe, ps_probe_pub_t *model, const ps_sm_t *sm,
         model->idle_ns = model->ever_heard ? model->idle_ns : now_ns;
         model->ever_heard = true;
         if (!pub->params.group) { /* who asks for all gaps is answered for all */
-            model->answers =
-                (sm->trailer.capabilities & PS_CAP_PENSTOCK) != 0 &&
-                        ps_driver_params(pub->driver)->loss_recovery == PS_LOSS_ALL_GAPS
-                    ? PS_RESEND_MAX
-                    : 1;
+            model->answers = (sm->trailer.capabilities & PS_CAP_PENSTOCK) != 0 &&
+                                     pub->context->params.loss_recovery == PS_LOSS_ALL_GAPS
+                                 ? PS_RESEND_MAX
+                                 : 1;
             model->paced_bytes = model->fresh_bytes + model->repair_bytes;
             model->stated_rate = sm->trailer.capabilities != 0 ? sm->trailer.pacing_rate : 0;
         }
@@ -293,7 +293,7 @@ static bool is_leaving_yet(const ps_publication_t *pub, const ps_probe_receiver_
 static int32_t expire(ps_probe_pub_t *model, int64_t now_ns)
 {
     const ps_publication_t *pub = model->pub;
-    const int64_t silent_ns = ps_driver_params(pub->driver)->connection_timeout_ns;
+    const int64_t silent_ns = pub->context->params.connection_timeout_ns;
     const int64_t asked_ns = pub->params.fc_receiver_timeout_ns;
     const int64_t timeout_ns = asked_ns > 0 ? asked_ns : PS_FC_TIMEOUT_NS;
     int32_t live = 0;
@@ -363,7 +363,7 @@ void ps_probe_fc_look(ps_probe_t *probe, ps_probe_pub_t *model, int64_t now_ns)
     model->ever_connected = model->ever_connected || connected;
     const bool inherits =
         until_ns != 0 && now_ns < until_ns && !model->ever_connected && !pub->revoked;
-    const int64_t timeout_ns = ps_driver_params(pub->driver)->connection_timeout_ns;
+    const int64_t timeout_ns = pub->context->params.connection_timeout_ns;
     if (!model->settled && until_ns != 0 && until_ns != now_ns + timeout_ns) {
         ps_probe_fail(probe, model->host, driver_side(model), "a connection is inherited for %lld",
                       (long long)(until_ns - now_ns));

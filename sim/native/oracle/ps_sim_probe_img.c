@@ -365,7 +365,7 @@ static void look_at_ordinals(ps_probe_t *probe, ps_probe_image_t *model, int64_t
         const ps_index_entry_t *entry = &image->ring->entries[(count - 1) % PS_INDEX_ENTRIES];
         const char *wrong = ps_probe_index_look(&model->index, image->ring, image->ordinal_position,
                                                 image->log.term_length,
-                                                ps_driver_epoch_offset_ns(image->driver), now_ns);
+                                                ps_context_epoch_offset_ns(image->context), now_ns);
         if (wrong != NULL) {
             complain(probe, model, wrong, load(&entry->position), image->ordinal_position);
         }

@@ -381,7 +381,7 @@ static void look_at_index(ps_probe_t *probe, ps_probe_pub_t *model, int64_t now_
         pub->endpoint == NULL
             ? NULL
             : ps_probe_index_look(&model->index, pub->ring, pub->sender_position, ps_pub_term(pub),
-                                  ps_driver_epoch_offset_ns(pub->driver), now_ns);
+                                  ps_context_epoch_offset_ns(pub->context), now_ns);
     if (wrong != NULL) {
         complain(probe, model, wrong, position, pub->sender_position);
     }

@@ -56,7 +56,7 @@ void ps_probe_rate_init(ps_probe_pub_t *model, int64_t now_ns)
 {
     const ps_publication_t *pub = model->pub;
     const ps_publication_params_t *params = &pub->params;
-    const ps_driver_params_t *driver = ps_driver_params(pub->driver);
+    const ps_driver_params_t *driver = &pub->context->params;
     const double mtu = pub->log.mtu;
     const double half = pub->log.term_length / 2 < 8 << 20 ? pub->log.term_length / 2 : 8 << 20;
     set(&model->repair,
@@ -164,7 +164,7 @@ void ps_probe_rate_look(ps_probe_t *probe, ps_probe_pub_t *model, int64_t now_ns
     const bool single = pub->endpoint->params.mdc == PS_MDC_NONE;
     spend(probe, model, &model->pace, single ? model->paced_bytes : 0, 3 * mtu, "the pace is");
     follow_controllers(model, now_ns);
-    model->repair.level += (double)fresh * ps_driver_params(pub->driver)->retransmit_percent / 100;
+    model->repair.level += (double)fresh * pub->context->params.retransmit_percent / 100;
     if (single) {
         spend(probe, model, &model->repair, again, 2 * mtu, "the repair budget is");
         spend(probe, model, &model->pace, fresh + again - model->paced_bytes, 3 * mtu,

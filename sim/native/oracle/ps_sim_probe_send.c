@@ -32,7 +32,7 @@ void ps_probe_setup_sent(ps_probe_t *probe, ps_probe_pub_t *model, const ps_setu
                          int64_t now_ns)
 {
     const ps_publication_t *pub = model->pub;
-    const ps_driver_params_t *params = ps_driver_params(pub->driver);
+    const ps_driver_params_t *params = &pub->context->params;
     const bool single = pub->endpoint->params.mdc == PS_MDC_NONE;
     if (position_of(pub, setup->active_term_id, setup->term_offset) != model->high ||
         setup->term_length != pub->log.term_length || setup->mtu != pub->log.mtu ||
@@ -71,7 +71,7 @@ void ps_probe_setup_sent(ps_probe_t *probe, ps_probe_pub_t *model, const ps_setu
 static void look_at_setup(ps_probe_t *probe, ps_probe_pub_t *model, int64_t now_ns)
 {
     const ps_publication_t *pub = model->pub;
-    const ps_driver_params_t *params = ps_driver_params(pub->driver);
+    const ps_driver_params_t *params = &pub->context->params;
     const bool wanted = (!model->ever_heard || model->asked_setup) && !pub->revoked &&
                         ps_send_endpoint_reachable(pub->endpoint) && pub->state != PS_PUB_DRAINED;
     ps_probe_promise(probe, &model->promises[P_SETUP],
@@ -85,7 +85,7 @@ static void look_at_setup(ps_probe_t *probe, ps_probe_pub_t *model, int64_t now_
 
 static bool is_quiet(const ps_probe_pub_t *model, int64_t now_ns)
 {
-    return now_ns - model->data_ns >= ps_driver_params(model->pub->driver)->idle_after_ns &&
+    return now_ns - model->data_ns >= model->pub->context->params.idle_after_ns &&
            !model->pub->end_of_stream;
 }
 
@@ -93,7 +93,7 @@ void ps_probe_heartbeat_sent(ps_probe_t *probe, ps_probe_pub_t *model, const ps_
                              int64_t now_ns)
 {
     const ps_publication_t *pub = model->pub;
-    const ps_driver_params_t *params = ps_driver_params(pub->driver);
+    const ps_driver_params_t *params = &pub->context->params;
     const int64_t position = position_of(pub, data->term_id, data->term_offset);
     const bool ended = (data->flags & PS_FLAG_EOS) != 0;
     if (position != model->high) {
@@ -138,7 +138,7 @@ void ps_probe_heartbeat_sent(ps_probe_t *probe, ps_probe_pub_t *model, const ps_
 static void look_at_heartbeat(ps_probe_t *probe, ps_probe_pub_t *model, int64_t now_ns)
 {
     const ps_publication_t *pub = model->pub;
-    const ps_driver_params_t *params = ps_driver_params(pub->driver);
+    const ps_driver_params_t *params = &pub->context->params;
     const int64_t most_ns = is_quiet(model, now_ns) ? params->idle_heartbeat_interval_ns
                                                     : params->heartbeat_interval_ns;
     const bool wanted = model->ever_heard && ps_send_endpoint_reachable(pub->endpoint);
@@ -158,7 +158,7 @@ static void look_at_heartbeat(ps_probe_t *probe, ps_probe_pub_t *model, int64_t 
 static bool is_pool_full(const ps_probe_pub_t *model, int64_t now_ns)
 {
     const ps_publication_t *pub = model->pub;
-    const int64_t linger_ns = ps_driver_params(pub->driver)->retransmit_linger_ns;
+    const int64_t linger_ns = pub->context->params.retransmit_linger_ns;
     int32_t used = 0;
     for (int32_t i = 0; i < model->ask_count; i++) {
         const ps_probe_ask_t *ask = &model->asks[i];
@@ -293,7 +293,7 @@ static bool is_covered(const ps_publication_t *pub, int64_t position)
 void ps_probe_on_nak(ps_probe_pub_t *model, const ps_nak_t *nak, int64_t now_ns)
 {
     const ps_publication_t *pub = model->pub;
-    const ps_driver_params_t *params = ps_driver_params(pub->driver);
+    const ps_driver_params_t *params = &pub->context->params;
     const int64_t term = pub->log.term_length;
     if (pub->endpoint == NULL || nak->length <= 0 || nak->term_offset < 0 ||
         nak->term_offset + nak->length > term) {

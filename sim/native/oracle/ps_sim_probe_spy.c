@@ -32,7 +32,7 @@ static int64_t fastest_spy(const ps_publication_t *pub)
 
 static bool is_heard(const ps_probe_pub_t *model, int64_t now_ns)
 {
-    const int64_t silent_ns = ps_driver_params(model->pub->driver)->connection_timeout_ns;
+    const int64_t silent_ns = model->pub->context->params.connection_timeout_ns;
     for (int32_t i = 0; i < model->receiver_count; i++) {
         if (model->receivers[i].live && now_ns - model->receivers[i].heard_ns < silent_ns) {
             return true;

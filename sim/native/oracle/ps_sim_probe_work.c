@@ -30,9 +30,9 @@ static uint64_t mix(uint64_t sum, int64_t value)
 static uint64_t positions(const ps_driver_t *driver)
 {
     /* An answer counts even when it has nowhere to go. */
-    uint64_t sum =
-        mix(0, atomic_load_explicit(ps_counter_cell(driver->params.cnc, PS_SYS_RETRANSMITTED_BYTES),
-                                    memory_order_relaxed));
+    uint64_t sum = mix(0, atomic_load_explicit(ps_counter_cell(driver->context.params.cnc,
+                                                               PS_SYS_RETRANSMITTED_BYTES),
+                                               memory_order_relaxed));
     for (int32_t i = 0; i < driver->sender->publication_count; i++) {
         const ps_publication_t *pub = driver->sender->publications[i];
         sum =

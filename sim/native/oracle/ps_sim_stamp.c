@@ -68,7 +68,7 @@ static stamped_t *find(const ps_simnet_t *simnet, int32_t host, int32_t session_
 
 /* The stream's entry, made when there is none.  NULL: no memory. */
 static stamped_t *entry_of(ps_simnet_t *simnet, int32_t host, const ps_log_t *log,
-                           ps_driver_t *driver)
+                           const ps_context_t *context)
 {
     stamped_t *found = find(simnet, host, log->session_id, log->stream_id);
     if (found != NULL) {
@@ -86,7 +86,7 @@ static stamped_t *entry_of(ps_simnet_t *simnet, int32_t host, const ps_log_t *lo
     found->session_id = log->session_id;
     found->stream_id = log->stream_id;
     found->mtu = log->mtu;
-    found->epoch_offset_ns = ps_driver_epoch_offset_ns(driver);
+    found->epoch_offset_ns = ps_context_epoch_offset_ns(context);
     return found;
 }
 
@@ -160,7 +160,7 @@ static stamped_t *outgoing(ps_probe_t *probe, int32_t host, const uint8_t *bytes
         return NULL;
     }
     const ps_publication_t *pub = model->pub;
-    stamped_t *stream = entry_of(probe->world->simnet, -1, &pub->log, pub->driver);
+    stamped_t *stream = entry_of(probe->world->simnet, -1, &pub->log, pub->context);
     if (stream != NULL) {
         stream->places[0] = pub->params.channel_timestamp_offset;
         stream->places[1] = NOWHERE;
@@ -215,7 +215,7 @@ void ps_sim_stamp_passed(ps_probe_t *probe, const ps_probe_pub_t *model, int64_t
 {
     const ps_publication_t *pub = model->pub;
     stamped_t *stream = pub->params.channel_timestamp
-                            ? entry_of(probe->world->simnet, -1, &pub->log, pub->driver)
+                            ? entry_of(probe->world->simnet, -1, &pub->log, pub->context)
                             : NULL;
     if (stream == NULL) {
         return;
@@ -261,7 +261,7 @@ void ps_sim_stamp_read(ps_probe_t *probe, int32_t host, const ps_sim_packet_t *p
         return;
     }
     const ps_image_t *image = model->image;
-    stamped_t *stream = entry_of(probe->world->simnet, host, &image->log, image->driver);
+    stamped_t *stream = entry_of(probe->world->simnet, host, &image->log, image->context);
     if (stream == NULL) {
         return;
     }

@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * ps_context.h: the surroundings of both agents: parameters, network, counters, shared slots,
+ * clock.  Constant while the driver lives, but for the epoch offset.
+ */
+#ifndef PS_CONTEXT_H
+#define PS_CONTEXT_H
+
+#include <stdatomic.h>
+#include <stdint.h>
+
+#include "ps_counters.h"
+#include "ps_driver_params.h"
+
+typedef struct ps_context {
+    ps_driver_params_t params;
+    _Atomic int64_t epoch_offset_ns; /* written by the loops once a second */
+} ps_context_t;
+
+/* Add to a monotonic now_ns to get epoch ns.  Constant in the simulator.  Any thread. */
+static inline int64_t ps_context_epoch_offset_ns(const ps_context_t *context)
+{
+    return atomic_load_explicit(&((ps_context_t *)(uintptr_t)context)->epoch_offset_ns,
+                                memory_order_relaxed);
+}
+
+/* Adds to a system counter (ps_system_counter).  Any agent thread. */
+static inline void ps_system_add(const ps_context_t *context, int32_t id, int64_t delta)
+{
+    atomic_fetch_add_explicit(ps_counter_cell(context->params.cnc, id), delta,
+                              memory_order_relaxed);
+}
+
+#endif
