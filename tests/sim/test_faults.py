@@ -227,7 +227,7 @@ WRONG = (
         "does not hear that a stream has ended",
         two_hosts(count=200),
         Patch(
-            file="ps_image.c",
+            file="ps_image_frames.c",
             now="        ps_image_on_eos(image, destination, position, first->flags);\n",
             old="        (void)destination;\n",
         ),

@@ -10,64 +10,10 @@
 
 #include "ps_error.h"
 
-/* A limit counts for as long as a receiver may be silent.  When receivers grant less for that time,
- * the one that granted it has gone, or its status message was forged or belongs to another stream:
- * the limit comes down to the furthest edge granted meanwhile.  An edge that a lost or overtaken
- * status message hides for a moment changes nothing. */
-int64_t ps_fc_furthest(ps_fc_t *fc, int64_t receiver_id, int64_t edge, int64_t limit,
-                       int64_t now_ns)
-{
-    if (edge >= limit) {
-        fc->limiting_receiver = receiver_id;
-        fc->watch_until_ns = INT64_MAX;
-        return edge;
-    }
-    if (fc->watch_until_ns == INT64_MAX) {
-        fc->watch_until_ns = now_ns + fc->timeout_ns;
-        fc->watch_edge = INT64_MIN;
-        fc->due_ns = fc->watch_until_ns < fc->due_ns ? fc->watch_until_ns : fc->due_ns;
-    }
-    if (edge >= fc->watch_edge) {
-        fc->watch_edge = edge;
-        fc->watch_receiver = receiver_id;
-    }
-    return limit;
-}
-
-int64_t ps_fc_recede(ps_fc_t *fc, int64_t limit, int64_t sender_position, int64_t now_ns)
-{
-    fc->due_ns = fc->watch_until_ns;
-    if (now_ns < fc->watch_until_ns) {
-        return limit;
-    }
-    const int64_t granted = fc->watch_edge > sender_position ? fc->watch_edge : sender_position;
-    fc->watch_until_ns = INT64_MAX;
-    fc->due_ns = INT64_MAX;
-    if (granted < limit) {
-        fc->limiting_receiver = fc->watch_receiver;
-        return granted;
-    }
-    return limit;
-}
-
 static int64_t max_on_sm(ps_fc_t *fc, const ps_sm_t *sm, int64_t position, int64_t limit,
                          int64_t now_ns)
 {
     return ps_fc_furthest(fc, sm->receiver_id, position + sm->window, limit, now_ns);
-}
-
-void ps_fc_no_setup_asked(ps_fc_t *fc, const ps_sm_t *sm, int64_t now_ns)
-{
-    (void)fc;
-    (void)sm;
-    (void)now_ns;
-}
-
-void ps_fc_no_setup_sent(ps_fc_t *fc, int64_t limit, int64_t now_ns)
-{
-    (void)fc;
-    (void)limit;
-    (void)now_ns;
 }
 
 int64_t ps_fc_no_idle(ps_fc_t *fc, int64_t limit, int64_t sender_position, int64_t now_ns)
@@ -76,19 +22,6 @@ int64_t ps_fc_no_idle(ps_fc_t *fc, int64_t limit, int64_t sender_position, int64
     (void)sender_position;
     (void)now_ns;
     return limit;
-}
-
-void ps_fc_no_error(ps_fc_t *fc, int64_t receiver_id, int64_t now_ns)
-{
-    (void)fc;
-    (void)receiver_id;
-    (void)now_ns;
-}
-
-bool ps_fc_always(const ps_fc_t *fc)
-{
-    (void)fc;
-    return true;
 }
 
 static const ps_fc_ops_t unicast_ops = {

@@ -69,14 +69,6 @@ static int32_t part_of(const ps_image_t *image, const ps_gap_t *gap)
     return (int32_t)(length < left ? length : left);
 }
 
-void ps_image_count_loss(ps_image_t *image, int64_t from, int64_t to)
-{
-    image->lost_bytes += to - from;
-    image->loss_position = from;
-    image->new_loss = 1;
-    atomic_fetch_add_explicit(&image->slot->lost_bytes, to - from, memory_order_relaxed);
-}
-
 /* Gaps whose first timer ran out are lost; before that they may be late only.  That timer is drawn,
  * or follows what the path is seen to do: later gaps may run out before earlier ones. */
 static void count_losses(ps_image_t *image, int64_t now_ns)

@@ -21,14 +21,6 @@
 #define LOOK_NS       INT64_C(1000000000)
 enum { LOOKS = 5 };
 
-bool ps_image_connection_live(const ps_image_t *image, int32_t index, int64_t now_ns)
-{
-    const ps_connection_t *connection = &image->connections[index];
-
-    return connection->established &&
-           now_ns - connection->activity_ns < image->receiver->params->connection_timeout_ns;
-}
-
 /* ---- which source is followed ---------------------------------------------------------------- */
 
 static bool is_source(const ps_connection_t *connection, const ps_addr_t *from)

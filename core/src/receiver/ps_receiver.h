@@ -114,6 +114,8 @@ void ps_receiver_forget_image(ps_receiver_t *receiver, ps_image_t *image);
 /* Notifies the conductor that it may destroy the object; kept until the ring takes it.
  * destination: id of the endpoint's destination, 0 for other kinds. */
 void ps_receiver_release(ps_receiver_t *receiver, int32_t kind, int64_t id, int64_t destination);
+/* Emits the releases that the event ring had no room for. */
+void ps_receiver_retry_releases(ps_receiver_t *receiver);
 /* One datagram of a destination (ps_on_datagram_fn; context: ps_recv_destination_t). */
 void ps_receiver_on_datagram(void *context, const uint8_t *data, uint32_t length,
                              const ps_addr_t *from, int64_t rx_ns);

@@ -342,4 +342,27 @@ void ps_publication_on_pressure(ps_publication_t *pub, const ps_pressure_t *pres
 
 void ps_publication_free(ps_publication_t *pub);
 
+/* A frame's aligned length if it may lie at offset, else -1.  Lengths come from other processes. */
+static inline int32_t ps_publication_checked_span(const ps_publication_t *pub,
+                                                  const ps_frame_t *frame, int32_t length,
+                                                  int32_t offset)
+{
+    const int32_t rest = pub->log.term_length - offset;
+    if (length < PS_HEADER_BYTES || length > rest) {
+        return -1;
+    }
+    const int32_t span = ps_align32(length);
+    const bool fits =
+        frame->type == PS_TYPE_PAD || (frame->type == PS_TYPE_DATA && span <= pub->log.mtu);
+    return span <= rest && fits ? span : -1;
+}
+
+static inline bool ps_publication_frame_is_there(const ps_publication_t *pub, int64_t position)
+{
+    return ps_frame_length_acquire(ps_frame_at(&pub->log, position)) > 0;
+}
+
+/* How often a blocked publication is looked at. */
+int64_t ps_publication_look_interval_ns(const ps_publication_t *pub);
+
 #endif

@@ -89,12 +89,6 @@ static void refresh_receiver(ps_publication_t *pub, const ps_sm_t *sm, int64_t p
     ps_publication_on_congestion(pub, sm, now_ns);
 }
 
-bool ps_publication_is_congested(const ps_publication_t *pub, int64_t receiver_id)
-{
-    const int32_t index = ps_map_get(&pub->receiver_index, (uint64_t)receiver_id);
-    return index != 0 && pub->receivers[index - 1].reason == PS_CAUSE_CONGESTION_WINDOW;
-}
-
 static void on_receiver_leaving(ps_publication_t *pub, const ps_sm_t *sm)
 {
     ps_pub_receiver_t *receiver = find_receiver(pub, sm->receiver_id);

@@ -10,13 +10,7 @@
 #include "ps_frame.h"
 #include "ps_sender.h"
 
-enum {
-    SKIP_FRAMES = 4096,
-    INDEX_PARTS = 256,
-    RETRY_NS = 100 * 1000,
-    PREFETCH_BYTES = 768,
-    PREFETCH_FRAMES = 4
-};
+enum { RETRY_NS = 100 * 1000, PREFETCH_BYTES = 768, PREFETCH_FRAMES = 4 };
 
 /* One datagram found in the log. */
 typedef struct scan {
@@ -26,20 +20,6 @@ typedef struct scan {
     bool shut;          /* a complete frame is there, but max_bytes is too small for it */
     bool corrupt;       /* what is there is no frame */
 } scan_t;
-
-/* A frame's aligned length if it may lie at offset, else -1.  Lengths come from other processes. */
-static int32_t checked_span(const ps_publication_t *pub, const ps_frame_t *frame, int32_t length,
-                            int32_t offset)
-{
-    const int32_t rest = pub->log.term_length - offset;
-    if (length < PS_HEADER_BYTES || length > rest) {
-        return -1;
-    }
-    const int32_t span = ps_align32(length);
-    const bool fits =
-        frame->type == PS_TYPE_PAD || (frame->type == PS_TYPE_DATA && span <= pub->log.mtu);
-    return span <= rest && fits ? span : -1;
-}
 
 /* Fetches a header ahead of `at`: a few frames of the latest length, of short ones more.  It may
  * lie beyond the term; then this does nothing. */
@@ -63,7 +43,7 @@ static void scan_datagram(const ps_publication_t *pub, int64_t position, int32_t
         if (length <= 0) {
             return; /* nothing yet, or claimed */
         }
-        const int32_t span = checked_span(pub, frame, length, offset);
+        const int32_t span = ps_publication_checked_span(pub, frame, length, offset);
         if (span < 0) {
             out->corrupt = out->wire_bytes == 0;
             return;
@@ -108,62 +88,6 @@ static void stamp(const ps_publication_t *pub, int64_t position, int32_t wire_by
     }
 }
 
-void ps_publication_add_index(ps_publication_t *pub, int64_t position, int64_t ordinal,
-                              int64_t now_ns)
-{
-    const int64_t step = ps_pub_term(pub) / INDEX_PARTS;
-    const int64_t advanced = position - pub->index_position;
-    if (advanced <= 0 || (advanced < step && now_ns - pub->index_ns < PS_TICK_NS)) {
-        return;
-    }
-    ps_index_append(pub->ring, position, ordinal,
-                    now_ns + ps_context_epoch_offset_ns(pub->context));
-    pub->index_position = position;
-    pub->index_ns = now_ns;
-}
-
-void ps_publication_move_sender(ps_publication_t *pub, int64_t position, int64_t messages,
-                                int64_t now_ns)
-{
-    assert(position >= pub->sender_position);
-    pub->sender_position = position;
-    pub->sent_ordinal += messages;
-    /* release: who sees the position may read what lies below it */
-    atomic_store_explicit(pub->sender_position_cell, position, memory_order_release);
-    atomic_store_explicit(&pub->slot->sent_ordinal, pub->sent_ordinal, memory_order_release);
-    atomic_store_explicit(&pub->slot->last_consumed_ns, now_ns, memory_order_relaxed);
-    atomic_store_explicit(&pub->status_consumer, position, memory_order_release);
-    ps_publication_add_index(pub, position, pub->sent_ordinal, now_ns);
-}
-
-static bool frame_is_there(const ps_publication_t *pub, int64_t position)
-{
-    return ps_frame_length_acquire(ps_frame_at(&pub->log, position)) > 0;
-}
-
-bool ps_publication_skip_to(ps_publication_t *pub, int64_t to)
-{
-    int64_t position = pub->sender_position;
-    int64_t messages = 0;
-    for (int32_t i = 0; i < SKIP_FRAMES && position < to; i++) {
-        const ps_frame_t *frame = ps_frame_at(&pub->log, position);
-        const int32_t length = ps_frame_length_acquire(frame);
-        const int32_t span =
-            checked_span(pub, frame, length, (int32_t)(position & pub->log.term_mask));
-        if (span < 0) {
-            break;
-        }
-        messages += frame->type == PS_TYPE_DATA && (frame->flags & PS_FLAG_END) != 0;
-        position += span;
-    }
-    if (position > pub->sender_position) {
-        ps_publication_move_sender(pub, position, messages, ps_pub_sender(pub)->now_ns);
-        /* No window holds what is not there. */
-        pub->window_shut = pub->window_shut && frame_is_there(pub, position);
-    }
-    return position >= to;
-}
-
 static void count_back_pressure(ps_publication_t *pub)
 {
     if (!pub->back_pressured) {
@@ -197,7 +121,7 @@ static int32_t collect(ps_publication_t *pub, ps_dgram_t *dgrams, scan_t *scans,
     while (count < PS_TURN_DATAGRAMS && bytes < most && messages > 0) {
         const int64_t window = pub->sender_limit - position;
         if (window <= 0) {
-            pub->window_shut = frame_is_there(pub, position);
+            pub->window_shut = ps_publication_frame_is_there(pub, position);
             return count;
         }
         scan_t *scan = &scans[count];
@@ -255,7 +179,7 @@ static int32_t send_data(ps_publication_t *pub, int64_t now_ns, bool *more)
     if (pub->revoked || pub->corrupt || !ps_send_endpoint_reachable(pub->endpoint)) {
         return 0;
     }
-    const bool waits = frame_is_there(pub, pub->sender_position);
+    const bool waits = ps_publication_frame_is_there(pub, pub->sender_position);
     pub->paced = waits && ps_publication_pace_shut(pub, now_ns);
     if (pub->paced || (waits && ps_publication_rate_shut(pub, now_ns))) {
         pub->window_shut = false;

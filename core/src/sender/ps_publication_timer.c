@@ -7,75 +7,7 @@
 
 enum { BEATS = 4 };
 
-/* ---- events ---------------------------------------------------------------------------------- */
-
-static bool emit(ps_publication_t *pub, int32_t type, int64_t a, int64_t b, int32_t reason)
-{
-    return ps_sender_emit(ps_pub_sender(pub), type, PS_KIND_PUBLICATION, pub->id, a, b, reason);
-}
-
-static bool emit_tethers(ps_publication_t *pub)
-{
-    for (int32_t i = 0; i < pub->subscriber_count; i++) {
-        ps_pub_subscriber_t *subscriber = &pub->subscribers[i];
-        if (subscriber->tether_pending &&
-            !emit(pub, PS_EV_SUBSCRIBER, subscriber->counter_id, 0, subscriber->tether.state)) {
-            return false;
-        }
-        subscriber->tether_pending = false;
-    }
-    return true;
-}
-
-static bool emit_one(ps_publication_t *pub, uint32_t bit)
-{
-    switch (bit) {
-    case PS_PEND_CONNECTED: return emit(pub, PS_EV_PUB_CONNECTED, pub->connected, 0, 0);
-    case PS_PEND_DRAINED:
-        return emit(pub, PS_EV_PUB_DRAINED, pub->sender_position,
-                    pub->end_position - pub->sender_position, 0);
-    case PS_PEND_EOS_ACK: return emit(pub, PS_EV_PUB_EOS_ACK, 0, 0, 0);
-    case PS_PEND_GIVEN_UP:
-        return emit(pub, PS_EV_GIVEN_UP, pub->given_up_to, pub->kept_position, 0);
-    case PS_PEND_TERM: return emit(pub, PS_EV_TERM_NEEDED, pub->reserved_position, 0, 0);
-    case PS_PEND_UNBLOCKED:
-        return emit(pub, PS_EV_PUB_UNBLOCKED, pub->unblocked_at, pub->unblocked_bytes, 0);
-    case PS_PEND_CORRUPT:
-        return emit(pub, PS_EV_ENDPOINT_ERROR, pub->sender_position, 0, PS_E_CORRUPT);
-    default: return emit_tethers(pub);
-    }
-}
-
-void ps_publication_flush_events(ps_publication_t *pub, int64_t now_ns)
-{
-    for (uint32_t bit = 1; bit <= PS_PEND_CORRUPT; bit <<= 1) {
-        if ((pub->pending & bit) != 0) {
-            if (!emit_one(pub, bit)) { /* ring full: again at the next tick */
-                *pub->due_ns = now_ns + PS_TICK_NS;
-                ps_sender_due(ps_pub_sender(pub), *pub->due_ns);
-                return;
-            }
-            pub->pending &= ~bit;
-        }
-    }
-}
-
 /* ---- ending ---------------------------------------------------------------------------------- */
-
-void ps_publication_check_drained(ps_publication_t *pub)
-{
-    if (pub->state != PS_PUB_DRAINING) {
-        return;
-    }
-    const bool network = pub->endpoint != NULL;
-    const bool sent = !network || pub->sender_position >= pub->end_position;
-    pub->end_of_stream = pub->end_of_stream || sent;
-    const bool read = pub->gating_count == 0 || pub->slowest_position >= pub->end_position;
-    if ((sent || !(pub->has_receivers || pub->inherited) || pub->corrupt) && read) {
-        pub->state = PS_PUB_DRAINED;
-        pub->pending |= PS_PEND_DRAINED;
-    }
-}
 
 /* Producers stop at the limit; the end is told once they cannot move it any more. */
 static void close_producers(ps_publication_t *pub)

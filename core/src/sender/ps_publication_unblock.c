@@ -8,15 +8,6 @@
 
 enum { WALK_STEPS = 1 << 20, EXCLUSIVE_STEPS = 64, IDLE_LOOKS = 4 };
 
-bool ps_publication_is_blocked(const ps_publication_t *pub, int64_t *position)
-{
-    const int64_t at = pub->endpoint != NULL   ? pub->sender_position
-                       : pub->gating_count > 0 ? pub->fastest_position
-                                               : pub->consumer_position;
-    *position = at;
-    return pub->producer_position > at && ps_frame_length_acquire(ps_frame_at(&pub->log, at)) <= 0;
-}
-
 /* Client slot of the claim word at position if it names a living client, else -1. */
 static int32_t living_claimer(const ps_publication_t *pub, int64_t position, int64_t *client_id)
 {
@@ -149,31 +140,10 @@ static void report_blocked(ps_publication_t *pub, int64_t position, int64_t now_
     }
 }
 
-static int64_t look_interval_ns(const ps_publication_t *pub)
-{
-    const int64_t look_ns = pub->context->params.unblock_timeout_ns / 16;
-    return look_ns > PS_TICK_NS ? look_ns : PS_TICK_NS;
-}
-
-void ps_publication_note_blocked(ps_publication_t *pub, int64_t now_ns)
-{
-    int64_t position;
-    if (!ps_publication_is_blocked(pub, &position) || position == pub->blocked_position) {
-        return;
-    }
-    pub->blocked_position = position;
-    pub->blocked_since_ns = now_ns;
-    const int64_t due_ns = now_ns + look_interval_ns(pub);
-    if (due_ns < *pub->due_ns) {
-        *pub->due_ns = due_ns;
-        ps_sender_due(ps_pub_sender(pub), due_ns);
-    }
-}
-
 int64_t ps_publication_check_blocked(ps_publication_t *pub, int64_t now_ns)
 {
     const int64_t timeout_ns = pub->context->params.unblock_timeout_ns;
-    const int64_t look_ns = look_interval_ns(pub);
+    const int64_t look_ns = ps_publication_look_interval_ns(pub);
     const bool draining = pub->state != PS_PUB_ACTIVE;
     int64_t position;
     const bool blocked = ps_publication_is_blocked(pub, &position);

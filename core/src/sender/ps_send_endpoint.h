@@ -64,6 +64,10 @@ struct ps_send_endpoint {
 
 /* Shows the status of the channel.  Conductor before the sender has it, then the sender. */
 void ps_send_endpoint_set_status(ps_send_endpoint_t *endpoint, int64_t status);
+/* Shows how many destinations there are. */
+void ps_send_endpoint_store_count(ps_send_endpoint_t *endpoint);
+/* Counts a socket's error and reports it, at most once a second. */
+void ps_send_endpoint_report_error(ps_send_endpoint_t *endpoint, int32_t code, int64_t now_ns);
 /* Sends to all destinations (MDC) or the peer.  Returns how many datagrams were taken (0..count);
  * counts short sends, errors and bytes.  Sender thread. */
 int32_t ps_send_endpoint_send(ps_send_endpoint_t *endpoint, const ps_dgram_t *dgrams, int32_t count,
@@ -79,8 +83,9 @@ static inline bool ps_send_endpoint_reachable(const ps_send_endpoint_t *endpoint
 {
     return endpoint->params.mdc == PS_MDC_NONE || endpoint->destinations.count > 0;
 }
-/* Takes what came in.  Returns datagrams. */
-int32_t ps_send_endpoint_poll(ps_send_endpoint_t *endpoint, int64_t now_ns);
+/* Hands what came in to on_datagram, whose context is the endpoint.  Returns datagrams. */
+int32_t ps_send_endpoint_poll(ps_send_endpoint_t *endpoint, ps_on_datagram_fn on_datagram,
+                              int64_t now_ns);
 /* Timers: dynamic destinations, silence.  Returns the next due time. */
 int64_t ps_send_endpoint_on_timer(ps_send_endpoint_t *endpoint, int64_t now_ns);
 /* A valid status message came from `from`. */

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * ps_sender.c: the sender agent: its sets (ready, watched, by slot, by stream), its duty cycle, its
- * timers.
+ * ps_sender.c: the sender agent: its duty cycle and its timers.
  */
 #include "ps_sender.h"
 
@@ -10,159 +9,6 @@
 #include <stdlib.h>
 
 #define POLL_GAP_NS INT64_C(10000)
-
-/* ---- sets ------------------------------------------------------------------------------------ */
-
-void ps_sender_ready(ps_sender_t *sender, ps_publication_t *pub)
-{
-    if (pub->in_ready || pub->removed) {
-        return;
-    }
-    pub->in_ready = true;
-    pub->next_ready = NULL;
-    if (sender->ready_tail != NULL) {
-        sender->ready_tail->next_ready = pub;
-    } else {
-        sender->ready_head = pub;
-    }
-    sender->ready_tail = pub;
-    sender->ready_count++;
-}
-
-static ps_publication_t *pop_ready(ps_sender_t *sender)
-{
-    ps_publication_t *pub = sender->ready_head;
-    sender->ready_head = pub->next_ready;
-    if (sender->ready_head == NULL) {
-        sender->ready_tail = NULL;
-    }
-    sender->ready_count--;
-    pub->in_ready = false;
-    return pub;
-}
-
-void ps_sender_leave_ready(ps_sender_t *sender, ps_publication_t *pub)
-{
-    const int32_t count = sender->ready_count;
-    for (int32_t i = 0; i < count; i++) {
-        ps_publication_t *head = pop_ready(sender);
-        if (head != pub) {
-            ps_sender_ready(sender, head);
-        }
-    }
-}
-
-void ps_sender_watch(ps_sender_t *sender, ps_publication_t *pub)
-{
-    if (pub->in_watch || pub->removed || pub->subscriber_count == 0) {
-        return;
-    }
-    pub->in_watch = true;
-    pub->prev_watch = NULL;
-    pub->next_watch = sender->watch_head;
-    if (sender->watch_head != NULL) {
-        sender->watch_head->prev_watch = pub;
-    }
-    sender->watch_head = pub;
-}
-
-void ps_sender_leave_watch(ps_sender_t *sender, ps_publication_t *pub)
-{
-    if (!pub->in_watch) {
-        return;
-    }
-    pub->in_watch = false;
-    if (pub->prev_watch != NULL) {
-        pub->prev_watch->next_watch = pub->next_watch;
-    } else {
-        sender->watch_head = pub->next_watch;
-    }
-    if (pub->next_watch != NULL) {
-        pub->next_watch->prev_watch = pub->prev_watch;
-    }
-}
-
-void ps_sender_due(ps_sender_t *sender, int64_t due_ns)
-{
-    sender->min_due_ns = due_ns < sender->min_due_ns ? due_ns : sender->min_due_ns;
-    sender->scan_min_ns = due_ns < sender->scan_min_ns ? due_ns : sender->scan_min_ns;
-}
-
-void ps_sender_ready_endpoint(ps_sender_t *sender, const ps_send_endpoint_t *endpoint)
-{
-    for (int32_t i = 0; i < sender->publication_count; i++) {
-        ps_publication_t *pub = sender->publications[i];
-        if (pub->endpoint == endpoint) {
-            pub->setup_sent_ns = INT64_MIN / 2; /* whoever is new wants one */
-            *pub->due_ns = sender->now_ns;
-            ps_sender_due(sender, sender->now_ns);
-            ps_sender_ready(sender, pub);
-        }
-    }
-    sender->urgent = true;
-}
-
-static uint32_t bucket_of(const ps_sender_t *sender, const ps_send_endpoint_t *endpoint,
-                          int32_t session_id, int32_t stream_id)
-{
-    uint64_t hash = (uint64_t)endpoint->id * UINT64_C(0x9E3779B97F4A7C15);
-    hash ^= ((uint64_t)(uint32_t)session_id << 32) | (uint32_t)stream_id;
-    hash *= UINT64_C(0xD6E8FEB86659FD93);
-    return (uint32_t)(hash >> 32) & sender->bucket_mask;
-}
-
-ps_publication_t **ps_sender_bucket(ps_sender_t *sender, const ps_publication_t *pub)
-{
-    return &sender->buckets[bucket_of(sender, pub->endpoint, pub->log.session_id,
-                                      pub->log.stream_id)];
-}
-
-ps_publication_t *ps_sender_find(ps_sender_t *sender, const ps_send_endpoint_t *endpoint,
-                                 int32_t session_id, int32_t stream_id)
-{
-    ps_publication_t *pub = sender->buckets[bucket_of(sender, endpoint, session_id, stream_id)];
-    while (pub != NULL && !(pub->endpoint == endpoint && pub->log.session_id == session_id &&
-                            pub->log.stream_id == stream_id)) {
-        pub = pub->next_bucket;
-    }
-    return pub;
-}
-
-bool ps_sender_emit(ps_sender_t *sender, int32_t type, int32_t kind, int64_t id, int64_t a,
-                    int64_t b, int32_t reason)
-{
-    const ps_event_t event = { .type = type,
-                               .kind = kind,
-                               .id = id,
-                               .now_ns = sender->now_ns,
-                               .a = a,
-                               .b = b,
-                               .reason = reason };
-    return ps_agent_emit(sender->agent, &event);
-}
-
-/* Objects go back to the conductor when the ring takes the news.  The flag goes first: after the
- * event the object may be gone. */
-static void emit_released(ps_sender_t *sender)
-{
-    while (sender->released_publications != NULL) {
-        ps_publication_t *pub = sender->released_publications;
-        ps_publication_t *next = pub->next_released;
-        if (!ps_sender_emit(sender, PS_EV_RELEASED, PS_KIND_PUBLICATION, pub->id, 0, 0, 0)) {
-            return;
-        }
-        sender->released_publications = next;
-    }
-    while (sender->released_endpoints != NULL) {
-        ps_send_endpoint_t *endpoint = sender->released_endpoints;
-        ps_send_endpoint_t *next = endpoint->next;
-        endpoint->removed = true;
-        if (!ps_sender_emit(sender, PS_EV_RELEASED, PS_KIND_SEND_ENDPOINT, endpoint->id, 0, 0, 0)) {
-            return;
-        }
-        sender->released_endpoints = next;
-    }
-}
 
 /* ---- duty cycle ------------------------------------------------------------------------------ */
 
@@ -209,7 +55,7 @@ static int64_t run_ready(ps_sender_t *sender, int32_t *turns_done)
     int32_t turns =
         sender->ready_count < PS_TURNS_PER_CYCLE ? sender->ready_count : PS_TURNS_PER_CYCLE;
     while (turns-- > 0 && sender->ready_head != NULL) {
-        ps_publication_t *pub = pop_ready(sender);
+        ps_publication_t *pub = ps_sender_pop_ready(sender);
         bool more = false;
         bytes += ps_publication_turn(pub, sender->now_ns, &more);
         (*turns_done)++;
@@ -256,14 +102,14 @@ static int32_t poll_endpoints(ps_sender_t *sender)
     for (ps_send_endpoint_t *endpoint = sender->endpoints; endpoint != NULL;
          endpoint = endpoint->next) {
         if (endpoint->poll_now) {
-            seen += ps_send_endpoint_poll(endpoint, sender->now_ns);
+            seen += ps_send_endpoint_poll(endpoint, ps_sender_on_datagram, sender->now_ns);
         }
     }
     for (int32_t i = 0; i < PS_POLL_SLICE && i < sender->endpoint_count; i++) {
         if (sender->poll_cursor == NULL) {
             sender->poll_cursor = sender->endpoints;
         }
-        seen += ps_send_endpoint_poll(sender->poll_cursor, sender->now_ns);
+        seen += ps_send_endpoint_poll(sender->poll_cursor, ps_sender_on_datagram, sender->now_ns);
         sender->poll_cursor = sender->poll_cursor->next;
     }
     sender->awaits_window = sender->awaits_window && seen == 0;
@@ -323,7 +169,7 @@ int32_t ps_sender_do_work(ps_sender_t *sender, int64_t now_ns)
 {
     int32_t work = 0;
     sender->now_ns = now_ns > sender->now_ns ? now_ns : sender->now_ns;
-    emit_released(sender);
+    ps_sender_emit_released(sender);
     if (sender->capacity > 0) {
         work += collect_dirty(sender);
         work += ps_sender_look_at_hot(sender);

@@ -97,6 +97,10 @@ void ps_sender_leave_hot(ps_sender_t *sender, ps_publication_t *publication);
 /* Puts it at the end of the ready queue unless it is there. */
 void ps_sender_ready(ps_sender_t *sender, ps_publication_t *publication);
 /* Takes it out of the ready queue, which is walked: for removal. */
+/* Takes the first of the ready ones; there is one. */
+ps_publication_t *ps_sender_pop_ready(ps_sender_t *sender);
+/* Gives released objects to the conductor while the ring has room. */
+void ps_sender_emit_released(ps_sender_t *sender);
 void ps_sender_leave_ready(ps_sender_t *sender, ps_publication_t *publication);
 /* Watches it until its local readers are level with the producer. */
 void ps_sender_watch(ps_sender_t *sender, ps_publication_t *publication);

@@ -1,0 +1,227 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * ps_image_frames.c: what a datagram does to an image: data, padding, heartbeats, joined runs, and
+ * runs that were received directly into the log.
+ */
+#include <assert.h>
+#include <string.h>
+
+#include "ps_image.h"
+#include "ps_receiver.h"
+
+static int on_heartbeat(ps_image_t *image, const ps_recv_destination_t *destination,
+                        const ps_data_t *first, int64_t position, const ps_addr_t *from)
+{
+    ps_connection_t *connection = &image->connections[destination->index];
+    int64_t oldest = image->sm_position - image->log.term_length;
+
+    if (position < (oldest > 0 ? oldest : 0)) {
+        ps_system_add(image->context, PS_SYS_UNDER_RUNS, 1);
+        return PS_WIRE_OK;
+    }
+    ps_system_add(image->context, PS_SYS_HEARTBEATS_RECEIVED, 1);
+    ps_image_touch(image, destination, from, position);
+    image->packet_ns = image->receiver->now_ns;
+    if (position > image->hwm) {
+        (void)ps_image_raise_hwm(image, position);
+    } else if (position < image->hwm) {
+        ps_image_on_low_heartbeat(image, connection, position);
+    }
+    if ((first->flags & PS_FLAG_EOS) != 0) {
+        ps_image_on_eos(image, destination, position, first->flags);
+    } else {
+        ps_image_withdraw_end(image, connection);
+    }
+    return PS_WIRE_OK;
+}
+
+/* What came fits into storage.  Of the padding that ends a term only the header is written, and the
+ * first page of the next term is always there: a sender passes such padding beyond the window. */
+static bool has_room(const ps_image_t *image, int64_t position, uint32_t length, int64_t end)
+{
+    int64_t room = ps_image_room(image);
+    int64_t free_end = image->free_to + INT64_C(3) * image->log.term_length - PS_FRAME_ALIGNMENT;
+
+    if (end <= room) {
+        return true;
+    }
+    return (end & image->log.term_mask) == 0 && position + ps_align32_64(length) <= room &&
+           end <= free_end;
+}
+
+static int on_chain(ps_image_t *image, const ps_recv_destination_t *destination, int64_t position,
+                    const uint8_t *data, uint32_t length, const ps_addr_t *from, int64_t rx_ns)
+{
+    int32_t span;
+    int32_t messages;
+    int64_t end;
+    int fault = ps_wire_chain(data, length, image->log.term_length, &span, &messages);
+
+    if (fault != PS_WIRE_OK) {
+        return fault;
+    }
+    end = position + span;
+    if (end > image->sm_position + image->log.term_length / 2) {
+        ps_system_add(image->context, PS_SYS_OVER_RUNS, 1);
+        return PS_WIRE_OK;
+    }
+    if (position < image->sm_position) {
+        ps_system_add(image->context, PS_SYS_UNDER_RUNS, 1);
+        if (end >= image->sm_position - image->congestion.window_max) {
+            ps_reordering_twice(&image->reordering, position, end, image->rtt.least_ns);
+            ps_image_touch(image, destination, from, end);
+        }
+        return PS_WIRE_OK;
+    }
+    ps_image_touch(image, destination, from, end);
+    image->packet_ns = image->receiver->now_ns;
+    ps_image_check_storage(image);
+    if (!has_room(image, position, length, end)) {
+        return PS_WIRE_OK; /* no memory for it yet: it will be asked for again */
+    }
+    if (ps_image_insert(image, data, length, position, span, messages, rx_ns)) {
+        ps_receiver_make_hot(image->receiver, image);
+    } else {
+        ps_reordering_twice(&image->reordering, position, end, image->rtt.least_ns);
+    }
+    return PS_WIRE_OK;
+}
+
+/* A sender may pass padding that begins inside the window, and then stands at the end of its term,
+ * beyond what is accepted, until a reader goes on.  It is alive, and what is missing up to the edge
+ * must be asked for: nothing else tells of it. */
+static int on_heartbeat_beyond(ps_image_t *image, const ps_recv_destination_t *destination,
+                               int64_t position, const ps_addr_t *from)
+{
+    const int64_t edge = image->sm_position + image->log.term_length / 2;
+
+    if ((position & image->log.term_mask) != 0 || position - edge >= image->log.term_length) {
+        ps_system_add(image->context, PS_SYS_OVER_RUNS, 1);
+        return PS_WIRE_OK;
+    }
+    ps_system_add(image->context, PS_SYS_HEARTBEATS_RECEIVED, 1);
+    ps_image_touch(image, destination, from, position);
+    image->packet_ns = image->receiver->now_ns;
+    ps_image_withdraw_end(image, &image->connections[destination->index]);
+    if (edge > image->hwm) {
+        (void)ps_image_raise_hwm(image, edge);
+    }
+    return PS_WIRE_OK;
+}
+
+int ps_image_on_data(ps_image_t *image, const ps_recv_destination_t *destination,
+                     const ps_data_t *first, const uint8_t *data, uint32_t length,
+                     const ps_addr_t *from, int64_t rx_ns)
+{
+    const ps_log_t *log = &image->log;
+    int64_t position;
+
+    if (image->rejected || image->state != PS_IMAGE_ACTIVE || image->endpoint == NULL) {
+        return PS_WIRE_OK;
+    }
+    if (first->term_offset < 0 || first->term_offset > log->term_length ||
+        first->term_offset % PS_FRAME_ALIGNMENT != 0) {
+        return PS_WIRE_BAD_FIELD;
+    }
+    position =
+        ps_position_stated(first->term_id, first->term_offset, log->shift, log->initial_term_id);
+    if (position < 0 || (position == ps_max_position(log->shift) && !first->is_heartbeat)) {
+        return PS_WIRE_OK;
+    }
+    if (!ps_image_admits(image, destination->index, from)) {
+        ps_image_count_foreign(image, destination->index, from);
+        return PS_WIRE_OK;
+    }
+    if (!first->is_heartbeat) {
+        return on_chain(image, destination, position, data, length, from, rx_ns);
+    }
+    if (position > image->sm_position + log->term_length / 2) {
+        return on_heartbeat_beyond(image, destination, position, from);
+    }
+    return on_heartbeat(image, destination, first, position, from);
+}
+
+uint32_t ps_image_on_run(ps_image_t *image, const ps_recv_destination_t *destination,
+                         const uint8_t *data, uint32_t length, uint32_t segment,
+                         const ps_addr_t *from, int64_t rx_ns)
+{
+    const ps_log_t *log = &image->log;
+    ps_data_t first;
+    int32_t messages;
+    uint32_t taken;
+    int64_t end;
+
+    if (image->rejected || image->state != PS_IMAGE_ACTIVE || image->endpoint == NULL ||
+        ps_wire_data(data, length, &first) != PS_WIRE_OK ||
+        ps_wrap_sub(first.term_id, log->initial_term_id) < 0 ||
+        ps_position(first.term_id, first.term_offset, log->shift, log->initial_term_id) !=
+            image->hwm ||
+        !ps_image_admits(image, destination->index, from)) {
+        return 0;
+    }
+    taken = ps_wire_run(data, length, segment, log->term_length, &messages);
+    end = image->hwm + taken;
+    if (taken == 0 || image->hwm < image->sm_position ||
+        end > image->sm_position + log->term_length / 2) {
+        return 0;
+    }
+    ps_image_check_storage(image);
+    if (end > ps_image_room(image)) {
+        return 0;
+    }
+    ps_image_touch(image, destination, from, end);
+    image->packet_ns = image->receiver->now_ns;
+    (void)ps_image_insert(image, data, taken, image->hwm, (int32_t)taken, messages, rx_ns);
+    ps_receiver_make_hot(image->receiver, image);
+    return taken;
+}
+
+bool ps_image_land(const ps_image_t *image, ps_landing_t *out)
+{
+    int64_t end = image->sm_position + image->log.term_length / 2;
+    int64_t term_end = (image->hwm | image->log.term_mask) + 1;
+    int64_t room = ps_image_room(image);
+
+    if (image->rejected || image->state != PS_IMAGE_ACTIVE || image->endpoint == NULL ||
+        image->gaps.count > 0 || image->hwm < image->sm_position ||
+        image->endpoint->params.media_timestamp || image->endpoint->params.channel_timestamp) {
+        return false;
+    }
+    end = end < term_end ? end : term_end;
+    end = end < room ? end : room;
+    end = end < image->hwm + PS_LANDING_MOST ? end : image->hwm + PS_LANDING_MOST;
+    if (end < image->hwm + PS_LANDING_LEAST) {
+        return false;
+    }
+    *out = (ps_landing_t){ .at = ps_log_at(&image->log, image->hwm),
+                           .length = (uint32_t)(end - image->hwm) };
+    return true;
+}
+
+uint32_t ps_image_on_landed(ps_image_t *image, const ps_recv_destination_t *destination,
+                            const ps_landing_t *landing, uint64_t first_word, uint32_t length,
+                            uint32_t segment, const ps_addr_t *from)
+{
+    const ps_log_t *log = &image->log;
+    const ps_frame_t *first = ps_frame_at(log, image->hwm);
+    int32_t messages;
+    uint32_t taken;
+
+    assert(landing->at == (const uint8_t *)first && length <= landing->length);
+    if (length < PS_HEADER_BYTES || first->session_id != image->params.session_id ||
+        first->stream_id != image->params.stream_id ||
+        first->term_offset != (int32_t)(image->hwm & log->term_mask) ||
+        first->term_id != ps_term_id_at(image->hwm, log->shift, log->initial_term_id)) {
+        return 0;
+    }
+    taken = ps_wire_run_from(first_word, landing->at, length, segment, log->term_length, &messages);
+    if (taken == 0 || !ps_image_admits(image, destination->index, from)) {
+        return 0;
+    }
+    ps_image_check_storage(image);
+    ps_image_touch(image, destination, from, image->hwm + taken);
+    image->packet_ns = image->receiver->now_ns;
+    ps_image_reveal(image, first_word, taken, messages);
+    ps_receiver_make_hot(image->receiver, image);
+    return taken;
+}
