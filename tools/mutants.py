@@ -17,16 +17,9 @@ import attrs
 
 ROOT: Final = Path(__file__).resolve().parent.parent
 EQUIVALENT: Final = ROOT / "tools" / "equivalent_mutants.toml"
-FILES: Final = (
-    "ps_publication_limit.c", "ps_publication_send.c", "ps_publication_control.c",
-    "ps_publication_timer.c", "ps_publication_pace.c", "ps_publication_rate.c",
-    "ps_publication_local.c", "ps_image.c", "ps_image_insert.c", "ps_image_nak.c",
-    "ps_image_status.c", "ps_image_timers.c", "ps_image_pressure.c", "ps_nak.c", "ps_nak_rate.c",
-    "ps_gaps.c", "ps_reordering.c", "ps_retransmit.c", "ps_flow_control.c", "ps_fc_min.c",
-    "ps_fc_nak.c", "ps_congestion.c", "ps_cubic.c", "ps_pacer.c", "ps_rtt.c", "ps_destinations.c",
-    "ps_sender.c", "ps_sender_control.c", "ps_receiver.c", "ps_receiver_dispatch.c",
-    "ps_account.c", "ps_tether.c",
-)
+#: The protocol: whole folders, and the two algorithms that stand in another.
+FOLDERS: Final = ("protocol", "sender", "receiver")
+ELSEWHERE: Final = ("base/ps_pacer.c", "memory/ps_account.c")
 #: (kind, pattern, replacements): each match makes one mutant for each replacement; {} the match.
 OPERATORS: Final = (
     ("comparison", r"(?<=\s)<=(?=\s)", ("<", ">")),
@@ -130,10 +123,16 @@ def mutants(path: Path) -> list[Mutant]:
     return list(found.values())
 
 
-def every(names: tuple[str, ...] = FILES) -> list[Mutant]:
-    """All mutants of these files."""
-    paths = {path.name: path for path in (ROOT / "core" / "src").glob("*/*.c")}
-    return [mutant for name in names for mutant in mutants(paths[name])]
+def files() -> list[Path]:
+    """Every file that is mutated, in a fixed order."""
+    core = ROOT / "core" / "src"
+    found = [path for folder in FOLDERS for path in sorted((core / folder).glob("*.c"))]
+    return found + [core / name for name in ELSEWHERE]
+
+
+def every() -> list[Mutant]:
+    """All mutants of the protocol."""
+    return [mutant for path in files() for mutant in mutants(path)]
 
 
 class ListError(ValueError):

@@ -33,7 +33,7 @@ from typing import Any
 
 import attrs
 from mutant_bench import Bench
-from mutants import FILES, ListError, Mutant, equivalent, every
+from mutants import ListError, Mutant, equivalent, every
 
 Verdicts = dict[tuple[str, str, str, str], str | None]
 
@@ -155,7 +155,7 @@ def keep(path: Path, sample: list[Mutant], run: Run) -> None:
 
 def main() -> int:
     args = options()
-    known = every(FILES)
+    known = every()
     try:
         listed = equivalent(known)
     except ListError as error:
