@@ -140,6 +140,7 @@ typedef struct ps_claim {
     size_t length;    /* payload bytes */
     int64_t position; /* stream position after the message */
     void *frame;      /* owned by the library */
+    uint32_t epoch;   /* the same: of the ordinal that the claim took */
 } ps_claim_t;
 
 typedef struct ps_pub_constants {
@@ -182,8 +183,10 @@ int64_t ps_pub_try_claim(ps_pub_t *pub, size_t length, ps_claim_t *claim);
 int ps_pub_commit(ps_pub_t *pub, ps_claim_t *claim, int64_t reserved_value);
 int ps_pub_abort(ps_pub_t *pub, ps_claim_t *claim);
 
-int64_t ps_pub_position(const ps_pub_t *pub);         /* or PS_CLOSED */
-int64_t ps_pub_limit(const ps_pub_t *pub);            /* publisher limit, or PS_CLOSED */
+int64_t ps_pub_position(const ps_pub_t *pub); /* or PS_CLOSED */
+int64_t ps_pub_limit(const ps_pub_t *pub);    /* publisher limit, or PS_CLOSED */
+/* Messages that the stream's message rate admits in all so far; INT64_MAX: it has none. */
+int64_t ps_pub_ordinal_limit(const ps_pub_t *pub);
 int64_t ps_pub_available_window(const ps_pub_t *pub); /* bytes >= 0, or PS_CLOSED */
 int32_t ps_pub_is_connected(const ps_pub_t *pub);
 /* Tells the daemon that this client waits for room, so that it is woken when the limit moves. */

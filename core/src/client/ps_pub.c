@@ -265,8 +265,11 @@ static void ps_cursor_copy(ps_cursor_t *cursor, uint8_t *to, size_t length)
     }
 }
 
-static int64_t ps_pub_publish_single(ps_pub_t *pub, const ps_iov_t *pieces, int32_t length,
-                                     int64_t reserved_value)
+/* Inlined twice: a stream without a message rate must not pay for a call. */
+__attribute__((always_inline)) static inline int64_t ps_pub_publish_single(ps_pub_t *pub,
+                                                                           const ps_iov_t *pieces,
+                                                                           int32_t length,
+                                                                           int64_t reserved_value)
 {
     const int32_t frame_length = length + PS_HEADER_BYTES;
     const int32_t required = ps_align32(frame_length);
@@ -383,16 +386,26 @@ static int64_t ps_pub_publish_fragments(ps_pub_t *pub, const ps_iov_t *pieces, i
     return space.position + required;
 }
 
-int64_t ps_pub_publish(ps_pub_t *pub, const ps_iov_t *pieces, int64_t length,
-                       int64_t reserved_value)
+int64_t ps_pub_publish_admitted(ps_pub_t *pub, const ps_iov_t *pieces, int64_t length,
+                                int64_t reserved_value)
 {
-    if (PS_LIKELY(length <= pub->max_payload)) {
+    if (length <= pub->max_payload) {
         return ps_pub_publish_single(pub, pieces, (int32_t)length, reserved_value);
     }
     if (PS_UNLIKELY(length > pub->max_message)) {
         return ps_pub_fail_length(pub, length, pub->max_message);
     }
     return ps_pub_publish_fragments(pub, pieces, length, reserved_value);
+}
+
+int64_t ps_pub_publish(ps_pub_t *pub, const ps_iov_t *pieces, int64_t length,
+                       int64_t reserved_value)
+{
+    if (PS_LIKELY(length <= pub->single_max)) {
+        return ps_pub_publish_single(pub, pieces, (int32_t)length, reserved_value);
+    }
+    return pub->metered ? ps_pub_publish_metered(pub, pieces, length, reserved_value)
+                        : ps_pub_publish_admitted(pub, pieces, length, reserved_value);
 }
 
 int64_t ps_pub_offer(ps_pub_t *pub, const void *data, size_t length, int64_t reserved_value)

@@ -11,6 +11,7 @@
 
 enum {
     PS_RUN_BYTES = 128 * 1024,
+    PS_RUN_MESSAGES = PS_RUN_BYTES / PS_HEADER_BYTES, /* that fit */
     PS_BATCH_TURNS = 4,
     PS_PREFETCH_BYTES = 768,
     PS_GROUP_BYTES = 1024
@@ -135,9 +136,10 @@ static void ps_batch_write(const ps_pub_t *pub, const ps_batch_t *batch, int32_t
     }
 }
 
-/* One run: its messages, 0 when the next message needs ps_pub_publish, or a code. */
-static int64_t ps_batch_publish_run(ps_pub_t *pub, const ps_batch_t *batch, int32_t from,
-                                    int32_t count, int64_t *position)
+/* One run of at most `count - from` messages whose ordinals are taken already: its messages, 0 when
+ * the next message needs ps_pub_publish, or a code. */
+static int64_t ps_batch_admitted_run(ps_pub_t *pub, const ps_batch_t *batch, int32_t from,
+                                     int32_t count, int64_t *position)
 {
     int64_t start = 0;
     int64_t budget = 0;
@@ -170,6 +172,27 @@ static int64_t ps_batch_publish_run(ps_pub_t *pub, const ps_batch_t *batch, int3
     ps_pub_count(pub, run);
     *position = space.position + bytes;
     return run;
+}
+
+static int64_t ps_batch_metered_run(ps_pub_t *pub, const ps_batch_t *batch, int32_t from,
+                                    int32_t count, int64_t *position)
+{
+    const int32_t wanted = count - from < PS_RUN_MESSAGES ? count - from : PS_RUN_MESSAGES;
+    uint32_t epoch = 0;
+    const int64_t taken = ps_pub_take(pub, wanted, &epoch);
+    if (taken <= 0) {
+        return taken;
+    }
+    const int64_t run = ps_batch_admitted_run(pub, batch, from, from + (int32_t)taken, position);
+    ps_pub_untake(pub, run > 0 ? taken - run : taken, epoch);
+    return run;
+}
+
+static inline int64_t ps_batch_publish_run(ps_pub_t *pub, const ps_batch_t *batch, int32_t from,
+                                           int32_t count, int64_t *position)
+{
+    return PS_UNLIKELY(pub->metered) ? ps_batch_metered_run(pub, batch, from, count, position)
+                                     : ps_batch_admitted_run(pub, batch, from, count, position);
 }
 
 static int64_t ps_batch_one(ps_pub_t *pub, const ps_batch_t *batch, int32_t index,

@@ -77,6 +77,8 @@ int ps_pub_open(ps_client_t *client, const ps_pub_params_t *params, ps_pub_t **o
         pub->slot_index = params->publication_slot;
         pub->registration_id = params->registration_id;
         pub->exclusive = params->exclusive != 0;
+        pub->metered = atomic_load_explicit(&pub->slot->metered, memory_order_acquire) != 0;
+        pub->single_max = pub->metered ? -1 : pub->max_payload;
         pub->max_position = (int64_t)pub->log.term_length << 31;
         if (pub->exclusive) {
             code = ps_pub_resume(pub, params->log_path);
@@ -185,16 +187,22 @@ int64_t ps_pub_try_claim(ps_pub_t *pub, size_t length, ps_claim_t *claim)
     }
     const int32_t frame_length = (int32_t)length + PS_HEADER_BYTES;
     const int32_t required = ps_align32(frame_length);
+    const int64_t taken = PS_UNLIKELY(pub->metered) ? ps_pub_take(pub, 1, &claim->epoch) : 1;
+    if (PS_UNLIKELY(taken <= 0)) {
+        return taken;
+    }
     ps_space_t space;
-    const int64_t code = ps_pub_reserve(pub, required, &space);
+    int64_t code = ps_pub_reserve(pub, required, &space);
     if (PS_UNLIKELY(code != 0)) {
         if (code == PS_ADMIN_ACTION) {
             ps_pub_dirty(pub);
         }
-        return code;
+    } else if (PS_UNLIKELY(!ps_pub_claim(pub, space.at, frame_length))) {
+        code = PS_ADMIN_ACTION;
     }
-    if (PS_UNLIKELY(!ps_pub_claim(pub, space.at, frame_length))) {
-        return PS_ADMIN_ACTION;
+    if (PS_UNLIKELY(code != 0)) {
+        ps_pub_untake(pub, pub->metered != 0, claim->epoch);
+        return code;
     }
     ps_pub_header(pub, &space, 0, 0);
     claim->data = space.at + PS_HEADER_BYTES;
@@ -231,6 +239,7 @@ int ps_pub_commit(ps_pub_t *pub, ps_claim_t *claim, int64_t reserved_value)
     }
     ps_frame_reserved((ps_frame_t *)(void *)at, reserved_value);
     if (!ps_pub_settle(pub, at, frame_length, frame_length, PS_FLAG_UNFRAGMENTED, PS_TYPE_DATA)) {
+        ps_pub_untake(pub, pub->metered != 0, claim->epoch);
         return (int)ps_pub_fail_unblocked(pub, claim->position - ps_align32(frame_length));
     }
     ps_pub_count(pub, 1);
@@ -250,6 +259,7 @@ int ps_pub_abort(ps_pub_t *pub, ps_claim_t *claim)
     }
     /* Failure: the daemon made the same PAD of it. */
     ps_pub_settle(pub, at, frame_length, frame_length, PS_FLAG_UNFRAGMENTED, PS_TYPE_PAD);
+    ps_pub_untake(pub, pub->metered != 0, claim->epoch);
     ps_pub_dirty(pub);
     return PS_OK;
 }

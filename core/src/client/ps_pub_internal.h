@@ -19,6 +19,8 @@ struct ps_pub {
     int32_t max_payload;
     int32_t max_message;
     int32_t exclusive;
+    int32_t metered;    /* each message takes an ordinal (ps_pub_admit.c) */
+    int32_t single_max; /* max_payload; metered: -1, so that nothing takes the short way */
     _Atomic int32_t closed;
     /* Exclusive: where the next frame goes; owned by the one publishing thread. */
     int32_t term_count;
@@ -109,6 +111,15 @@ int64_t ps_pub_reserve(ps_pub_t *pub, int32_t required, ps_space_t *space);
 /* One message; does not mark dirty.  Returns the position after it or a code. */
 int64_t ps_pub_publish(ps_pub_t *pub, const ps_iov_t *pieces, int64_t length,
                        int64_t reserved_value);
+/* The same of a message whose ordinal is taken already, and of one whose ordinal is not. */
+int64_t ps_pub_publish_admitted(ps_pub_t *pub, const ps_iov_t *pieces, int64_t length,
+                                int64_t reserved_value);
+int64_t ps_pub_publish_metered(ps_pub_t *pub, const ps_iov_t *pieces, int64_t length,
+                               int64_t reserved_value);
+/* Metered streams: takes up to `wanted` (> 0) ordinals: how many, or a code. */
+int64_t ps_pub_take(ps_pub_t *pub, int64_t wanted, uint32_t *epoch);
+/* Returns ordinals whose messages were not published. */
+void ps_pub_untake(ps_pub_t *pub, int64_t count, uint32_t epoch);
 /* PS_E_TOO_LONG with its text. */
 int64_t ps_pub_fail_length(const ps_pub_t *pub, int64_t length, int32_t limit);
 /* PS_E_UNBLOCKED: counts it in the client's slot. */

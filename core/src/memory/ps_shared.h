@@ -105,9 +105,13 @@ typedef struct ps_publication_slot {
      * sender BEFORE it looks at the log. */
     alignas(PS_LINE) _Atomic uint32_t dirty;
     _Atomic uint32_t want_room; /* a client sleeps until the limit moves */
-    /* line: publishers, credit (reserved) */
+    /* Sender.  1: publishers take an ordinal below ordinal_limit for each message.  Constant while
+     * the publication exists; a daemon that does not know it leaves 0. */
+    _Atomic uint32_t metered;
+    _Atomic int64_t ordinal_limit;
+    /* line: publishers */
     alignas(PS_LINE) _Atomic int64_t published_ordinal;
-    _Atomic uint64_t credit_spent; /* {spent, epoch, revoked} */
+    _Atomic uint64_t spend; /* ps_spend.h; used by metered streams */
     /* lines: sender */
     alignas(PS_LINE) _Atomic int64_t sent_ordinal;
     _Atomic int64_t credit_limit;

@@ -12,6 +12,7 @@
 #ifndef PS_PUBLICATION_H
 #define PS_PUBLICATION_H
 
+#include "ps_allowance.h"
 #include "ps_context.h"
 #include "ps_error.h"
 #include "ps_publication_params.h"
@@ -153,13 +154,21 @@ struct ps_publication {
     ps_nak_rate_t nak_rate;
     ps_nak_signal_t local_signal; /* IPC under nak: the readers' queue as a receiver sees it */
     int64_t rate_due_ns;          /* a bucket above is empty until then; INT64_MAX none */
-    int64_t rate_position, rate_ordinal; /* IPC: counted up to here */
-    int32_t rate_cause;                  /* ps_cause, or none: no bucket above binds */
-    bool rated;                          /* any bucket above may bind */
-    bool nak;                            /* NAK-strength control */
-    _Atomic int64_t status_signals;      /* PRESSURE frames heard */
-    int64_t paced_until_ns;              /* a bucket is empty until then; INT64_MAX none */
-    bool paced;                          /* the congestion bucket ended the last turn */
+    int64_t rate_position;        /* IPC: counted up to here */
+    int32_t rate_cause;           /* ps_cause, or none: no bucket above binds */
+    bool rated;                   /* any bucket above may bind */
+    bool nak;                     /* NAK-strength control */
+    /* sender: how far ps-rate admits (ps_publication_admit.c) */
+    ps_allowance_t byte_allowance, message_allowance;
+    int64_t padding_bytes;   /* of the log that did not travel: padding goes as its header */
+    int64_t spent;           /* messages admitted, as last read */
+    int64_t spent_uncounted; /* of these, beyond sent_ordinal when nothing was under way */
+    int64_t admit_due_ns;    /* a limit of a rate rises then; INT64_MAX: none that is reached */
+    bool bytes_bind, messages_bind;             /* the rate is used up */
+    bool bytes_lead_binds, messages_lead_binds; /* a tenth of a second of it is not sent */
+    _Atomic int64_t status_signals;             /* PRESSURE frames heard */
+    int64_t paced_until_ns;                     /* a bucket is empty until then; INT64_MAX none */
+    bool paced;                                 /* the congestion bucket ended the last turn */
     ps_pub_receiver_t *receivers;
     ps_map_t receiver_index; /* receiver id -> index + 1 */
     ps_board_entry_t *board; /* [receiver_capacity], for the conductor */
@@ -333,12 +342,21 @@ bool ps_publication_rate_shut(ps_publication_t *pub, int64_t now_ns);
 void ps_publication_rate_sent(ps_publication_t *pub, int64_t bytes, int64_t messages,
                               int64_t now_ns);
 int64_t ps_publication_rate_timer(ps_publication_t *pub, int64_t now_ns);
-/* The publication window while a rate binds. */
+/* The publication window while the rate of NAK-strength control binds. */
 int64_t ps_publication_rate_window(const ps_publication_t *pub, int64_t window_bytes);
-/* IPC: how far producers may go, at most want. */
+/* IPC under NAK-strength control: how far producers may go, at most want. */
 int64_t ps_publication_rate_limit(ps_publication_t *pub, int64_t want, int64_t now_ns);
 void ps_publication_on_pressure(ps_publication_t *pub, const ps_pressure_t *pressure,
                                 int64_t now_ns);
+
+/* ---- ps_publication_admit.c ------------------------------------------------------------------ */
+
+/* Conductor: before a client may open the publication. */
+void ps_publication_admit_init(ps_publication_t *pub);
+/* How far ps-rate lets producers go, at most want; states the ordinal limit. */
+int64_t ps_publication_admit(ps_publication_t *pub, int64_t want, int64_t now_ns);
+/* At the last look producers had taken every ordinal that they may. */
+bool ps_publication_admits_no_message(const ps_publication_t *pub);
 
 void ps_publication_free(ps_publication_t *pub);
 

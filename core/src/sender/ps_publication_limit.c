@@ -192,6 +192,7 @@ static bool raise_limit(ps_publication_t *pub, int64_t now_ns)
     const int64_t consumer = last_consumer(pub);
     int64_t want = consumer + ps_publication_rate_window(pub, pub->window_bytes);
     want = ps_publication_rate_limit(pub, want, now_ns);
+    want = ps_publication_admit(pub, want, now_ns);
     if (want < pub->publisher_limit && pub->endpoint == NULL && pub->rate_cause != PS_CAUSE_NONE) {
         store_limit(pub, want); /* IPC: the rate was cut */
         return false;
@@ -279,6 +280,9 @@ static int32_t find_cause(const ps_publication_t *pub, int64_t *culprit)
                                            : client_id_at(pub, (int32_t)pub->nak_rate.culprit - 1);
         return pub->rate_cause;
     }
+    if (pub->bytes_bind || pub->messages_bind) {
+        return PS_CAUSE_RATE_LIMIT;
+    }
     if (pub->endpoint != NULL && pub->paced) {
         *culprit = pub->receiver_count > 0 ? pub->receivers[0].id : 0;
         return PS_CAUSE_CONGESTION_WINDOW;
@@ -317,7 +321,8 @@ static int32_t find_cause(const ps_publication_t *pub, int64_t *culprit)
         *culprit = client_id_at(pub, pub->slowest_client_slot);
         return PS_CAUSE_SPY;
     }
-    return PS_CAUSE_SCHEDULER;
+    return pub->bytes_lead_binds || pub->messages_lead_binds ? PS_CAUSE_RATE_LIMIT
+                                                             : PS_CAUSE_SCHEDULER;
 }
 
 static void bind_cause(ps_publication_t *pub, int64_t now_ns)
@@ -325,7 +330,7 @@ static void bind_cause(ps_publication_t *pub, int64_t now_ns)
     int64_t culprit = 0;
     int32_t cause = PS_CAUSE_NONE;
     if (pub->state == PS_PUB_ACTIVE && !pub->revoked &&
-        pub->producer_position >= pub->publisher_limit) {
+        (pub->producer_position >= pub->publisher_limit || ps_publication_admits_no_message(pub))) {
         cause = find_cause(pub, &culprit);
     }
     ps_account_bind(pub->slot, cause, culprit, now_ns);

@@ -23,11 +23,12 @@ void ps_publication_rate_init(ps_publication_t *pub)
     ps_pacer_init(&pub->message_rate);
     ps_pacer_init(&pub->nak_pace);
     pub->rate_due_ns = INT64_MAX;
-    if (params->rate_bytes_per_s > 0) {
+    const bool network = pub->endpoint != NULL; /* on IPC nothing leaves: ps_publication_admit.c */
+    if (params->rate_bytes_per_s > 0 && network) {
         ps_pacer_set(&pub->byte_rate, params->rate_bytes_per_s,
                      burst_of(pub, params->rate_bytes_per_s), 0);
     }
-    if (params->rate_messages_per_s > 0) {
+    if (params->rate_messages_per_s > 0 && network) {
         const int64_t burst = params->rate_messages_per_s / BURST_PARTS;
         const int64_t least = pub->log.mtu / PS_FRAME_ALIGNMENT; /* a datagram is sent whole */
         ps_pacer_set(&pub->message_rate, params->rate_messages_per_s, burst > least ? burst : least,
@@ -35,12 +36,12 @@ void ps_publication_rate_init(ps_publication_t *pub)
     }
     pub->nak = params->flow_control == PS_FC_NAK;
     pub->rate_position = pub->producer_position;
-    pub->rate_ordinal = atomic_load_explicit(&pub->slot->published_ordinal, memory_order_relaxed);
     ps_nak_rate_init(&pub->nak_rate, pub->log.mtu);
     ps_nak_signal_init(&pub->local_signal);
     atomic_store_explicit(&pub->slot->rate_bytes_per_s, params->rate_bytes_per_s,
                           memory_order_relaxed);
     pub->rated = pub->nak || params->rate_bytes_per_s > 0 || params->rate_messages_per_s > 0;
+    ps_publication_admit_init(pub);
 }
 
 static void show(ps_publication_t *pub)
@@ -145,16 +146,14 @@ int64_t ps_publication_rate_timer(ps_publication_t *pub, int64_t now_ns)
     return INT64_MAX;
 }
 
-/* While a rate binds, a tenth of a second of it is buffered, not a window: what is refused early
- * can be decided about early. */
+/* While the controller's rate binds, a tenth of a second of it is buffered, not a window: what is
+ * refused early can be decided about early. */
 int64_t ps_publication_rate_window(const ps_publication_t *pub, int64_t window_bytes)
 {
-    const int64_t wish = pub->params.rate_bytes_per_s;
-    int64_t rate = ps_nak_rate_limits(&pub->nak_rate) ? pub->nak_rate.limit : INT64_MAX;
-    if (!pub->rated || pub->rate_cause == PS_CAUSE_NONE) {
+    if (!pub->nak || pub->rate_cause == PS_CAUSE_NONE || !ps_nak_rate_limits(&pub->nak_rate)) {
         return window_bytes;
     }
-    rate = wish > 0 && wish < rate ? wish : rate;
+    const int64_t rate = pub->nak_rate.limit;
     const int64_t least = (int64_t)BURST_DATAGRAMS * pub->log.mtu;
     const int64_t share = rate / WINDOW_PARTS > least ? rate / WINDOW_PARTS : least;
     return share < window_bytes ? share : window_bytes;
@@ -182,27 +181,21 @@ static void look_at_readers(ps_publication_t *pub, int64_t now_ns)
 /* Up to now, before what was published is spent: else a silence would refill what it emptied. */
 static void fill(ps_publication_t *pub, int64_t now_ns)
 {
-    (void)ps_pacer_room(&pub->byte_rate, now_ns);
-    (void)ps_pacer_room(&pub->message_rate, now_ns);
     (void)ps_pacer_room(&pub->nak_pace, now_ns);
 }
 
 int64_t ps_publication_rate_limit(ps_publication_t *pub, int64_t want, int64_t now_ns)
 {
-    if (!pub->rated || pub->endpoint != NULL) {
+    if (!pub->nak || pub->endpoint != NULL) {
         return want;
     }
     const int64_t published = pub->producer_position - pub->rate_position;
     if (published > 0) {
         fill(pub, now_ns);
-        const int64_t ordinal =
-            atomic_load_explicit(&pub->slot->published_ordinal, memory_order_relaxed);
-        ps_publication_rate_sent(
-            pub, published, ordinal > pub->rate_ordinal ? ordinal - pub->rate_ordinal : 0, now_ns);
+        ps_publication_rate_sent(pub, published, 0, now_ns);
         pub->rate_position = pub->producer_position;
-        pub->rate_ordinal = ordinal;
     }
-    if (pub->nak && pub->gating_count > 0) {
+    if (pub->gating_count > 0) {
         look_at_readers(pub, now_ns);
     }
     (void)ps_publication_rate_shut(pub, now_ns);

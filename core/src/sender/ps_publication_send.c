@@ -207,6 +207,7 @@ static int32_t send_data(ps_publication_t *pub, int64_t now_ns, bool *more)
         ps_publication_move_sender(pub, pub->sender_position + span, messages, now_ns);
         ps_publication_paced(pub, bytes, 0);
         ps_publication_rate_sent(pub, bytes, messages, now_ns);
+        pub->padding_bytes += span - bytes;
     }
     pub->short_send = taken < count;
     pub->window_shut = pub->window_shut && !pub->short_send; /* what is left would still fit */

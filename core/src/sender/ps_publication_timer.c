@@ -139,6 +139,9 @@ void ps_publication_on_timer(ps_publication_t *pub, int64_t now_ns)
     }
     *pub->due_ns = INT64_MAX;
     due_ns = earlier(due_ns, tether_timer(pub, now_ns));
+    if (now_ns >= pub->admit_due_ns) { /* set again below while publishers may go on at all */
+        pub->admit_due_ns = INT64_MAX;
+    }
     if (ps_publication_is_forgotten(pub)) {
         ps_publication_look_again(pub);
     }
@@ -152,6 +155,7 @@ void ps_publication_on_timer(ps_publication_t *pub, int64_t now_ns)
         due_ns = earlier(due_ns, pub->inherited_until_ns);
     }
     due_ns = earlier(due_ns, ps_publication_rate_timer(pub, now_ns));
+    due_ns = earlier(due_ns, pub->admit_due_ns);
     if (pub->state != PS_PUB_DRAINED) {
         due_ns = earlier(due_ns, ps_publication_check_blocked(pub, now_ns));
     }

@@ -40,7 +40,7 @@ static int64_t image_released(const ps_image_t *image)
 }
 
 /* What a message takes of the log. */
-static int64_t framed_bytes(const ps_publication_t *pub, int32_t size)
+int64_t ps_sim_framed_bytes(const ps_publication_t *pub, int32_t size)
 {
     const int32_t most = pub->log.mtu - PS_HEADER_BYTES;
     const int32_t whole = size > 0 ? (size - 1) / most : 0;
@@ -56,7 +56,7 @@ static int64_t past_padding(const ps_sim_ledger_t *ledger, const ps_publication_
     if (number >= ledger->count) {
         return edge;
     }
-    const int64_t start = ledger->ends[number] - framed_bytes(pub, ledger->sizes[number]);
+    const int64_t start = ledger->ends[number] - ps_sim_framed_bytes(pub, ledger->sizes[number]);
     const int64_t before = number > 0 ? ledger->ends[number - 1] : 0;
     const bool padded = start > before && (start & pub->log.term_mask) == 0;
     return padded && edge < start && edge >= before + PS_HEADER_BYTES ? start : edge;
@@ -176,7 +176,8 @@ void ps_sim_bound_check(ps_simworld_t *world, const ps_sim_publisher_t *publishe
     if (pub == NULL) {
         return;
     }
-    const int64_t start = end - framed_bytes(pub, size);
+    const int64_t start = end - ps_sim_framed_bytes(pub, size);
+    ps_sim_lead_check(world, publisher, pub, start);
     const int64_t window = pub->params.window_bytes < pub->log.term_length
                                ? pub->params.window_bytes
                                : pub->log.term_length;

@@ -311,6 +311,14 @@ typedef struct ps_probe {
     ps_probe_gap_t next_gaps[PS_PROBE_GAPS]; /* of the image that is looked at */
 } ps_probe_t;
 
+/* ---- acceptance: ps_sim_bound.c, ps_sim_lead.c ------------------------------------------------- */
+
+/* What a message takes of the log. */
+int64_t ps_sim_framed_bytes(const ps_publication_t *pub, int32_t size);
+/* A message that begins there was accepted as the latest of its ledger: its rate must allow it. */
+void ps_sim_lead_check(ps_simworld_t *world, const ps_sim_publisher_t *publisher,
+                       const ps_publication_t *pub, int64_t start);
+
 /* ---- for the world and the network ----------------------------------------------------------- */
 
 ps_probe_t *ps_probe_create(ps_simworld_t *world);

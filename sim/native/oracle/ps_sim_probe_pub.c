@@ -271,6 +271,9 @@ static int32_t plain_cause(const ps_probe_pub_t *model)
     if (!pub->connected) {
         return PS_CAUSE_NO_RECEIVER;
     }
+    if (pub->params.rate_bytes_per_s > 0 || pub->params.rate_messages_per_s > 0) {
+        return 0;
+    }
     if (pub->endpoint != NULL &&
         (pub->params.flow_control == PS_FC_MIN || pub->params.flow_control == PS_FC_TAGGED)) {
         return group_cause(model);
@@ -307,8 +310,10 @@ static void look_at_account(ps_probe_t *probe, ps_probe_pub_t *model, int64_t no
                  model->held_ns);
         model->held_ns = shown_ns;
     }
-    const bool held = pub->state == PS_PUB_ACTIVE && !pub->revoked &&
-                      pub->producer_position >= pub->publisher_limit;
+    const bool held =
+        pub->state == PS_PUB_ACTIVE && !pub->revoked &&
+        (pub->producer_position >= pub->publisher_limit ||
+         (pub->params.rate_messages_per_s > 0 && load(&pub->slot->ordinal_limit) <= pub->spent));
     const int32_t plain = held ? plain_cause(model) : 0;
     /* Of one receiver it is known who holds the stream. */
     const bool named = plain != PS_CAUSE_RECEIVER_WINDOW || pub->receiver_count != 1 ||

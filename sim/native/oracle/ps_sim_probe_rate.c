@@ -44,7 +44,9 @@ static void spend(ps_probe_t *probe, const ps_probe_pub_t *model, ps_probe_bucke
                       bucket->level, bucket->burst);
         bucket->level = 0;
     }
-    bucket->level = bucket->level < -bucket->burst ? -bucket->burst : bucket->level;
+    if (least < PLENTY) { /* what producers took too much of is never forgotten */
+        bucket->level = bucket->level < -bucket->burst ? -bucket->burst : bucket->level;
+    }
 }
 
 static double larger(double a, double b)
@@ -65,8 +67,9 @@ void ps_probe_rate_init(ps_probe_pub_t *model, int64_t now_ns)
     model->published = pub->producer_position;
     set(&model->pace, 0, 0, now_ns);
     set(&model->nak, 0, 0, now_ns);
-    set(&model->bytes, (double)params->rate_bytes_per_s,
-        larger((double)params->rate_bytes_per_s / 250, 2 * mtu), now_ns);
+    const double bytes = (double)params->rate_bytes_per_s;
+    set(&model->bytes, bytes,
+        pub->endpoint != NULL ? larger(bytes / 250, 2 * mtu) : larger(bytes / 10, 1), now_ns);
     set(&model->message_rate, (double)params->rate_messages_per_s,
         larger((double)params->rate_messages_per_s / 250, mtu / 32), now_ns);
 }
@@ -104,9 +107,9 @@ static void compare(ps_probe_t *probe, const ps_probe_pub_t *model, const char *
 static void compare_all(ps_probe_t *probe, const ps_probe_pub_t *model)
 {
     const ps_publication_t *pub = model->pub;
-    compare(probe, model, "the bucket of ps-rate", &pub->byte_rate, &model->bytes);
-    compare(probe, model, "the bucket of messages", &pub->message_rate, &model->message_rate);
     if (pub->endpoint != NULL) {
+        compare(probe, model, "the bucket of ps-rate", &pub->byte_rate, &model->bytes);
+        compare(probe, model, "the bucket of messages", &pub->message_rate, &model->message_rate);
         compare(probe, model, "the NAK rate's bucket", &pub->nak_pace, &model->nak);
         compare(probe, model, "the bucket of repairs", &pub->repair, &model->repair);
         compare(probe, model, "the pace's bucket", &pub->congestion_pace, &model->pace);

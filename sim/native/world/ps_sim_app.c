@@ -186,9 +186,10 @@ static bool offer(ps_simworld_t *world, ps_sim_publisher_t *publisher, int64_t n
     ps_sim_ledger_t *ledger = &world->ledgers[publisher->params.ledger];
     ps_pub_t *pub = publisher->params.pub;
     const int64_t limit = ps_pub_limit(pub);
+    const int64_t ordinals = ps_pub_ordinal_limit(pub);
     const int32_t connected = ps_pub_is_connected(pub);
     if ((publisher->refused && publisher->refused_limit == limit &&
-         publisher->refused_connected == connected) ||
+         publisher->refused_ordinals == ordinals && publisher->refused_connected == connected) ||
         !grow(ledger)) {
         return false;
     }
@@ -207,6 +208,7 @@ static bool offer(ps_simworld_t *world, ps_sim_publisher_t *publisher, int64_t n
     if (position <= 0) {
         publisher->refused = true;
         publisher->refused_limit = limit;
+        publisher->refused_ordinals = ordinals;
         publisher->refused_connected = connected;
         publisher->stats.refusals++;
         if (publisher->blocked_since_ns < 0) {

@@ -27,6 +27,9 @@ typedef struct ps_sim_ledger {
     int64_t capacity;
     int32_t *sizes; /* of message i */
     int64_t edge;   /* furthest that a receiver ever had room for */
+    /* ps_sim_lead.c: whose rates the messages from lead_since on kept to; the last second of them */
+    const void *lead_pub;
+    int64_t lead_since, second_from, second_bytes;
 } ps_sim_ledger_t;
 
 /* ps_sim_gap.c: number of the first message that ends beyond the position, count when none does. */
@@ -38,6 +41,7 @@ typedef struct ps_sim_publisher {
     int64_t due_ns;
     int64_t blocked_since_ns; /* -1: not */
     int64_t refused_limit;    /* what held when an offer was refused: no use to ask again */
+    int64_t refused_ordinals;
     int32_t refused_connected;
     bool refused;
     bool attached;

@@ -1,0 +1,126 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * ps_publication_admit.c: how far ps-rate lets publishers go.  They are never more than a tenth of a
+ * second of the rate ahead of it, and on the network no more than that ahead of the sender
+ * (docs/decisions/0082).
+ *
+ *   bytes      bound the publisher limit: a message may begin below it.  What one message takes
+ *              beyond is waited for in full.
+ *   messages   bound an ordinal limit of its own, below which publishers take ordinals one by one
+ *              (ps_spend.h).
+ *
+ * Both limits are absolute and rise with time.  Publishers that are refused make the sender look;
+ * the timer here raises the limits of those that wait.
+ */
+#include "ps_sender.h"
+#include "ps_spend.h"
+
+enum { LEAD_PARTS = 10, STEP_PARTS = 1000 };
+
+static int64_t lead_of(int64_t rate)
+{
+    return rate / LEAD_PARTS > 1 ? rate / LEAD_PARTS : 1;
+}
+
+static int64_t step_of(int64_t rate)
+{
+    return rate / STEP_PARTS > 1 ? rate / STEP_PARTS : 1;
+}
+
+static uint64_t spend_word(const ps_publication_t *pub)
+{
+    return atomic_load_explicit(&pub->slot->spend, memory_order_acquire);
+}
+
+void ps_publication_admit_init(ps_publication_t *pub)
+{
+    const int64_t bytes = pub->params.rate_bytes_per_s;
+    const int64_t messages = pub->params.rate_messages_per_s;
+    ps_allowance_init(&pub->byte_allowance, bytes, lead_of(bytes));
+    ps_allowance_init(&pub->message_allowance, messages, lead_of(messages));
+    pub->admit_due_ns = INT64_MAX;
+    pub->spent = ps_spent_near(spend_word(pub), 0);
+    pub->spent_uncounted = pub->spent - pub->sent_ordinal;
+    /* Release: a publisher that sees it finds the word.  Limit 0 until the first look. */
+    atomic_store_explicit(&pub->slot->ordinal_limit, pub->spent, memory_order_relaxed);
+    atomic_store_explicit(&pub->slot->metered, messages > 0, memory_order_release);
+}
+
+static void wait_until(ps_publication_t *pub, int64_t due_ns)
+{
+    pub->admit_due_ns = due_ns < pub->admit_due_ns ? due_ns : pub->admit_due_ns;
+    *pub->due_ns = due_ns < *pub->due_ns ? due_ns : *pub->due_ns;
+    ps_sender_due(ps_pub_sender(pub), due_ns);
+}
+
+/* Messages admitted and not sent yet, as far as the sender can tell.  Ordinals whose publisher died
+ * before its message was there are never sent: when all is sent and nothing is spent for a while,
+ * the difference is what was lost, and counts no more. */
+static int64_t messages_ahead(ps_publication_t *pub, int64_t spent)
+{
+    const int64_t unsent = spent - pub->sent_ordinal - pub->spent_uncounted;
+    /* The tail as it is now: what was last read may be older than the word. */
+    if (spent == pub->spent && pub->sender_position >= ps_log_producer_position(&pub->log)) {
+        pub->spent_uncounted = spent - pub->sent_ordinal;
+        return 0;
+    }
+    return unsent > 0 ? unsent : 0;
+}
+
+static void admit_messages(ps_publication_t *pub, int64_t now_ns)
+{
+    const int64_t rate = pub->params.rate_messages_per_s;
+    const int64_t spent = ps_spent_near(spend_word(pub), pub->spent);
+    const int64_t allowed = ps_allowance_room(&pub->message_allowance, spent, now_ns);
+    int64_t room = allowed;
+    if (pub->endpoint != NULL) {
+        const int64_t left = lead_of(rate) - messages_ahead(pub, spent);
+        room = left < room ? left : room;
+    }
+    pub->spent = spent;
+    pub->messages_bind = allowed <= 0;
+    pub->messages_lead_binds = allowed > 0 && room <= 0;
+    if (allowed <= 0) {
+        wait_until(pub, ps_allowance_ready_ns(&pub->message_allowance, spent, step_of(rate)));
+    }
+    const int64_t limit = room > 0 ? spent + room : spent;
+    const int64_t before = atomic_load_explicit(&pub->slot->ordinal_limit, memory_order_relaxed);
+    if (limit != before) {
+        pub->limit_raised = pub->limit_raised || limit > before;
+        /* release: as the publisher limit */
+        atomic_store_explicit(&pub->slot->ordinal_limit, limit, memory_order_release);
+    }
+}
+
+/* Bytes count as they travel: sent padding as its header only. */
+static int64_t bytes_limit(ps_publication_t *pub, int64_t want, int64_t now_ns)
+{
+    const int64_t rate = pub->params.rate_bytes_per_s;
+    const bool network = pub->endpoint != NULL;
+    const int64_t unsent = network ? pub->producer_position - pub->sender_position : 0;
+    const int64_t taken = pub->producer_position - pub->padding_bytes;
+    const int64_t allowed = ps_allowance_room(&pub->byte_allowance, taken, now_ns);
+    const int64_t left = network ? lead_of(rate) - unsent : INT64_MAX;
+    const int64_t room = allowed < left ? allowed : left;
+    pub->bytes_bind = allowed <= 0;
+    pub->bytes_lead_binds = allowed > 0 && room <= 0;
+    if (allowed <= 0) {
+        wait_until(pub, ps_allowance_ready_ns(&pub->byte_allowance, taken, step_of(rate)));
+    }
+    const int64_t most = pub->producer_position + room;
+    return most < want ? most : want;
+}
+
+int64_t ps_publication_admit(ps_publication_t *pub, int64_t want, int64_t now_ns)
+{
+    pub->admit_due_ns = INT64_MAX;
+    if (pub->message_allowance.rate > 0) {
+        admit_messages(pub, now_ns);
+    }
+    return pub->byte_allowance.rate > 0 ? bytes_limit(pub, want, now_ns) : want;
+}
+
+bool ps_publication_admits_no_message(const ps_publication_t *pub)
+{
+    return pub->messages_bind || pub->messages_lead_binds;
+}
