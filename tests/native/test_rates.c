@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * test_rates.c: ps-rate as publishers meet it: through the client, against a sender in virtual time.
+ * test_rates.c: ps-rate as publishers meet it: through the client, with a sender in virtual time.
  * In any second at most 1.1 of the rate is accepted, and two messages; and no less than the rate
  * when publishers always try.
  */

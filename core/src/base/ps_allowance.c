@@ -21,8 +21,8 @@ void ps_allowance_init(ps_allowance_t *allowance, int64_t rate, int64_t burst)
     };
 }
 
-/* Up to now, by what had been taken at the last look: what was taken since then came at the end of a
- * silence, for all that is known, and must not be replaced by what the silence would have saved. */
+/* Up to now, by what had been taken at the last look: for all that is known, what was taken since
+ * then came at the end of a silence, whose savings must not replace it. */
 static void raise(ps_allowance_t *allowance, int64_t now_ns)
 {
     const int64_t most = allowance->taken + allowance->burst;

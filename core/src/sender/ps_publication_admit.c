@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * ps_publication_admit.c: how far ps-rate lets publishers go.  They are never more than a tenth of a
- * second of the rate ahead of it, and on the network no more than that ahead of the sender
+ * ps_publication_admit.c: how far ps-rate lets publishers go.  They are never more than a tenth of
+ * a second of the rate ahead of it, and on the network no more than that ahead of the sender
  * (docs/decisions/0082).
  *
  *   bytes      bound the publisher limit: a message may begin below it.  What one message takes

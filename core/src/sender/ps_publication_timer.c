@@ -159,7 +159,9 @@ void ps_publication_on_timer(ps_publication_t *pub, int64_t now_ns)
     if (pub->state != PS_PUB_DRAINED) {
         due_ns = earlier(due_ns, ps_publication_check_blocked(pub, now_ns));
     }
-    if (pub->quarantine_clamped || pub->cleaning_behind || pub->storage_clamped) {
+    /* Of a publication whose limit does not rise any more these are what last held it. */
+    const bool rises = pub->state == PS_PUB_ACTIVE && !pub->revoked && pub->connected;
+    if (rises && (pub->quarantine_clamped || pub->cleaning_behind || pub->storage_clamped)) {
         due_ns = earlier(due_ns, now_ns + PS_TICK_NS);
     }
     due_ns = due_ns <= now_ns ? now_ns + PS_TICK_NS : due_ns;

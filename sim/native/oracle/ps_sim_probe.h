@@ -311,7 +311,7 @@ typedef struct ps_probe {
     ps_probe_gap_t next_gaps[PS_PROBE_GAPS]; /* of the image that is looked at */
 } ps_probe_t;
 
-/* ---- acceptance: ps_sim_bound.c, ps_sim_lead.c ------------------------------------------------- */
+/* ---- acceptance: ps_sim_bound.c, ps_sim_lead.c ----------------------------------------------- */
 
 /* What a message takes of the log. */
 int64_t ps_sim_framed_bytes(const ps_publication_t *pub, int32_t size);

@@ -27,7 +27,7 @@ typedef struct ps_sim_ledger {
     int64_t capacity;
     int32_t *sizes; /* of message i */
     int64_t edge;   /* furthest that a receiver ever had room for */
-    /* ps_sim_lead.c: whose rates the messages from lead_since on kept to; the last second of them */
+    /* ps_sim_lead.c: whose rates the messages from lead_since on keep to; their last second */
     const void *lead_pub;
     int64_t lead_since, second_from, second_bytes;
 } ps_sim_ledger_t;
