@@ -19,12 +19,15 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import attrs
+
 from penstock.client import Client, Image, Subscription
 from penstock.client._port import Lease, Listener, Notice, PortState
 from penstock.config import control
 from penstock.core.admin import Cnc, Shared, create_log
 from penstock.core.driver_types import CncParams, LogParams, SharedParams, SlotKind
 from penstock.core.errors import ChannelRefused, DaemonGone
+from penstock.daemon.status import DaemonStatus, PublicationStatus
 
 TERM_LENGTH = 64 * 1024
 META_BYTES = 4096
@@ -75,6 +78,8 @@ class LocalPort:
         self._listener: weakref.ref[Listener] | None = None
         self._next_id = 100
         self._meta: list[mmap.mmap] = []
+        self.cause = "none"
+        self.held_ns = 0
 
     # ---- the port --------------------------------------------------------------------------------
 
@@ -133,7 +138,7 @@ class LocalPort:
         return control.Done(registration_id=self._new_id())
 
     def status(self, timeout_s: float) -> control.Status:
-        return control.Status(snapshot={"clients": []})
+        return control.Status(snapshot=attrs.asdict(self._status()))
 
     def notices(self, registration_id: int) -> deque[Notice]:
         return self._queues.setdefault(registration_id, deque())
@@ -225,6 +230,27 @@ class LocalPort:
         return self.cnc.allocate_counter(
             type_id=type_id, key=b"", label="test", registration_id=registration_id, owner_id=1,
             reference_id=0, value=value, now_ms=0,
+        )
+
+    def _status(self) -> DaemonStatus:
+        return DaemonStatus(
+            version="0", pid=os.getpid(), directory=str(self.directory), daemon_id=7, epoch=1,
+            threading="none", uptime_s=0.0, storage_budget_bytes=0, storage_used_bytes=0,
+            malformed_messages=0, duty_cycles={}, clients=[],
+            publications=[self._publication_status(identity) for identity in self._streams],
+            images=[], subscriptions=[], endpoints=[], groups=[], groups_expired=0,
+        )
+
+    def _publication_status(self, identity: int) -> PublicationStatus:
+        """No thread looks at the log here: the test says what holds the stream."""
+        return PublicationStatus(
+            publication_id=identity, channel=CHANNEL, stream_id=self._streams[identity],
+            session_id=identity * 3, state="active", exclusive=False, clients=1,
+            local_subscribers=0, connected=True, receivers=0, position=0, consumer_position=0,
+            limit=self.cnc.counter(self.limits[identity]), strategy="", rate_bytes_per_s=0,
+            pressure_signals=0, strategy_failures=0, cause=self.cause, culprit="",
+            culprit_client=0, culprit_name="", backlog_bytes=0, held_ns=self.held_ns,
+            blocked_ns={}, blocked_by_ns={}, peers=[], log_bytes=0,
         )
 
     def _write_meta(self, publication_id: int, offset: int, data: bytes) -> None:

@@ -34,6 +34,9 @@ def test_send_waits_for_a_receiver_and_for_room(port: LocalPort, client: Client)
     port.open_up(identity, limit=0)
     with pytest.raises(errors.TimeoutExpired, match="BACK_PRESSURED"):
         publication.send(b"x", 0.001)
+    port.cause, port.held_ns = "slow_subscriber", 2 * 10**9
+    with pytest.raises(errors.TimeoutExpired, match=r"PRESSURED: slow_subscriber: held 2\.0 s"):
+        publication.send(b"x", 0.001)
     port.soon(port.move_limit, identity, FAR)
     assert publication.send(b"x", 30) == 64
 
