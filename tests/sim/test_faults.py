@@ -268,8 +268,8 @@ WRONG = (
         files.load(library.path_of("paused-min")),
         Patch(
             file="ps_fc_min.c",
-            now="        if (receiver->edge < least) {",
-            old="        if (receiver->edge < least || i > 0) {",
+            now="        least = ps_edges_least(&fc->edges);\n",
+            old="        least = ps_edges_largest(&fc->edges);\n",
         ),
         "the windows of a receiver that is followed end at",
     ),

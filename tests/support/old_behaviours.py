@@ -89,8 +89,10 @@ OLD: Final = (
         patches=(
             Patch(
                 file="ps_flow_control.c",
-                now="return ps_fc_furthest(fc, sm->receiver_id, position + sm->window, limit);",
-                old="return ps_fc_furthest(fc, sm->receiver_id, position + 8 * sm->window, limit);",
+                now="return ps_fc_furthest(fc, sm->receiver_id, position + sm->window, limit, "
+                "now_ns);",
+                old="return ps_fc_furthest(fc, sm->receiver_id, position + 8 * sm->window, limit, "
+                "now_ns);",
             ),
         ),
     ),
@@ -145,8 +147,13 @@ OLD: Final = (
         patches=(
             Patch(
                 file="ps_destinations.c",
-                now="const bool same =\n            ps_addr_equal(&item->address, from) ||",
-                old="const bool same =\n           ",
+                now="    int32_t index = find_address(list, from);\n    for (",
+                old="    int32_t index = -1;\n    for (",
+            ),
+            Patch(
+                file="ps_destinations.c",
+                now="        if (ps_addr_equal(&item->address, from) ||\n            (item->bound",
+                old="        if ((item->bound",
             ),
         ),
     ),
