@@ -77,6 +77,7 @@ class ImageEnd(enum.IntEnum):
     NO_SUBSCRIBER = 4
     REJECTED = 5
     EVICTED = 6
+    OUTRUN = 7
 
 
 class TetherState(enum.IntEnum):

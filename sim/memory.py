@@ -109,7 +109,10 @@ def _needed(
         assert isinstance(owner, Publication)
         window = owner.plan.window_bytes if 0 < owner.plan.window_bytes <= term else term // 2
         end, high = status.producer_position, status.producer_position + window
-        again = 0 if owner.endpoint is None else term // 2 + _longest(term, owner.plan.mtu)
+        strategy = owner.plan.flow_control
+        far = term // 4 if strategy is not None and strategy.strategy == "nak" else 0
+        reach = min(term, term // 2 + far + _longest(term, owner.plan.mtu))
+        again = 0 if owner.endpoint is None else reach
         low = min((status.consumer_position - again, *readers))
     small_bytes = 1 << 20 if small is None else small
     least = end // term + (2 if term <= small_bytes else 1)

@@ -151,7 +151,13 @@ def _counted(host: Host, *, more: bool) -> Iterator[str]:
     counters = host.counters(_PS_SYS_ERRORS, _PS_SYS_SHORT_SENDS)
     full = bool(host.script.full) or host.script.short_send_ppm > 0
     late = host.script.strategy_delay_ns > DEADLINE_NS
-    errors, complaints, before = counters[_PS_SYS_ERRORS], 0, 0
+    # Reported, though maybe by a daemon that has died since.
+    before = sum(
+        name == "reader_outrun" or (name == "refused" and "dead daemon" in fields)
+        for _, name, fields in host.events
+    )
+    errors = counters[_PS_SYS_ERRORS]
+    complaints = 0
     for running in host.strategies():
         made = running.strategy
         if running.name.endswith(Moody.__name__):

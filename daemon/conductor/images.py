@@ -56,6 +56,8 @@ from penstock.daemon.conductor.world import World
 HALF_OPEN_SHARE: Final = 4          # of the storage budget, one part in so many
 _SETUP_GROUP: Final = 0x40
 _MALFORMED: Final = "malformed"
+_OUTRUN_QUIET_NS: Final = 60 * SECOND_NS
+_OUTRUN_KEPT: Final = 64             # sessions of an endpoint
 _MIN_TERM: Final = 64 * KIB
 _MAX_TERM: Final = 1024 * MIB
 _MIN_MTU: Final = 64
@@ -69,6 +71,7 @@ _REASONS: Final[dict[int, str]] = {
     ImageEnd.NO_SUBSCRIBER: "closed",
     ImageEnd.REJECTED: "rejected",
     ImageEnd.EVICTED: "evicted",
+    ImageEnd.OUTRUN: "outrun",
 }
 
 
@@ -393,12 +396,39 @@ def on_inactive(world: World, event: DriverEvent) -> None:
     image.end_position, image.end_ordinal = event.a, event.b
     if image.state is ImageState.ACTIVE:
         image.end_reason = _REASONS.get(event.reason, "closed")
+        if event.reason == ImageEnd.OUTRUN:
+            _report_outrun(world, image)
     if not image.established:
         _move(world, image, ImageTrigger.NEVER_ESTABLISHED)     # nobody has seen it
     elif event.reason == ImageEnd.REVOKED:
         _move(world, image, ImageTrigger.REVOKED)
     else:
         _move(world, image, ImageTrigger.INACTIVE)
+
+
+def _report_outrun(world: World, image: Image) -> None:
+    """A reader is too slow even for the least rate.  Reported once, and again when it has kept up
+    for a minute."""
+    told = image.endpoint.outrun
+    key = image.stream_id, image.session_id
+    last_ns = told.pop(key, None)
+    told[key] = world.now_ns
+    if len(told) > _OUTRUN_KEPT:
+        del told[next(iter(told))]
+    if last_ns is not None and world.now_ns - last_ns < _OUTRUN_QUIET_NS:
+        return
+    clients = sorted(f"{link.subscription.client.id}" for link in image.subscribers.values())
+    world.emit(
+        LogError(
+            text=f"session {image.session_id} of stream {image.stream_id} from {image.source}: a "
+            f"reader of client {', '.join(clients)} is slower than fc=nak slows down for; it "
+            "missed messages and joins again at the present position: read faster or use fc=min"
+        )
+    )
+    world.event(
+        "reader_outrun", image_id=image.id, session_id=image.session_id,
+        stream_id=image.stream_id, source=str(image.source), clients=clients,
+    )
 
 
 def on_drained(world: World, event: DriverEvent) -> None:
@@ -448,7 +478,8 @@ def _linger(world: World, image: Image) -> None:
     for link in image.subscribers.values():
         withdraw(world, link, image.end_reason)
     world.emit(RemoveObject(kind=ObjectKind.IMAGE, object_id=image.id, keep_session=keep))
-    if not image.subscribers:
+    # Of one that was outrun everything is read, and another is about to come.
+    if not image.subscribers or image.end_reason == "outrun":
         _move(world, image, ImageTrigger.LINGER_ELAPSED)
         return
     world.timers.at(

@@ -205,6 +205,7 @@ class RecvEndpoint:
     interest: dict[tuple[int, int | None], int] = attrs.field(factory=dict)
     images: dict[tuple[int, int], Image] = attrs.field(factory=dict)    # (stream, session), live
     held_by: int = 0                    # images that the receiver has not released
+    outrun: dict[tuple[int, int], int] = attrs.field(factory=dict)      # when last, by session
     next_resolution_ns: int = 0
     state: EndpointState = EndpointState.OPEN
 

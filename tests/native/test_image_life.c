@@ -122,7 +122,8 @@ static void test_trailer_tells_who_is_slow(void)
     world_consume(&world, 64);
     world_pass(&world, 201 * MS);
     const ps_sm_t sm = take_sm(&world);
-    CHECK(sm.trailer.capabilities == (PS_CAP_PENSTOCK | PS_CAP_ORDINALS | PS_CAP_PRESSURE));
+    CHECK(sm.trailer.capabilities ==
+          (PS_CAP_PENSTOCK | PS_CAP_ORDINALS | PS_CAP_PRESSURE | PS_CAP_KEEPS_TERM));
     CHECK_EQ(sm.trailer.daemon_epoch, 3);
     CHECK_EQ(sm.trailer.reason, PS_CAUSE_SLOW_SUBSCRIBER);
     CHECK_EQ(sm.trailer.reason_client, 5);

@@ -20,7 +20,11 @@ static const ps_pressure_t SAMPLE = { .session_id = GOLDEN_SESSION,
                                       .level = 2,
                                       .rtt_ns = 2000000,
                                       .client_id = 42,
-                                      .backlog_bytes = 99 };
+                                      .backlog_bytes = 99,
+                                      .rate = 5000000,
+                                      .cadence_ns = 7000000,
+                                      .residue = 11,
+                                      .overrun = 13 };
 
 static void the_frame_is_as_documented(void)
 {
@@ -28,10 +32,11 @@ static void the_frame_is_as_documented(void)
     ps_pressure_t read;
     uint16_t type = 0;
     const uint32_t length = ps_wire_build_pressure(out, &SAMPLE);
-    CHECK_EQ(length, 64);
+    CHECK_EQ(length, 96);
     CHECK_EQ(ps_wire_check(out, length, &type), PS_WIRE_OK);
     CHECK_EQ(type, PS_TYPE_EXT);
-    CHECK_EQ(ps_get_i32(out), 64);
+    CHECK_EQ(ps_get_i32(out), 96);
+    CHECK_EQ(ps_get_i64(out + 64), SAMPLE.rate);
     CHECK_EQ(ps_get_u32(out + 8), PS_EXT_MAGIC);
     CHECK_EQ(ps_get_u16(out + 14), PS_EXT_PRESSURE);
     CHECK_EQ(ps_get_i64(out + 24), SAMPLE.receiver_id);
@@ -46,20 +51,25 @@ static void bad_frames_are_refused(void)
     const struct {
         int at;
         uint8_t value;
-    } wrong[] = { { 36, 0 },    { 36, 5 }, { 35, 0x7f }, { 47, 0x80 },
-                  { 63, 0x80 }, { 0, 63 }, { 0, 65 } };
+    } wrong[] = { { 36, 0 }, { 36, 5 },    { 35, 0x7f }, { 47, 0x80 }, { 63, 0x80 },
+                  { 0, 63 }, { 0, 97 },    { 71, 0x80 }, { 71, 0x01 }, { 79, 0x80 },
+                  { 79, 1 }, { 87, 0x80 }, { 87, 1 },    { 95, 0x80 }, { 95, 1 } };
     for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++) {
         const uint32_t length = ps_wire_build_pressure(out, &SAMPLE);
         out[wrong[i].at] = wrong[i].value;
         CHECK_EQ(ps_wire_pressure(out, length, &read), PS_WIRE_BAD_FIELD);
     }
-    for (uint32_t length = 24; length < 64; length++) {
+    for (uint32_t length = 24; length < 96; length++) {
         ps_wire_build_pressure(out, &SAMPLE);
         CHECK(ps_wire_pressure(out, length, &read) != PS_WIRE_OK);
     }
     ps_wire_build_pressure(out, &SAMPLE);
-    ps_put_i32(out, 72); /* of a later version, with more behind */
-    CHECK_EQ(ps_wire_pressure(out, 72, &read), PS_WIRE_OK);
+    ps_put_i32(out, 104); /* of a later version, with more behind */
+    CHECK_EQ(ps_wire_pressure(out, 104, &read), PS_WIRE_OK);
+    ps_put_i32(out, 64); /* of an earlier one: nothing is known of what it consumes */
+    CHECK_EQ(ps_wire_pressure(out, 64, &read), PS_WIRE_OK);
+    CHECK(read.backlog_bytes == 99 && read.rate == 0 && read.cadence_ns == 0);
+    CHECK(read.residue == 0 && read.overrun == 0);
 }
 
 static void press(rig_t *rig, int64_t receiver, int32_t level)
@@ -69,6 +79,8 @@ static void press(rig_t *rig, int64_t receiver, int32_t level)
     pressure.level = level;
     pressure.receiver_id = receiver;
     pressure.rtt_ns = 0;
+    pressure.rate = 0; /* it was not seen to consume */
+    pressure.cadence_ns = 0;
     rig_inject(rig, &rig->peer, out, ps_wire_build_pressure(out, &pressure));
 }
 

@@ -5,12 +5,14 @@ from __future__ import annotations
 
 from itertools import islice
 
+import attrs
 import pytest
 from click.testing import CliRunner
 
 from penstock.cli.sim import command
-from penstock.sim import grid, sobol
-from penstock.sim.scenario import SECOND_NS
+from penstock.sim import files, grid, library, sobol
+from penstock.sim.scenario import SECOND_NS, Budget
+from penstock.sim.world import World, run
 
 
 def test_each_interval_of_each_axis_holds_one_point() -> None:
@@ -48,7 +50,7 @@ def test_a_sample_keeps_to_its_axes() -> None:
         assert cell.length_ns >= 5 * SECOND_NS
         assert cell.warm_ns < cell.length_ns
     kinds = [cell.kind() for cell in cells]
-    assert {kind: kinds.count(kind) > 5 for kind in ("slow", "lost", "healthy", "copes")} == {
+    assert {kind: kinds.count(kind) > 2 for kind in ("slow", "lost", "healthy", "copes")} == {
         "slow": True, "lost": True, "healthy": True, "copes": True
     }
 
@@ -57,3 +59,70 @@ def test_a_seed_that_is_no_hexadecimal_number_is_refused() -> None:
     done = CliRunner().invoke(command, ["grid", "nak", "--seed", "wx"])
     assert done.exit_code == 2
     assert "'wx' is not hexadecimal" in done.output
+
+
+def test_a_sample_of_the_grid_holds() -> None:
+    """Forty conditions that were not chosen: in 95 % nothing is missed after the warm-up and slow
+    readers get nine tenths of what they could; in none of them less than seven."""
+    outcomes = [grid.run_cell(cell, 1) for cell in grid.sample(0x0A1B2C3D, 40)]
+    found = grid.verdict(outcomes)
+    assert found.holds, [f"{grid.describe(cell)}: {cause}" for cell, cause in found.failures]
+
+
+@pytest.mark.parametrize(
+    ("batch", "cadence_us"), [(1, 2500), (22, 55_000), (40, 100_000), (15, 50_000), (20, 50_000)]
+)
+def test_any_cadence_of_the_slow_reader_is_slowed_to(batch: int, cadence_us: int) -> None:
+    """The scenario ``slow-nak`` with another cadence: 300 or 400 messages of 1000 a second."""
+    scenario = files.load(library.path_of("slow-nak"))
+    slow = attrs.evolve(
+        scenario.subscribers[0], poll_limit=batch, interval_ns=cadence_us * 1000
+    )
+    scenario = attrs.evolve(
+        scenario,
+        subscribers=(slow, *scenario.subscribers[1:]),
+        publishers=(attrs.evolve(scenario.publishers[0], count=5000),),
+        budget=Budget(missed_most=0),
+    )
+    report = run(scenario, 3)
+    assert report.violations == ()
+
+
+def test_a_reader_below_the_floor_gets_its_gaps_one_event_and_one_line() -> None:
+    """A reader of 60 kB/s in a group that is never sent less than 128 KiB/s."""
+    cell = attrs.evolve(
+        grid.sample(1, 1)[0], cadence_ns=20_000_000, nominal=60_000, offered=2_000_000,
+        term_bytes=65536, rtt_ns=2_000_000, group=3, slow=1, mtu=1408, frame=1200, batch=1,
+    )
+    with World(attrs.evolve(grid.scenario(cell), hostile=False), 1) as world:
+        world.run_until(20 * SECOND_NS)
+        reader = world.subscribers[0].reader(world.publishers[0].ledgers[0])
+        told = world.subscribers[0].gaps
+        gaps = [gap for gap in told if (gap.to_position or 0) < reader.position]
+        assert world.native.violations() == []
+        assert len(gaps) > 1
+        assert sum(gap.messages or 0 for gap in gaps) == reader.missed
+        names = [name for _, name, _ in world.hosts[1].events]
+        assert names.count("reader_outrun") == 1
+        assert world.hosts[1].counters(15)[15] == 1    # lines in the error log
+        # It is back at once: what it reads is its own rate.
+        assert reader.messages * cell.frame / 20 > 0.9 * 60_000
+
+
+def test_a_group_that_copes_is_silent() -> None:
+    """44 000 datagrams at a term of 16 MiB: at most 60 status messages for each receiver, no
+    signal, and no rate that binds."""
+    cell = attrs.evolve(
+        grid.sample(1, 1)[0], cadence_ns=10_000_000, nominal=4_000_000, offered=2_800_000,
+        term_bytes=16 << 20, rtt_ns=2_000_000, group=4, slow=4, mtu=1408, frame=1408, batch=100,
+    )
+    with World(grid.scenario(cell), 1) as world:
+        while world.network.wire().data < 44_000:
+            world.run_until(world.now_ns + SECOND_NS)
+        assert world.network.wire().status_messages <= 60 * 4
+        assert world.network.wire().ext == 0
+        rates = [
+            world.hosts[0].driver.publication_status(publication).rate_bytes_per_s
+            for publication in world.hosts[0].conductor.world.publications
+        ]
+        assert rates == [0]

@@ -60,7 +60,8 @@ enum ps_image_end {
     PS_END_REVOKED = 3,
     PS_END_NO_SUBSCRIBER = 4,
     PS_END_REJECTED = 5,
-    PS_END_EVICTED = 6 /* no frame of its stream came, and another session needed the place */
+    PS_END_EVICTED = 6, /* no frame of its stream came, and another session needed the place */
+    PS_END_OUTRUN = 7   /* what is missing is beyond retransmission */
 };
 typedef struct ps_event {
     int32_t type; /* ps_event_type */

@@ -43,11 +43,11 @@ static int prepare_timing(ps_image_t *image)
 
 /* Where the log is complete from position on: whole frames of this stream, one after the other.  A
  * frame is visible only once everything of it is there, so what a subscriber may have read is below
- * the result.  Bound: half a term, which is as far as the dead receiver accepted. */
+ * the result.  Bound: a term, which is as far as the dead receiver accepted. */
 static int64_t contiguous_from(const ps_image_t *image, int64_t position)
 {
     const ps_log_t *log = &image->log;
-    const int64_t end = position + log->term_length / 2;
+    const int64_t end = position + log->term_length;
 
     while (position < end) {
         const ps_frame_t *frame = ps_frame_at(log, position);
@@ -89,8 +89,8 @@ static int take_over(ps_image_t *image)
     image->moved_position = image->position + image->consumption;
     /* What lies above is out of reach then. */
     ps_log_clean(log, image->position, image->position + PS_FRAME_ALIGNMENT);
-    /* The dead receiver accepted at most half a term beyond the consumed position. */
-    end = image->position + log->term_length / 2 - INT64_C(3) * log->term_length;
+    /* The dead receiver accepted at most a term beyond the consumed position. */
+    end = image->position + log->term_length - INT64_C(3) * log->term_length;
     image->free_to = end > image->join_position ? end : image->join_position;
     return PS_OK;
 }
@@ -141,10 +141,10 @@ static int prepare_positions(ps_image_t *image)
     image->established_taken = params->adopted;
     image->end_position = INT64_MAX;
     image->next_due_ns = INT64_MAX;
-    ps_nak_signal_init(&image->pressure);
     if (params->adopted) {
         code = take_over(image);
     }
+    image->sent_seen = image->hwm;
     image->index_position = image->position;
     atomic_init(&image->shown_slowest, image->consumption);
     atomic_init(&image->shown_end, INT64_MAX);

@@ -71,8 +71,9 @@ struct ps_fc {
     int64_t hold;                /* limit remembered for a joining receiver, INT64_MAX none */
     int64_t hold_until_ns;
     bool setup_asked;
-    /* nak: when a receiver that cannot signal was heard last */
-    int64_t plain_heard_ns;
+    /* nak: receivers that cannot signal, the furthest of them, and when one was heard last */
+    int64_t plain_heard_ns, plain_edge, plain_receiver;
+    int64_t furthest_receiver; /* whose edge is `edge`; 0 none yet */
     bool plain_heard;
     /* custom */
     int64_t custom_limit;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * ps_nak_rate.c: the controller of NAK-strength flow control.
+ * ps_nak_rate.c: see ps_nak_rate.h.
  */
 #include "ps_nak_rate.h"
 
@@ -8,7 +8,7 @@
 
 #define SECOND_NS INT64_C(1000000000)
 #define BUCKET_NS (PS_NAK_WINDOW_NS / PS_NAK_BUCKETS)
-enum { SAMPLE_PARTS = 8, STEPS_MAX = 64, GROW_MAX = 8 };
+enum { STEPS_MAX = 64, GROW_MAX = 8, WINDOW_ROUND_TRIPS = 2, DRAIN_WINDOWS = 2 };
 
 static int64_t smaller(int64_t a, int64_t b)
 {
@@ -23,102 +23,14 @@ static int64_t distance(int64_t a, int64_t b)
     return a > b ? a - b : b - a;
 }
 
-/* ---- receiver -------------------------------------------------------------------------------- */
-
-static void set_thresholds(ps_nak_signal_t *signal, int64_t first_ppm)
-{
-    const int64_t rest = PS_NAK_PPM - first_ppm;
-    signal->thresholds_ppm[0] = (uint32_t)first_ppm;
-    signal->thresholds_ppm[1] = (uint32_t)(PS_NAK_PPM - rest / 2);
-    signal->thresholds_ppm[2] = (uint32_t)(PS_NAK_PPM - rest / 4);
-    signal->thresholds_ppm[3] = PS_NAK_PPM;
-}
-
-void ps_nak_signal_init(ps_nak_signal_t *signal)
-{
-    *signal = (ps_nak_signal_t){ 0 };
-    set_thresholds(signal, PS_NAK_PPM / 2);
-}
-
-/* How fast the queue grows, and what of it must stay free when a signal leaves. */
-static void adapt(ps_nak_signal_t *signal, const ps_nak_input_t *in, int64_t window_ns)
-{
-    const int64_t elapsed_ns = in->now_ns - signal->sampled_ns;
-    if (elapsed_ns < PS_NAK_WINDOW_NS / SAMPLE_PARTS) {
-        return;
-    }
-    const int64_t change = in->unread - signal->sampled_unread; /* within a term: no overflow */
-    const int64_t growth = change * (SECOND_NS / 1000) / larger(elapsed_ns / 1000, 1);
-    signal->growth_dev += (distance(growth, signal->growth) - signal->growth_dev) / 8;
-    signal->growth += (growth - signal->growth) / 8;
-    signal->sampled_ns = in->now_ns;
-    signal->sampled_unread = in->unread;
-    const int64_t pace = larger(signal->growth, 0) + 2 * signal->growth_dev;
-    const int64_t reaction_us = (window_ns + in->rtt_ns) / 1000;
-    const int64_t room = smaller(pace, (INT64_C(1) << 40)) / 1000 * reaction_us / 1000;
-    const int64_t needed_ppm = room >= in->capacity ? PS_NAK_PPM : room * PS_NAK_PPM / in->capacity;
-    set_thresholds(signal,
-                   larger(PS_NAK_PPM / 4, smaller(PS_NAK_PPM / 2, PS_NAK_PPM - needed_ppm)));
-}
-
-static int32_t level_of(const ps_nak_signal_t *signal, uint32_t fill_ppm)
-{
-    int32_t level = 0;
-    while (level < PS_NAK_LEVELS && fill_ppm >= signal->thresholds_ppm[level]) {
-        level++;
-    }
-    return level;
-}
-
-int32_t ps_nak_signal_step(ps_nak_signal_t *signal, const ps_nak_input_t *in, uint32_t *fill_ppm,
-                           int64_t *due_ns)
-{
-    const int64_t window_ns = ps_nak_window_ns(in->rtt_ns);
-    assert(in->capacity > 0);
-    if (!signal->started) {
-        signal->started = true;
-        signal->sampled_ns = in->now_ns;
-        signal->sampled_unread = in->unread;
-        signal->consumption = in->consumption;
-        signal->consumed_ns = in->now_ns;
-    }
-    if (in->consumption != signal->consumption || in->unread == 0 || signal->empty) {
-        signal->consumption = in->consumption;
-        signal->consumed_ns = in->now_ns;
-    }
-    signal->empty = in->unread == 0;
-    adapt(signal, in, window_ns);
-    *fill_ppm = in->unread >= in->capacity ? PS_NAK_PPM
-                                           : (uint32_t)(in->unread * PS_NAK_PPM / in->capacity);
-    *due_ns = INT64_MAX;
-    const int32_t level = level_of(signal, *fill_ppm);
-    if (level == 0) {
-        signal->episode = false;
-        return 0;
-    }
-    if (in->now_ns - signal->consumed_ns >= window_ns / 2) {
-        return 0; /* its reader stands still: it does not speak for the stream */
-    }
-    if (!signal->episode) {
-        signal->episode = true;
-        const int64_t spread_ns = in->group ? window_ns / 2 : 0;
-        const int64_t put_off_ns = (int64_t)(((uint64_t)in->random * (uint64_t)spread_ns) >> 32);
-        signal->next_ns = larger(signal->next_ns, in->now_ns + put_off_ns);
-    }
-    if (in->now_ns < signal->next_ns) {
-        *due_ns = signal->next_ns;
-        return 0;
-    }
-    signal->next_ns = in->now_ns + window_ns;
-    *due_ns = signal->next_ns;
-    return level;
-}
-
 /* ---- sender: measuring ----------------------------------------------------------------------- */
 
 void ps_nak_rate_init(ps_nak_rate_t *rate, int32_t mtu)
 {
-    *rate = (ps_nak_rate_t){ .limit = PS_NAK_UNLIMITED, .window_ns = PS_NAK_WINDOW_NS };
+    *rate = (ps_nak_rate_t){ .limit = PS_NAK_UNLIMITED,
+                             .window_ns = PS_NAK_WINDOW_NS,
+                             .sent_ns = INT64_MIN / 2,
+                             .began_ns = INT64_MIN / 2 };
     rate->floor = larger(PS_NAK_FLOOR, (int64_t)mtu * 2 * (SECOND_NS / PS_NAK_WINDOW_NS));
 }
 
@@ -137,6 +49,10 @@ static void turn_to(ps_nak_rate_t *rate, int64_t now_ns)
 void ps_nak_rate_sent(ps_nak_rate_t *rate, int64_t bytes, int64_t now_ns)
 {
     turn_to(rate, now_ns);
+    if (now_ns - rate->sent_ns >= PS_NAK_WINDOW_NS) {
+        rate->began_ns = now_ns; /* after a silence */
+    }
+    rate->sent_ns = now_ns;
     rate->buckets[rate->bucket_index % (PS_NAK_BUCKETS + 1)] += bytes;
 }
 
@@ -144,6 +60,13 @@ int64_t ps_nak_rate_measured(ps_nak_rate_t *rate, int64_t now_ns)
 {
     int64_t sum = 0;
     turn_to(rate, now_ns);
+    const int64_t young_ns = now_ns - rate->began_ns;
+    if (young_ns < PS_NAK_WINDOW_NS) { /* nothing was sent before: over the time since then */
+        for (int32_t i = 0; i <= PS_NAK_BUCKETS; i++) {
+            sum += rate->buckets[i];
+        }
+        return sum * (SECOND_NS / 1000) / larger(young_ns / 1000, BUCKET_NS / 1000 / 8);
+    }
     for (int32_t i = 0; i <= PS_NAK_BUCKETS; i++) { /* the one being filled does not count */
         sum += i == rate->bucket_index % (PS_NAK_BUCKETS + 1) ? 0 : rate->buckets[i];
     }
@@ -152,69 +75,112 @@ int64_t ps_nak_rate_measured(ps_nak_rate_t *rate, int64_t now_ns)
 
 /* ---- sender: cutting ------------------------------------------------------------------------- */
 
-static int64_t cut(int64_t base, int32_t level)
+/* Parts of 64, by level. */
+static int64_t parts(int64_t rate, const int64_t by_level[PS_NAK_LEVELS], int32_t level)
 {
-    static const int64_t eighths[PS_NAK_LEVELS + 1] = { 8, 7, 6, 5, 4 };
-    return base / 8 * eighths[level];
+    return rate / 64 * by_level[level - 1] + rate % 64 * by_level[level - 1] / 64;
+}
+
+/* What a signal's effect needs to show: two round trips, and the receiver's cadence. */
+static int64_t window_of(const ps_nak_report_t *report)
+{
+    const int64_t rtt_ns = smaller(report->rtt_ns, PS_NAK_WINDOW_MAX_NS / WINDOW_ROUND_TRIPS);
+    return ps_nak_window_ns(WINDOW_ROUND_TRIPS * rtt_ns,
+                            smaller(report->cadence_ns, PS_NAK_WINDOW_MAX_NS));
+}
+
+/* The residue is gone after some windows. */
+static int64_t draining(const ps_nak_report_t *report)
+{
+    const int64_t drain_us = DRAIN_WINDOWS * window_of(report) / 1000;
+    return report->rate - report->residue * (SECOND_NS / 1000) / drain_us;
+}
+
+/* A reader that comes to the end of the queue takes what it states; but of what comes within a
+ * cadence no more than the capacity is kept for sure. */
+static int64_t kept_of(const ps_nak_report_t *report, int64_t rate)
+{
+    if (report->residue > 0 || report->cadence_ns < SECOND_NS / 1000) {
+        return rate;
+    }
+    return smaller(rate, report->capacity * (SECOND_NS / 1000) / (report->cadence_ns / 1000));
+}
+
+int64_t ps_nak_rate_wanted(const ps_nak_rate_t *rate, const ps_nak_report_t *report, int64_t sent)
+{
+    static const int64_t of_sent[PS_NAK_LEVELS] = { 56, 48, 40, 32 };
+    static const int64_t of_taken[PS_NAK_LEVELS] = { 60, 56, 48, 32 };
+    static const int64_t of_more[PS_NAK_LEVELS] = { 72, 68, 65, 65 };
+    const int64_t by_strength = parts(sent, of_sent, report->level);
+    const int64_t taken = kept_of(report, report->rate);
+    int64_t wanted = by_strength;
+    if (report->rate > 0 && report->residue > 0) {
+        wanted = larger(parts(report->rate, of_taken, report->level), draining(report));
+    } else if (report->rate > 0) {
+        /* Below 75 % what comes now can be taken too. */
+        const int64_t more = report->level == 1 ? larger(taken, kept_of(report, sent)) : taken;
+        wanted = larger(by_strength, parts(more, of_more, report->level));
+    }
+    if (report->rate > 0 && report->overrun > 0) {
+        const bool slight = report->overrun <= report->capacity / 8;
+        const bool half = report->overrun > report->capacity / 2;
+        const int64_t most = slight ? taken : half ? taken / 2 : taken / 8 * 7;
+        wanted = smaller(wanted, report->residue > 0 ? most : larger(most, by_strength));
+    }
+    return larger(wanted, rate->floor);
 }
 
 /* The walls' mean and deviation: how steady the slowest receiver is. */
-static void note_wall(ps_nak_rate_t *rate, int64_t base)
+static void note_wall(ps_nak_rate_t *rate, const ps_nak_report_t *report, int64_t sent)
 {
-    if (rate->wall == 0) {
-        rate->wall = base;
-        rate->wall_dev = base / 8;
+    const int64_t wall = larger(report->rate > 0 ? report->rate : sent, rate->floor);
+    if (report->rate > 0 && report->residue == 0) {
+        rate->wall = 0; /* it takes all: nothing is known of what it could take */
         return;
     }
-    rate->wall_dev += (distance(base, rate->wall) - rate->wall_dev) / 4;
-    rate->wall += (base - rate->wall) / 4;
-    if (base < rate->wall / 2) { /* it got much worse: where it was does not matter any more */
-        rate->wall = base;
+    if (rate->wall == 0 || wall < rate->wall / 2) { /* where it was does not matter any more */
+        rate->wall = wall;
+        rate->wall_dev = wall / 8;
+        return;
     }
+    rate->wall_dev += (distance(wall, rate->wall) - rate->wall_dev) / 4;
+    rate->wall += (wall - rate->wall) / 4;
 }
 
-bool ps_nak_rate_signal(ps_nak_rate_t *rate, int64_t receiver_id, int32_t level, uint32_t fill_ppm,
-                        int64_t rtt_ns, int64_t now_ns)
+bool ps_nak_rate_signal(ps_nak_rate_t *rate, const ps_nak_report_t *report, int64_t now_ns)
 {
     const int64_t before = rate->limit;
-    assert(level >= 1 && level <= PS_NAK_LEVELS);
+    assert(report->level >= 1 && report->level <= PS_NAK_LEVELS && report->capacity > 0);
     (void)ps_nak_rate_step(rate, now_ns);
     rate->signals++;
-    if (rtt_ns > 0) {
-        /* What a step does is seen a round trip later: it takes two to judge it. */
-        const int64_t rtt2_ns = 2 * smaller(rtt_ns, PS_NAK_WINDOW_MAX_NS);
-        rate->window_ns = larger(rate->window_ns, ps_nak_window_ns(rtt2_ns));
+    const bool same = ps_nak_rate_limits(rate) && report->receiver_id == rate->culprit;
+    const bool anew = !ps_nak_rate_limits(rate) || now_ns >= rate->base_until_ns;
+    const int64_t sent =
+        anew ? smaller(ps_nak_rate_measured(rate, now_ns), rate->limit) : rate->base;
+    const int64_t wanted = ps_nak_rate_wanted(rate, report, sent);
+    if (!same && wanted >= rate->limit) {
+        return rate->limit != before; /* a slower one is heard already */
     }
-    if (rate->window_end_ns == 0) {
+    /* As long as its reader has not been seen to consume, a level says the same each time. */
+    if (report->rate == 0 && same && report->level <= rate->level) {
         rate->window_end_ns = now_ns + rate->window_ns;
-        rate->last_fill_ppm = 0;
-        rate->level = 0;
-        rate->fill_ppm = 0;
+        return rate->limit != before;
     }
-    if (rate->level == 0) { /* the first of this window */
-        const int64_t measured = ps_nak_rate_measured(rate, now_ns);
-        rate->base = larger(smaller(measured, rate->limit), rate->floor);
-        rate->fill_ppm = 0;
-        if (rate->last_fill_ppm == 0 || rate->base < rate->wall) { /* later ones: on the way down */
-            note_wall(rate, rate->base);
-        }
+    if (anew) { /* once a window: many receivers do not cut each other's cuts */
+        rate->base = sent;
+        rate->base_until_ns = now_ns + window_of(report);
     }
-    if (level < rate->level || (level == rate->level && fill_ppm <= rate->fill_ppm)) {
-        return rate->limit != before; /* something stronger was heard in this window */
+    if (anew || !same) {
+        note_wall(rate, report, sent);
     }
-    rate->level = level;
-    rate->fill_ppm = fill_ppm;
-    rate->culprit = receiver_id;
+    rate->cuts += wanted < rate->limit;
+    rate->limit = wanted;
+    rate->culprit = report->receiver_id;
+    rate->level = !same || report->level > rate->level ? report->level : rate->level;
     rate->quiet = 0;
-    const bool recedes =
-        rate->last_fill_ppm > 0 && fill_ppm < rate->last_fill_ppm && ps_nak_rate_limits(rate);
-    if (!recedes) {
-        const int64_t wanted = larger(cut(rate->base, level), rate->floor);
-        if (wanted < rate->limit) {
-            rate->cuts++;
-            rate->limit = wanted;
-        }
-    }
+    rate->beyond = 0;
+    rate->window_ns = window_of(report);
+    rate->window_end_ns = now_ns + rate->window_ns;
     return rate->limit != before;
 }
 
@@ -225,12 +191,13 @@ static int64_t step_of(ps_nak_rate_t *rate)
     const int64_t away = smaller(rate->quiet, GROW_MAX);
     if (rate->wall > 0 && rate->limit > rate->wall + rate->wall / 8) {
         rate->beyond++;
-        return rate->limit / 32 * smaller(rate->beyond, 2 * GROW_MAX);
+        return rate->limit / 32 * smaller(rate->beyond, GROW_MAX);
     }
     rate->beyond = 0;
     const int64_t fast = rate->limit / 16 * away;
-    if (rate->wall == 0 || rate->limit < rate->wall - rate->wall / 8) {
-        return fast;
+    const int64_t near = rate->wall - rate->wall / 8;
+    if (rate->wall == 0 || rate->limit < near) {
+        return larger(fast, (near - rate->limit) / 2); /* the backlog has been drained */
     }
     const int64_t fine = rate->limit / 64;
     const int64_t probe = larger(fine, smaller(rate->limit / 16, rate->wall_dev / 4));
@@ -241,14 +208,10 @@ static int64_t step_of(ps_nak_rate_t *rate)
 static void end_window(ps_nak_rate_t *rate)
 {
     if (rate->level > 0) {
-        rate->last_fill_ppm = rate->fill_ppm;
         rate->level = 0;
-        rate->fill_ppm = 0;
-        rate->quiet = 0;
         return;
     }
     rate->quiet += rate->quiet < INT32_MAX;
-    rate->last_fill_ppm = 0;
     rate->limit += step_of(rate);
     if (rate->limit >= PS_NAK_UNLIMITED) {
         rate->limit = PS_NAK_UNLIMITED;
@@ -274,16 +237,16 @@ bool ps_nak_rate_step(ps_nak_rate_t *rate, int64_t now_ns)
     return rate->limit != before;
 }
 
-/* The slowest way up: k / 16 at first, at the wall no less than 1/64, which crosses the quarter of
- * its rate that it is wide in at most 17 windows; behind it k begins anew, which costs at most what
- * the first GROW_MAX windows cost. */
+/* The slowest way up: as beyond the wall, with k / 32; at the wall no less than 1/64, which crosses
+ * the quarter of its rate that it is wide in at most 17 windows; behind it k begins again, which
+ * costs at most what the first GROW_MAX windows cost. */
 int32_t ps_nak_recovery_windows(int64_t from, int64_t to)
 {
     int32_t windows = 0;
     int64_t limit = from;
     while (limit <= to && limit < PS_NAK_UNLIMITED && windows < 1000) {
         windows++;
-        limit += limit / 16 * smaller(windows, GROW_MAX);
+        limit += limit / 32 * smaller(windows, GROW_MAX);
     }
     return windows + 17 + 2 * GROW_MAX;
 }

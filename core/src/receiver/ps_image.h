@@ -21,7 +21,7 @@
 #include "ps_nak.h"
 #include "ps_nak_list.h"
 #include "ps_net.h"
-#include "ps_nak_rate.h"
+#include "ps_nak_signal.h"
 #include "ps_recv_endpoint.h"
 #include "ps_reordering.h"
 #include "ps_rtt.h"
@@ -91,7 +91,8 @@ typedef struct ps_image_subscriber {
     int32_t position_counter_id;
     int32_t client_slot;
     ps_tether_t tether;
-    uint8_t event_pending; /* PS_EV_SUBSCRIBER not yet taken */
+    ps_nak_reader_t reader; /* how it consumes, under NAK-strength control */
+    uint8_t event_pending;  /* PS_EV_SUBSCRIBER not yet taken */
 } ps_image_subscriber_t;
 
 struct ps_image {
@@ -146,6 +147,9 @@ struct ps_image {
     int64_t next_due_ns;      /* earliest timer but gaps */
     ps_nak_signal_t pressure; /* under NAK-strength control */
     uint32_t pressure_random;
+    int64_t sent_seen;    /* the sender was seen to have sent up to here, accepted or not */
+    int64_t beyond_end;   /* end of the last datagram that was not accepted */
+    int32_t beyond_count; /* such datagrams, one after the other */
     ps_rtt_t rtt;
     int64_t rtt_due_ns; /* next request, when data moves */
     _Atomic int64_t *congestion_rtt_cell, *congestion_window_cell; /* counters of type 10 */
@@ -278,11 +282,24 @@ void ps_image_count_messages(ps_image_t *image);
 int32_t ps_image_cycle(ps_image_t *image, int64_t now_ns, bool *stay);
 /* Timers. */
 void ps_image_tick(ps_image_t *image, int64_t now_ns);
+/* A datagram [position, end) that is further than can be kept, or further ahead than its sender
+ * could retransmit what is missing.  When others follow it, it is believed: it counts in the fill,
+ * and the image ends (PS_END_OUTRUN) if what is missing first is beyond retransmission. */
+void ps_image_on_beyond(ps_image_t *image, int64_t position, int64_t end);
+/* Requests what was not accepted, as far as there is room now. */
+void ps_image_catch_up(ps_image_t *image);
+/* How its readers consume: outlives the image. */
+void ps_image_remember(const ps_image_t *image);
+ps_nak_learned_t ps_image_recall(const ps_image_t *image);
+/* The reader whose queue is signalled: the slowest gating one that is not paused; NULL: none. */
+const ps_nak_reader_t *ps_image_signalled_reader(const ps_image_t *image, int64_t now_ns);
 /* True when a status message became due by what subscribers released. */
 bool ps_image_release_due(const ps_image_t *image);
 /* Asks for gaps that are due (or pads them over); sets nak_due_ns. */
 int32_t ps_image_ask(ps_image_t *image, int64_t now_ns);
 void ps_image_consumption(ps_image_t *image);
+/* What a subscriber has consumed, by its cell, within what may be. */
+int64_t ps_image_position_of(const ps_image_t *image, const ps_image_subscriber_t *subscriber);
 void ps_image_send_sm(ps_image_t *image, int64_t now_ns);
 /* Cuts image->window to what storage is there for; sets storage_binds. */
 void ps_image_bound_window(ps_image_t *image);
@@ -295,6 +312,24 @@ static inline bool ps_image_wants_pressure(const ps_image_t *image)
 {
     return (image->params.peer_capabilities & PS_CAP_PRESSURE) != 0 && image->endpoint != NULL &&
            image->state == PS_IMAGE_ACTIVE && image->gating != 0;
+}
+static inline bool ps_image_under_nak(const ps_image_t *image)
+{
+    return (image->params.peer_capabilities & PS_CAP_PRESSURE) != 0;
+}
+/* Towards a sender under NAK-strength control a status message only moves the edge: one for each
+ * eighth of a term is enough.  A congestion window needs more of them. */
+static inline bool ps_image_is_silent(const ps_image_t *image)
+{
+    return ps_image_under_nak(image) && image->state == PS_IMAGE_ACTIVE &&
+           image->params.congestion_control == PS_CC_STATIC;
+}
+/* Up to here datagrams are accepted.  Under NAK-strength control a receiver is not asked before the
+ * sender goes on: half a term more is kept, so that a signal has time to act. */
+static inline int64_t ps_image_edge(const ps_image_t *image)
+{
+    return ps_image_under_nak(image) ? image->consumption + image->log.term_length
+                                     : image->sm_position + image->log.term_length / 2;
 }
 /* Gives up what nobody reads any more. */
 void ps_image_reclaim(ps_image_t *image);

@@ -61,7 +61,11 @@ static int on_chain(ps_image_t *image, const ps_recv_destination_t *destination,
         return fault;
     }
     end = position + span;
-    if (end > image->sm_position + image->log.term_length / 2) {
+    if (end - ps_image_contiguous(image) > image->log.term_length / 2 &&
+        ps_image_under_nak(image)) {
+        ps_image_on_beyond(image, position, end);
+    }
+    if (end > ps_image_edge(image)) {
         ps_system_add(image->context, PS_SYS_OVER_RUNS, 1);
         return PS_WIRE_OK;
     }
@@ -93,7 +97,7 @@ static int on_chain(ps_image_t *image, const ps_recv_destination_t *destination,
 static int on_heartbeat_beyond(ps_image_t *image, const ps_recv_destination_t *destination,
                                int64_t position, const ps_addr_t *from)
 {
-    const int64_t edge = image->sm_position + image->log.term_length / 2;
+    const int64_t edge = ps_image_edge(image);
 
     if ((position & image->log.term_mask) != 0 || position - edge >= image->log.term_length) {
         ps_system_add(image->context, PS_SYS_OVER_RUNS, 1);
@@ -135,7 +139,7 @@ int ps_image_on_data(ps_image_t *image, const ps_recv_destination_t *destination
     if (!first->is_heartbeat) {
         return on_chain(image, destination, position, data, length, from, rx_ns);
     }
-    if (position > image->sm_position + log->term_length / 2) {
+    if (position > ps_image_edge(image)) {
         return on_heartbeat_beyond(image, destination, position, from);
     }
     return on_heartbeat(image, destination, first, position, from);
@@ -161,8 +165,8 @@ uint32_t ps_image_on_run(ps_image_t *image, const ps_recv_destination_t *destina
     }
     taken = ps_wire_run(data, length, segment, log->term_length, &messages);
     end = image->hwm + taken;
-    if (taken == 0 || image->hwm < image->sm_position ||
-        end > image->sm_position + log->term_length / 2) {
+    if (taken == 0 || image->hwm < image->sm_position || end > ps_image_edge(image) ||
+        end - ps_image_contiguous(image) > log->term_length / 2 + taken) {
         return 0;
     }
     ps_image_check_storage(image);
@@ -178,7 +182,7 @@ uint32_t ps_image_on_run(ps_image_t *image, const ps_recv_destination_t *destina
 
 bool ps_image_land(const ps_image_t *image, ps_landing_t *out)
 {
-    int64_t end = image->sm_position + image->log.term_length / 2;
+    int64_t end = ps_image_edge(image);
     int64_t term_end = (image->hwm | image->log.term_mask) + 1;
     int64_t room = ps_image_room(image);
 

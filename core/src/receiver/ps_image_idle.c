@@ -53,7 +53,7 @@ static void give_up(ps_image_t *image, int32_t least_terms)
         to = ((image->hwm >> image->log.shift) + least_terms) * term;
     }
     if (image->state != PS_IMAGE_ACTIVE || image->rejected || image->n_subscribers == 0 ||
-        to > image->reserved_position) {
+        image->sent_seen > image->hwm || to > image->reserved_position) {
         return;
     }
     /* Pairs with ps_image_join_position: either the hold is seen here, or who joins sees the

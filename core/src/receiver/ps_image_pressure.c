@@ -1,23 +1,35 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * ps_image_pressure.c: a stream under NAK-strength control: says how full the queue is, to a sender
- * that asked to be told, and only when it is too full (ps_nak_rate.h).
+ * ps_image_pressure.c: a stream under NAK-strength control: watches how its readers consume, and
+ * signals a queue that is too full to a sender that asked for that (ps_nak_signal.h).
  */
 #include "ps_image.h"
 #include "ps_pressure.h"
 #include "ps_receiver.h"
 
-static void send_pressure(ps_image_t *image, int32_t level, uint32_t fill_ppm, int64_t now_ns)
+static int64_t furthest(const ps_image_t *image)
 {
+    return image->sent_seen > image->hwm ? image->sent_seen : image->hwm;
+}
+
+static void send_pressure(ps_image_t *image, const ps_nak_reader_t *reader, int32_t level,
+                          int64_t now_ns)
+{
+    const int64_t capacity = image->log.term_length / 2;
+    const int64_t fill = furthest(image) - reader->position;
     const ps_pressure_t pressure = {
         .session_id = image->params.session_id,
         .stream_id = image->params.stream_id,
         .receiver_id = image->endpoint->params.receiver_id,
-        .fill_ppm = fill_ppm,
+        .fill_ppm = fill >= capacity ? PS_NAK_PPM : (uint32_t)(fill * PS_NAK_PPM / capacity),
         .level = level,
         .rtt_ns = image->rtt.smoothed_ns > 0 ? image->rtt.smoothed_ns : 0,
         .client_id = atomic_load_explicit(&image->slot->limiting_client, memory_order_relaxed),
-        .backlog_bytes = ps_image_contiguous(image) - image->consumption
+        .backlog_bytes = ps_image_contiguous(image) - image->consumption,
+        .rate = reader->rate,
+        .cadence_ns = reader->cadence_ns,
+        .residue = reader->residue,
+        .overrun = fill > capacity ? fill - capacity : 0
     };
 
     for (int32_t i = 0; i < PS_RECV_DESTINATIONS_MAX; i++) {
@@ -33,31 +45,48 @@ static void send_pressure(ps_image_t *image, int32_t level, uint32_t fill_ppm, i
     atomic_fetch_add_explicit(&image->shown_pressure, 1, memory_order_relaxed);
 }
 
+static void look_at_readers(ps_image_t *image, int64_t now_ns)
+{
+    const int64_t end = ps_image_contiguous(image);
+
+    for (int32_t i = 0; i < image->n_subscribers; i++) {
+        ps_image_subscriber_t *subscriber = &image->subscribers[i];
+
+        if (ps_tether_gates(&subscriber->tether)) {
+            ps_nak_reader_look(&subscriber->reader, ps_image_position_of(image, subscriber), end,
+                               now_ns);
+        }
+    }
+}
+
 int32_t ps_image_pressure(ps_image_t *image, int64_t now_ns)
 {
-    uint32_t fill_ppm = 0;
     int64_t due_ns = INT64_MAX;
 
+    if (ps_image_under_nak(image)) {
+        look_at_readers(image, now_ns); /* also while they read the rest of an image that ended */
+    }
     if (!ps_image_wants_pressure(image)) {
         return 0;
     }
+    const ps_nak_reader_t *reader = ps_image_signalled_reader(image, now_ns);
     const ps_nak_input_t input = { .now_ns = now_ns,
-                                   .unread = ps_image_contiguous(image) - image->consumption,
+                                   .fill = furthest(image) -
+                                           (reader != NULL ? reader->position : image->consumption),
                                    .capacity = image->log.term_length / 2,
-                                   .consumption = image->consumption,
                                    .rtt_ns = image->rtt.smoothed_ns,
+                                   .cadence_ns = reader != NULL ? reader->cadence_ns : 0,
                                    .group = image->params.group != 0,
+                                   .paused = reader == NULL,
                                    .random = image->pressure_random };
-    const int32_t level = ps_nak_signal_step(&image->pressure, &input, &fill_ppm, &due_ns);
+    const int32_t level = ps_nak_signal_step(&image->pressure, &input, &due_ns);
 
-    if (level == 0) {
-        if (due_ns != INT64_MAX) {
-            ps_image_timer(image, due_ns);
-        }
-        return 0;
+    if (level > 0) {
+        image->pressure_random = (uint32_t)ps_random_next(&image->receiver->random);
+        send_pressure(image, reader, level, now_ns);
     }
-    image->pressure_random = (uint32_t)ps_random_next(&image->receiver->random);
-    send_pressure(image, level, fill_ppm, now_ns);
-    ps_image_timer(image, due_ns);
-    return 1;
+    if (due_ns != INT64_MAX) {
+        ps_image_timer(image, due_ns);
+    }
+    return level > 0;
 }

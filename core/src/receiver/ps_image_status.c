@@ -19,7 +19,7 @@ enum { PS_PPM = 1000000 };
 
 /* Another process writes the cell: what is outside [join, rcv-pos] or between frames is bent
  * back. */
-static int64_t position_of(const ps_image_t *image, const ps_image_subscriber_t *subscriber)
+int64_t ps_image_position_of(const ps_image_t *image, const ps_image_subscriber_t *subscriber)
 {
     /* Acquire: what the client read lies before its release store; writing over it comes after. */
     int64_t position = atomic_load_explicit(subscriber->position, memory_order_acquire);
@@ -45,7 +45,7 @@ static int64_t slowest_of(const ps_image_t *image, int32_t *who, int64_t *fastes
         if (!ps_tether_gates(&subscriber->tether)) {
             continue;
         }
-        position = position_of(image, subscriber);
+        position = ps_image_position_of(image, subscriber);
         if (position < slowest) {
             slowest = position;
             *who = i;
@@ -71,8 +71,8 @@ void ps_image_consumption(ps_image_t *image)
     }
     unread = ps_image_contiguous(image) - image->consumption;
     if (image->congestion.window_max > 0) {
-        int64_t most = ps_image_wants_pressure(image) ? image->log.term_length / 2
-                                                      : image->congestion.window_max;
+        int64_t most =
+            ps_image_under_nak(image) ? image->log.term_length / 2 : image->congestion.window_max;
 
         fill = unread >= most ? PS_PPM : unread * PS_PPM / most;
     }
@@ -102,6 +102,14 @@ int64_t ps_image_rejoin_position(const ps_image_t *image)
 /* From where on a release makes a status message due. */
 static int64_t due_position(const ps_image_t *image)
 {
+    if (ps_image_is_silent(image)) {
+        const int64_t eighth = image->log.term_length / 8;
+
+        /* The sender ends a window with what does not fit: that much less must do. */
+        return image->sm_position +
+               (image->log.mtu < eighth / 2 ? eighth - image->log.mtu : eighth / 2);
+    }
+
     int64_t quarter = image->sm_position + image->window / 4 + 1;
     int64_t term_end = (image->sm_position | image->log.term_mask) + 1;
 
@@ -204,7 +212,8 @@ static void fill_trailer(const ps_image_t *image, ps_trailer_t *trailer)
     const ps_driver_params_t *params = image->receiver->params;
     int32_t fill = atomic_load_explicit(&image->slot->fill_ppm, memory_order_relaxed);
 
-    *trailer = (ps_trailer_t){ .capabilities = PS_CAP_PENSTOCK | PS_CAP_ORDINALS | PS_CAP_PRESSURE,
+    *trailer = (ps_trailer_t){ .capabilities = PS_CAP_PENSTOCK | PS_CAP_ORDINALS | PS_CAP_PRESSURE |
+                                               PS_CAP_KEEPS_TERM,
                                .daemon_id = params->daemon_id,
                                .daemon_epoch = params->daemon_epoch,
                                .ordinal = -1,
@@ -231,10 +240,18 @@ static void fill_trailer(const ps_image_t *image, ps_trailer_t *trailer)
     trailer->rtt_ns = image->rtt.smoothed_ns;
 }
 
+/* From a status message to the next, at most, while the stream moves. */
+static int64_t sm_interval_ns(const ps_image_t *image)
+{
+    const int64_t timeout_ns = image->receiver->params->status_message_timeout_ns;
+
+    return ps_image_is_silent(image) && timeout_ns < PS_SM_IDLE_NS ? PS_SM_IDLE_NS : timeout_ns;
+}
+
 static void arm_sm_timer(ps_image_t *image, int64_t now_ns)
 {
     const ps_driver_params_t *params = image->receiver->params;
-    int64_t interval_ns = params->status_message_timeout_ns;
+    int64_t interval_ns = sm_interval_ns(image);
 
     if (image->state == PS_IMAGE_ACTIVE && now_ns - image->moved_ns >= params->idle_after_ns &&
         interval_ns < PS_SM_IDLE_NS) {
@@ -364,7 +381,7 @@ static bool publish(ps_image_t *image, int64_t now_ns)
 static void note_movement(ps_image_t *image, int64_t now_ns)
 {
     int64_t sum = image->position + image->consumption;
-    int64_t due_ns = image->last_sm_ns + image->receiver->params->status_message_timeout_ns;
+    int64_t due_ns = image->last_sm_ns + sm_interval_ns(image);
 
     if (sum != image->moved_position) {
         image->moved_position = sum;
@@ -431,6 +448,7 @@ int32_t ps_image_cycle(ps_image_t *image, int64_t now_ns, bool *stay)
         image->drain_ns = now_ns;
         ps_image_timer(image, now_ns);
     }
+    ps_image_catch_up(image);
     if (image->gaps.count == 0) {
         image->nak_due_ns = INT64_MAX;
     } else {
@@ -441,7 +459,7 @@ int32_t ps_image_cycle(ps_image_t *image, int64_t now_ns, bool *stay)
     note_movement(image, now_ns);
     work += ps_image_pressure(image, now_ns);
     ps_image_count_messages(image);
-    if (image->state < PS_IMAGE_DRAINED) {
+    if (image->state < PS_IMAGE_DRAINED && image->end_reason != PS_END_OUTRUN) {
         work += decide_sm(image, now_ns);
     }
     ps_image_reclaim(image);
@@ -458,6 +476,6 @@ int32_t ps_image_cycle(ps_image_t *image, int64_t now_ns, bool *stay)
     atomic_store_explicit(&image->slot->wake_position, wake_position, memory_order_release);
     behind = image->ordinal >= 0 && image->ordinal_position < image->position;
     *stay = (image->gaps.count > 0 && image->state == PS_IMAGE_ACTIVE) ||
-            wake_position != INT64_MAX || behind;
+            wake_position != INT64_MAX || behind || image->sent_seen > image->hwm;
     return work + behind; /* not to be parked before it has caught up */
 }

@@ -8,6 +8,8 @@
 #include "ps_image.h"
 #include "ps_receiver.h"
 
+#define OUTRUN_LOOK_NS INT64_C(5000000)
+
 void ps_image_send_error(ps_image_t *image, int64_t now_ns)
 {
     ps_receiver_t *receiver = image->receiver;
@@ -94,7 +96,9 @@ static bool is_read_out(const ps_image_t *image)
 
 static void tick_draining(ps_image_t *image, int64_t now_ns)
 {
-    int64_t phase_ns = 5 * image->receiver->params->status_message_timeout_ns;
+    /* A reader that was outrun goes on as soon as it has read what is there. */
+    const bool outrun = image->end_reason == PS_END_OUTRUN;
+    int64_t phase_ns = outrun ? 0 : 5 * image->receiver->params->status_message_timeout_ns;
 
     if (image->drain_ns == 0) {
         return; /* the next cycle starts it */
@@ -103,8 +107,13 @@ static void tick_draining(ps_image_t *image, int64_t now_ns)
 
     if (counted &&
         (image->revoked || (is_read_out(image) && now_ns - image->drain_ns >= phase_ns))) {
+        if (outrun) {
+            ps_image_remember(image);
+        }
         image->state = PS_IMAGE_DRAINED;
         image->event_taken = 0;
+    } else if (outrun) {
+        ps_image_timer(image, now_ns + OUTRUN_LOOK_NS);
     } else if (now_ns - image->drain_ns < phase_ns) {
         ps_image_timer(image, image->drain_ns + phase_ns);
     }
@@ -184,6 +193,9 @@ static void tick_status(ps_image_t *image, int64_t now_ns)
             ps_image_timer(image, image->error_due_ns);
         }
     } else if (image->state < PS_IMAGE_DRAINED) {
+        if (image->end_reason == PS_END_OUTRUN) {
+            return; /* its sender would take the position, or an end, for news of the stream */
+        }
         if (now_ns >= image->sm_due_ns) {
             ps_image_consumption(image);
             (void)ps_image_update_window(image, now_ns);
@@ -201,7 +213,7 @@ void ps_image_tick(ps_image_t *image, int64_t now_ns)
         return; /* its first cycle comes next */
     }
     ps_image_tether(image, now_ns);
-    if (ps_image_wants_pressure(image)) {
+    if (ps_image_under_nak(image)) {
         ps_image_consumption(image);
         (void)ps_image_pressure(image, now_ns);
     }

@@ -9,6 +9,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "ps_nak_signal.h"
 #include "ps_context.h"
 #include "ps_image_params.h"
 #include "ps_net.h"
@@ -65,6 +66,14 @@ enum ps_destination_use {
     PS_DESTINATION_LEAVING = 2 /* until the conductor has closed it */
 };
 
+enum { PS_RECV_LEARNED = 16 };
+
+/* Knowledge of a session's readers from when they were outrun. */
+typedef struct ps_recv_learned {
+    int32_t stream_id, session_id;
+    ps_nak_learned_t learned;
+} ps_recv_learned_t;
+
 struct ps_recv_endpoint {
     const ps_context_t *context;
     ps_receiver_t *receiver;
@@ -79,15 +88,17 @@ struct ps_recv_endpoint {
     ps_map_t session_index;    /* (stream, session) -> index into sessions + 1 */
     ps_session_t *sessions;
     int32_t sessions_limit;
-    int32_t free_session;   /* index + 1 */
-    int32_t pending;        /* sessions in PENDING_SETUP or REFUSED */
-    int64_t pending_due_ns; /* earliest deadline of these */
-    int64_t setup_due_ns;   /* when the reports of SETUPs so far are paid for */
-    uint64_t cached_key;    /* last session looked up, for runs of one stream */
-    ps_session_t *cached;   /* NULL: no cache */
-    int32_t streak;         /* buffers in a row that one image took whole */
-    int32_t slot;           /* index in the receiver's list */
-    int32_t interests;      /* conductor: subscriptions counted */
+    int32_t free_session;                       /* index + 1 */
+    int32_t pending;                            /* sessions in PENDING_SETUP or REFUSED */
+    int64_t pending_due_ns;                     /* earliest deadline of these */
+    int64_t setup_due_ns;                       /* when the reports of SETUPs so far are paid for */
+    uint64_t cached_key;                        /* last session looked up, for runs of one stream */
+    ps_session_t *cached;                       /* NULL: no cache */
+    int32_t streak;                             /* buffers in a row that one image took whole */
+    ps_recv_learned_t learned[PS_RECV_LEARNED]; /* the newest; empty ones have cadence and rate 0 */
+    int32_t next_learned;                       /* index */
+    int32_t slot;                               /* index in the receiver's list */
+    int32_t interests;                          /* conductor: subscriptions counted */
 };
 
 /* ---- receiver thread ------------------------------------------------------------------------- */

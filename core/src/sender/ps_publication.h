@@ -153,6 +153,8 @@ struct ps_publication {
     ps_pacer_t nak_pace;                /* the rate of nak_rate */
     ps_nak_rate_t nak_rate;
     ps_nak_signal_t local_signal; /* IPC under nak: the readers' queue as a receiver sees it */
+    ps_nak_reader_t local_reader; /* the slowest of them */
+    int64_t nak_binds_until_ns;   /* the NAK rate held data back less than 200 ms before; 0: not */
     int64_t rate_due_ns;          /* a bucket above is empty until then; INT64_MAX none */
     int64_t rate_position;        /* IPC: counted up to here */
     int32_t rate_cause;           /* ps_cause, or none: no bucket above binds */
@@ -199,18 +201,10 @@ static inline int64_t ps_pub_term(const ps_publication_t *pub)
     return pub->log.term_length;
 }
 
-/* From where on a receiver may miss what was sent.  It grants no more than T/2; but padding that
- * begins inside the window is passed as a whole, and is as long as what did not fit may be. */
+/* From where on a receiver may miss what was sent. */
 static inline int64_t ps_pub_sent_floor(const ps_publication_t *pub)
 {
-    const int64_t payload = pub->log.mtu - PS_HEADER_BYTES;
-    const int64_t eighth = ps_pub_term(pub) / 8;
-    const int64_t most = eighth < PS_MESSAGE_MAX ? eighth : PS_MESSAGE_MAX;
-    const int64_t frames = (most + payload - 1) / payload;
-    const int64_t claim = ps_align32((int32_t)(most + frames * PS_HEADER_BYTES));
-    const int64_t longest = claim > pub->log.mtu ? claim : pub->log.mtu;
-    const int64_t half = ps_pub_term(pub) / 2;
-    return pub->sender_position - half - (longest < half ? longest : half);
+    return pub->sender_position - ps_log_repair_reach(ps_pub_term(pub), pub->log.mtu, pub->nak);
 }
 
 /* ---- ps_publication_send.c ------------------------------------------------------------------- */

@@ -7,6 +7,7 @@
  */
 #include "ps_sender.h"
 
+#define BINDS_NS INT64_C(200000000) /* a rate that held something back binds for so long */
 enum { BURST_PARTS = 250, BURST_DATAGRAMS = 2, WINDOW_PARTS = 10 };
 
 /* A tick late costs nothing, a silence saves up no more than 4 ms. */
@@ -37,16 +38,17 @@ void ps_publication_rate_init(ps_publication_t *pub)
     pub->nak = params->flow_control == PS_FC_NAK;
     pub->rate_position = pub->producer_position;
     ps_nak_rate_init(&pub->nak_rate, pub->log.mtu);
-    ps_nak_signal_init(&pub->local_signal);
     atomic_store_explicit(&pub->slot->rate_bytes_per_s, params->rate_bytes_per_s,
                           memory_order_relaxed);
     pub->rated = pub->nak || params->rate_bytes_per_s > 0 || params->rate_messages_per_s > 0;
     ps_publication_admit_init(pub);
 }
 
-static void show(ps_publication_t *pub)
+/* The rate that binds: a limit that has not held anything back lately is none. */
+static void show(ps_publication_t *pub, int64_t now_ns)
 {
-    const int64_t limit = ps_nak_rate_limits(&pub->nak_rate) ? pub->nak_rate.limit : 0;
+    const bool binds = now_ns < pub->nak_binds_until_ns && ps_nak_rate_limits(&pub->nak_rate);
+    const int64_t limit = binds ? pub->nak_rate.limit : 0;
     const int64_t wish = pub->params.rate_bytes_per_s;
     const int64_t rate = limit == 0 || (wish > 0 && wish < limit) ? wish : limit;
     atomic_store_explicit(&pub->slot->rate_bytes_per_s, rate, memory_order_relaxed);
@@ -57,7 +59,7 @@ static void follow_nak(ps_publication_t *pub, int64_t now_ns)
     const bool limits = ps_nak_rate_limits(&pub->nak_rate);
     const int64_t limit = limits ? pub->nak_rate.limit : 0;
     ps_pacer_set(&pub->nak_pace, limit, limits ? burst_of(pub, limit) : 1, now_ns);
-    show(pub);
+    show(pub, now_ns);
 }
 
 void ps_publication_on_pressure(ps_publication_t *pub, const ps_pressure_t *pressure,
@@ -67,8 +69,15 @@ void ps_publication_on_pressure(ps_publication_t *pub, const ps_pressure_t *pres
         return;
     }
     atomic_fetch_add_explicit(&pub->status_signals, 1, memory_order_relaxed);
-    if (ps_nak_rate_signal(&pub->nak_rate, pressure->receiver_id, pressure->level,
-                           pressure->fill_ppm, pressure->rtt_ns, now_ns)) {
+    const ps_nak_report_t report = { .receiver_id = pressure->receiver_id,
+                                     .level = pressure->level,
+                                     .rtt_ns = pressure->rtt_ns,
+                                     .rate = pressure->rate,
+                                     .cadence_ns = pressure->cadence_ns,
+                                     .residue = pressure->residue,
+                                     .overrun = pressure->overrun,
+                                     .capacity = ps_pub_term(pub) / 2 };
+    if (ps_nak_rate_signal(&pub->nak_rate, &report, now_ns)) {
         follow_nak(pub, now_ns);
     }
 }
@@ -117,6 +126,12 @@ bool ps_publication_rate_shut(ps_publication_t *pub, int64_t now_ns)
         return false;
     }
     pub->rate_due_ns = ready_ns(pub, now_ns);
+    if (pub->rate_cause == PS_CAUSE_NAK_RATE) {
+        const int64_t end_ns = pub->nak_rate.window_end_ns; /* the rate may rise then */
+        pub->rate_due_ns = end_ns > now_ns && end_ns < pub->rate_due_ns ? end_ns : pub->rate_due_ns;
+        pub->nak_binds_until_ns = now_ns + BINDS_NS;
+        show(pub, now_ns);
+    }
     *pub->due_ns = pub->rate_due_ns < *pub->due_ns ? pub->rate_due_ns : *pub->due_ns;
     ps_sender_due(ps_pub_sender(pub), pub->rate_due_ns);
     return true;
@@ -138,12 +153,19 @@ void ps_publication_rate_sent(ps_publication_t *pub, int64_t bytes, int64_t mess
 
 int64_t ps_publication_rate_timer(ps_publication_t *pub, int64_t now_ns)
 {
-    if (now_ns < pub->rate_due_ns) {
-        return pub->rate_due_ns;
+    int64_t due_ns = pub->rate_due_ns;
+    if (pub->nak_binds_until_ns != 0 && now_ns >= pub->nak_binds_until_ns) {
+        pub->nak_binds_until_ns = 0;
+        show(pub, now_ns);
     }
-    pub->rate_due_ns = INT64_MAX;
-    ps_sender_ready(ps_pub_sender(pub), pub);
-    return INT64_MAX;
+    if (now_ns >= pub->rate_due_ns) {
+        pub->rate_due_ns = INT64_MAX;
+        due_ns = INT64_MAX;
+        ps_sender_ready(ps_pub_sender(pub), pub);
+    }
+    return pub->nak_binds_until_ns != 0 && pub->nak_binds_until_ns < due_ns
+               ? pub->nak_binds_until_ns
+               : due_ns;
 }
 
 /* While the controller's rate binds, a tenth of a second of it is buffered, not a window: what is
@@ -164,16 +186,21 @@ int64_t ps_publication_rate_window(const ps_publication_t *pub, int64_t window_b
 /* What the slowest reader's queue says, as a receiver on the network would. */
 static void look_at_readers(ps_publication_t *pub, int64_t now_ns)
 {
-    uint32_t fill_ppm;
     int64_t due_ns;
+    ps_nak_reader_look(&pub->local_reader, pub->slowest_position, pub->producer_position, now_ns);
     const ps_nak_input_t input = { .now_ns = now_ns,
-                                   .unread = pub->producer_position - pub->slowest_position,
+                                   .fill = pub->producer_position - pub->slowest_position,
                                    .capacity = pub->window_bytes,
-                                   .consumption = pub->slowest_position };
-    const int32_t level =
-        input.unread > 0 ? ps_nak_signal_step(&pub->local_signal, &input, &fill_ppm, &due_ns) : 0;
-    if (level > 0 && ps_nak_rate_signal(&pub->nak_rate, pub->slowest_client_slot + 1, level,
-                                        fill_ppm, 0, now_ns)) {
+                                   .cadence_ns = pub->local_reader.cadence_ns,
+                                   .paused = ps_nak_reader_paused(&pub->local_reader, now_ns) };
+    const int32_t level = ps_nak_signal_step(&pub->local_signal, &input, &due_ns);
+    const ps_nak_report_t report = { .receiver_id = pub->slowest_client_slot + 1,
+                                     .level = level,
+                                     .rate = pub->local_reader.rate,
+                                     .cadence_ns = pub->local_reader.cadence_ns,
+                                     .residue = pub->local_reader.residue,
+                                     .capacity = pub->window_bytes };
+    if (level > 0 && ps_nak_rate_signal(&pub->nak_rate, &report, now_ns)) {
         follow_nak(pub, now_ns);
     }
 }

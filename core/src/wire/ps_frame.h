@@ -212,4 +212,31 @@ static inline int64_t ps_frame_reserved_value(const ps_frame_t *frame)
     return (int64_t)__atomic_load_n(words + 3, __ATOMIC_RELAXED);
 }
 
+/* The longest padding that a sender passes as a whole: as long as a claim that did not fit. */
+static inline int64_t ps_log_longest_pad(int64_t term_length, int32_t mtu)
+{
+    const int64_t payload = mtu - PS_HEADER_BYTES;
+    const int64_t eighth = term_length / 8;
+    const int64_t most = eighth < PS_MESSAGE_MAX ? eighth : PS_MESSAGE_MAX;
+    const int64_t frames = (most + payload - 1) / payload;
+    const int64_t claim = ps_align32((int32_t)(most + frames * PS_HEADER_BYTES));
+    const int64_t longest = claim > mtu ? claim : mtu;
+
+    return longest < term_length / 2 ? longest : term_length / 2;
+}
+/* How far a sender goes ahead of what a receiver consumed: the window at most.  Under NAK-strength
+ * control no receiver is asked, and one that keeps a term is given half a window more. */
+static inline int64_t ps_log_ahead(int64_t term_length, int nak)
+{
+    return nak ? term_length / 2 + term_length / 4 : term_length / 2;
+}
+/* How far behind its position a sender retransmits: what a receiver may miss.  A sender's log is
+ * intact for a term behind its position. */
+static inline int64_t ps_log_repair_reach(int64_t term_length, int32_t mtu, int nak)
+{
+    const int64_t reach = ps_log_ahead(term_length, nak) + ps_log_longest_pad(term_length, mtu);
+
+    return reach < term_length ? reach : term_length;
+}
+
 #endif

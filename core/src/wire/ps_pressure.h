@@ -6,13 +6,18 @@
  *   EXT header (24)  i64 receiver id, u32 fill in ppm, u8 level 1..4, u8[3] 0,
  *                    i64 round trip in ns (0 unknown), i64 client that is behind (0 unknown),
  *                    i64 unread bytes
+ *   longer frames    i64 bytes per second that its slowest reader consumes, i64 cadence of that
+ *                    reader in ns, i64 bytes that its last batch left behind, i64 bytes sent beyond
+ *                    half a term (each 0 unknown)
+ *
+ * Older receivers send the first part only, older senders read it only.
  */
 #ifndef PS_PRESSURE_H
 #define PS_PRESSURE_H
 
 #include "ps_wire.h"
 
-enum { PS_PRESSURE_BYTES = 64 };
+enum { PS_PRESSURE_BYTES = 64, PS_PRESSURE_LONG_BYTES = 96 };
 
 typedef struct ps_pressure {
     int32_t session_id, stream_id;
@@ -22,6 +27,7 @@ typedef struct ps_pressure {
     int64_t rtt_ns;
     int64_t client_id;
     int64_t backlog_bytes;
+    int64_t rate, cadence_ns, residue, overrun; /* 0 unknown */
 } ps_pressure_t;
 
 /* Reads a PRESSURE after ps_wire_check.  A longer frame is read from its first bytes.  Returns

@@ -60,7 +60,9 @@ enum {
     /* SETUP: tell me of pressure (fc=nak); SM: I do when asked */
     PS_CAP_PRESSURE = 4,
     /* SETUP: I take EXT frames of many missing ranges (ps_nak_list.h) */
-    PS_CAP_NAK_LIST = 8
+    PS_CAP_NAK_LIST = 8,
+    /* Receiver: under NAK-strength control it keeps what is sent a term ahead of consumption. */
+    PS_CAP_KEEPS_TERM = 16
 };
 
 /* Flow control, as stated in trailers: the values of ps_flow_control. */

@@ -67,8 +67,9 @@ static int64_t edge_of(const ps_image_t *image)
 {
     const int64_t half = image->log.term_length / 2;
     const bool pressure = (image->params.peer_capabilities & PS_CAP_PRESSURE) != 0;
-    const int64_t window =
-        pressure || image->params.window_bytes > half ? half : image->params.window_bytes;
+    const int64_t window = pressure                            ? half + half / 2
+                           : image->params.window_bytes > half ? half
+                                                               : image->params.window_bytes;
     return image_released(image) + window;
 }
 

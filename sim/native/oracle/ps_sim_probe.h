@@ -91,7 +91,8 @@ typedef struct ps_probe_strength {
     double limit, floor, base, wall, wall_dev;
     double unsure;             /* so much of them integers may have lost since the last look */
     int64_t window_ns, end_ns; /* end 0: no limit, no window */
-    int64_t fill, last_fill, culprit;
+    int64_t base_until_ns, sent_ns, began_ns;
+    int64_t culprit;
     int32_t level, quiet, beyond;
     uint64_t signals;
     int64_t eighths[9], bytes[9]; /* sent, by eighths of 50 ms */
@@ -99,10 +100,10 @@ typedef struct ps_probe_strength {
 
 /* The receiver's half. */
 typedef struct ps_probe_queue {
-    double growth, varies;
-    int64_t sampled_ns, sampled_unread, next_ns, signals;
+    int64_t next_ns, told_ns, signals;
     uint32_t random;
-    bool started, episode;
+    int32_t level; /* last told */
+    bool started;
 } ps_probe_queue_t;
 
 typedef struct ps_probe_receiver {
@@ -163,7 +164,7 @@ typedef struct ps_probe_pub {
     int64_t hold, hold_until_ns;
     bool hold_asked;
     int32_t answers; /* as many ranges may be asked for at once, 0 not known */
-    int64_t plain_ns;
+    int64_t plain_ns, plain_edge;
     /* memory and account */
     int64_t zero_to;           /* known to be zero below */
     int64_t reach;             /* furthest that the publisher limit may ever have been */
@@ -471,6 +472,38 @@ void ps_probe_strength_sent(ps_probe_pub_t *model, int64_t bytes, int64_t now_ns
 void ps_probe_strength_signal(ps_probe_pub_t *model, const ps_pressure_t *pressure, int64_t now_ns);
 void ps_probe_strength_look(ps_probe_t *probe, ps_probe_pub_t *model, int64_t now_ns);
 void ps_probe_queue_look(ps_probe_t *probe, ps_probe_image_t *model, int64_t now_ns);
-int32_t ps_probe_queue_level(const ps_image_t *image, int64_t fill_ppm);
+void ps_probe_queue_told(ps_probe_t *probe, ps_probe_image_t *model, const ps_pressure_t *pressure,
+                         int64_t now_ns);
+int32_t ps_probe_queue_level(const ps_image_t *image, int64_t fill);
+/* -1: all its readers are paused, or there is none. */
+int64_t ps_probe_queue_fill(const ps_image_t *image, int64_t now_ns);
+/* Up to where a receiver accepts data. */
+static inline int64_t ps_probe_accepted_to(const ps_image_t *image)
+{
+    const int64_t term = image->log.term_length;
+    return (image->params.peer_capabilities & PS_CAP_PRESSURE) != 0 ? image->consumption + term
+                                                                    : image->sm_position + term / 2;
+}
+/* A receiver under NAK-strength control says what moves the edge only. */
+static inline bool ps_probe_says_little(const ps_image_t *image)
+{
+    return (image->params.peer_capabilities & PS_CAP_PRESSURE) != 0 &&
+           image->state == PS_IMAGE_ACTIVE && image->params.congestion_control == PS_CC_STATIC;
+}
+/* From where on consumption makes a status message due, after one at `position`. */
+static inline int64_t ps_probe_sm_due(const ps_image_t *image, int64_t position)
+{
+    const int64_t term = image->log.term_length;
+    const int64_t quarter = position + image->window / 4 + 1;
+    const int64_t term_end = (position | image->log.term_mask) + 1;
+    if (ps_probe_says_little(image)) {
+        return position + (image->log.mtu < term / 16 ? term / 8 - image->log.mtu : term / 16);
+    }
+    return quarter < term_end ? quarter : term_end;
+}
+static inline bool ps_probe_is_outrun(const ps_image_t *image)
+{
+    return image->state != PS_IMAGE_ACTIVE && image->end_reason == PS_END_OUTRUN;
+}
 
 #endif

@@ -130,7 +130,8 @@ static void on_image_given_up(ps_probe_t *probe, ps_probe_image_t *model, const 
                      event->b, reader);
         }
     }
-    if (event->a < least && probe->cycles[model->host].read == 0) { /* nothing came behind it */
+    if (event->a < least && probe->cycles[model->host].read == 0 &&
+        image->sent_seen < image->hwm) { /* nothing came behind it */
         complain(probe, model->host, image->params.session_id,
                  "less than half a term is left to receive into", event->a, least);
     }

@@ -12,6 +12,8 @@
 #include "ps_driver.h"
 #include "ps_sim_probe.h"
 
+#define SECOND_NS INT64_C(1000000000)
+
 #define MOMENT_NS INT64_C(20000000)
 
 enum {
@@ -154,17 +156,20 @@ static void follow(ps_probe_pub_t *model, ps_probe_receiver_t *receiver, const p
 static void raise(ps_probe_pub_t *model, const ps_sm_t *sm, int64_t position, int64_t now_ns)
 {
     const ps_publication_t *pub = model->pub;
+    const uint32_t capabilities = sm->trailer.capabilities;
+    const int64_t term = pub->log.term_length;
     int64_t window = sm->window;
-    if (pub->params.flow_control == PS_FC_NAK) {
-        if ((sm->trailer.capabilities & PS_CAP_PRESSURE) == 0) {
-            model->plain_ns = now_ns;
-        }
-        if (now_ns - model->plain_ns >= PS_FC_TIMEOUT_NS && window < pub->log.term_length / 2 &&
-            sm->trailer.reason != PS_CAUSE_STORAGE) {
-            window = pub->log.term_length / 2;
-        }
+    if (pub->params.flow_control == PS_FC_NAK && (capabilities & PS_CAP_PRESSURE) != 0 &&
+        sm->trailer.congestion_window == 0 && sm->trailer.reason != PS_CAUSE_STORAGE) {
+        const int64_t kept = (capabilities & PS_CAP_KEEPS_TERM) != 0 ? term / 4 * 3 : term / 2;
+        window = window > kept ? window : kept;
     }
     const int64_t edge = position + window;
+    if ((capabilities & PS_CAP_PRESSURE) == 0) {
+        const bool first = now_ns - model->plain_ns >= SECOND_NS;
+        model->plain_edge = first || edge > model->plain_edge ? edge : model->plain_edge;
+        model->plain_ns = now_ns;
+    }
     if (edge >= model->limit) {
         model->limit = edge;
         model->watch_ns = 0;
@@ -183,9 +188,10 @@ static void recede(ps_probe_pub_t *model, int64_t now_ns)
     const ps_publication_t *pub = model->pub;
     const int64_t edge =
         model->watch_edge > pub->sender_position ? model->watch_edge : pub->sender_position;
+    const bool nak = pub->params.flow_control == PS_FC_NAK; /* the limit may be another's */
     if (model->watch_ns != 0 && now_ns - model->watch_ns >= PS_FC_TIMEOUT_NS &&
-        (pub->sender_limit == edge || edge >= model->limit)) {
-        model->limit = pub->sender_limit;
+        (pub->sender_limit == edge || edge >= model->limit || nak)) {
+        model->limit = nak ? (edge < model->limit ? edge : model->limit) : pub->sender_limit;
         model->watch_ns = 0;
     }
 }
@@ -321,14 +327,18 @@ static void look_at_limit(ps_probe_t *probe, ps_probe_pub_t *model, int64_t now_
     }
     recede(model, now_ns);
     int64_t expected = model->limit;
+    if (pub->params.flow_control == PS_FC_NAK && now_ns - model->plain_ns < SECOND_NS &&
+        model->plain_edge < expected) {
+        expected = model->plain_edge; /* of Aeron receivers, which cannot signal */
+    }
     if (follows(pub)) {
         const int32_t followed = followed_count(model);
         expected = followed == 0 || followed < pub->params.fc_group_min_size ? pub->sender_limit
                                                                              : least_edge(model);
     }
     ps_probe_promise(probe, &model->promises[P_LIMIT], pub->sender_limit == expected, now_ns,
-                     follows(pub) ? slack_ns : 0, "the sender's limit is the strategy's",
-                     model->host, driver_side(model));
+                     follows(pub) || pub->params.flow_control == PS_FC_NAK ? slack_ns : 0,
+                     "the sender's limit is the strategy's", model->host, driver_side(model));
 }
 
 /* What the conductor is shown of the receivers. */

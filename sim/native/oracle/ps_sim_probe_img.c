@@ -71,7 +71,7 @@ static void take_heartbeat(ps_probe_t *probe, ps_probe_image_t *model, const ps_
     const ps_image_t *image = model->image;
     const int64_t term = image->log.term_length;
     const int64_t oldest = image->sm_position - term > 0 ? image->sm_position - term : 0;
-    const int64_t most = image->sm_position + term / 2;
+    const int64_t most = ps_probe_accepted_to(image);
     const bool padded = (position & (term - 1)) == 0 && position - most < term;
     if ((position > most && !padded) || position < oldest) {
         ps_probe_count(probe, model->host, position > most ? PS_SYS_OVER_RUNS : PS_SYS_UNDER_RUNS,
@@ -122,7 +122,7 @@ void ps_probe_image_data(ps_probe_t *probe, ps_probe_image_t *model, const ps_da
         return;
     }
     const int64_t end = position + span;
-    if (end > image->sm_position + term / 2) {
+    if (end > ps_probe_accepted_to(image)) {
         ps_probe_count(probe, model->host, PS_SYS_OVER_RUNS, 1);
         return; /* beyond what is accepted */
     }
@@ -250,10 +250,21 @@ static void look_at_log(ps_probe_t *probe, ps_probe_image_t *model)
             complain(probe, model, "what was taken is not in the log", from, model->took_to[i]);
         }
     }
-    if (active && image->hwm != model->edge) {
+    /* What was sent beyond what could be kept is missing from when there is room. */
+    const bool caught_up = image->sent_seen > model->edge && image->hwm > model->edge &&
+                           image->hwm <= image->sent_seen;
+    if (active && image->hwm != model->edge && !caught_up) {
         complain(probe, model, "the mark is not the end of what was read", image->hwm, model->edge);
     }
+    if (caught_up && model->gap_count > 0 && model->gap_count == image->gaps.count) {
+        const ps_probe_gap_t *last = &model->gaps[model->gap_count - 1];
+        const bool joined = last->from < model->edge && last->lost && !last->fresh_loss;
+        model->joined_bytes += joined ? image->hwm - model->edge : 0;
+    }
     model->edge = image->hwm;
+    if (image->sent_seen > image->hwm && image->packet_ns > model->heard_ns) {
+        model->heard_ns = image->packet_ns; /* so is its sender, while nothing can be kept */
+    }
     if ((model->took > 0 || image->gaps.count > 0) && probe->looks % WALK_EVERY == 0) {
         walk(probe, model);
     }
@@ -290,7 +301,7 @@ static void look_at_readers(ps_probe_t *probe, ps_probe_image_t *model, int64_t 
                  model->consumption);
     }
     /* A reader's progress is looked at once it makes a status message due, or by the timer. */
-    const int64_t due = image->sm_position + image->window / 4 + 1;
+    const int64_t due = ps_probe_sm_due(image, image->sm_position);
     promise(probe, model, P_CONSUMED,
             image->consumption == model->consumption || model->consumption < due ||
                 image->state != PS_IMAGE_ACTIVE,

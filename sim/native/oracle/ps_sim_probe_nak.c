@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
- * ps_sim_probe_nak.c: NAK-strength control by its rules (docs/flow-control.md, ps_nak_rate.h), in
- * reals: what a sender may send after the signals that it read, and what a receiver must signal.
- * Where the driver's integers and these reals agree within rounding, the model goes on from the
- * driver's, so that errors do not add up.
+ * ps_sim_probe_nak.c: NAK-strength control by its rules (docs/nak-strength.md), in reals: what a
+ * sender may send after the signals that it read, and what a receiver must signal.  Where the
+ * driver's integers and these reals agree within rounding, the model goes on from the driver's, so
+ * that errors do not add up.
  */
 #include "ps_sim_probe.h"
 
-/* ROUNDED: what integers lose in a step, a part below one being taken sixteen times. */
-enum { P_STEPPED = 18, SLOTS = 9, MOST_STEPS = 64, ROUNDED = 16 };
+/* ROUNDED: what integers lose in a step, a part below one being taken 64 times. */
+enum { P_STEPPED = 18, SLOTS = 9, MOST_STEPS = 64, ROUNDED = 256 };
 #define EIGHTH_NS INT64_C(6250000)
 #define SECOND    1e9
 #define NO_LIMIT  1099511627776.0
@@ -43,6 +43,8 @@ void ps_probe_strength_init(ps_probe_pub_t *model)
                                                           : NO_LIMIT,
                                              .floor = most(131072, two_a_window),
                                              .window_ns = PS_NAK_WINDOW_NS,
+                                             .sent_ns = -PS_NAK_WINDOW_NS,
+                                             .began_ns = -PS_NAK_WINDOW_NS,
                                              .signals = pub->nak_rate.signals };
 }
 
@@ -55,23 +57,31 @@ void ps_probe_strength_sent(ps_probe_pub_t *model, int64_t bytes, int64_t now_ns
         strength->eighths[at] = eighth;
         strength->bytes[at] = 0;
     }
+    if (now_ns - strength->sent_ns >= PS_NAK_WINDOW_NS) {
+        strength->began_ns = now_ns;
+    }
+    strength->sent_ns = now_ns;
     strength->bytes[at] += bytes;
 }
 
-/* Bytes a second over the last eight eighths of 50 ms that are over. */
+/* Bytes a second over the last eight eighths of 50 ms that are over; after a silence, over the time
+ * since. */
 static double measured(const ps_probe_strength_t *strength, int64_t now_ns)
 {
     const int64_t eighth = now_ns / EIGHTH_NS;
+    const int64_t since_ns = now_ns - strength->began_ns;
+    const bool young = since_ns < PS_NAK_WINDOW_NS;
     int64_t sum = 0;
     for (int32_t i = 0; i < SLOTS; i++) {
-        sum += strength->eighths[i] < eighth && strength->eighths[i] >= eighth - 8
-                   ? strength->bytes[i]
-                   : 0;
+        const bool counts =
+            strength->eighths[i] >= eighth - 8 && (young || strength->eighths[i] < eighth);
+        sum += counts ? strength->bytes[i] : 0;
     }
-    return (double)sum * 20;
+    return young ? (double)sum * SECOND / most((double)since_ns, (double)EIGHTH_NS / 8)
+                 : (double)sum * 20;
 }
 
-/* What a quiet window adds: small near the wall, larger the longer it is quiet. */
+/* What a quiet window adds. */
 static double step_of(ps_probe_strength_t *strength)
 {
     const double limit = strength->limit;
@@ -80,11 +90,11 @@ static double step_of(ps_probe_strength_t *strength)
     const bool known = wall > 0;
     if (known && limit > 1.125 * wall) {
         strength->beyond++;
-        return limit / 32 * (strength->beyond < 16 ? strength->beyond : 16);
+        return limit / 32 * (strength->beyond < 8 ? strength->beyond : 8);
     }
     strength->beyond = 0;
     if (!known || limit < 0.875 * wall) {
-        return limit * k / 16;
+        return most(limit * k / 16, (0.875 * wall - limit) / 2);
     }
     const double probe = most(limit / 64, least(limit / 16, strength->wall_dev / 4));
     return least(most(limit * k / 16, limit / 64), probe * (1 + k / 8));
@@ -92,14 +102,14 @@ static double step_of(ps_probe_strength_t *strength)
 
 static void end_window(ps_probe_strength_t *strength)
 {
-    strength->last_fill = strength->level > 0 ? strength->fill : 0;
-    strength->quiet = strength->level > 0 ? 0 : strength->quiet + 1;
-    if (strength->level == 0) {
-        const double step = step_of(strength);
-        strength->unsure = strength->unsure * (1 + step / strength->limit) + ROUNDED;
-        strength->limit += step;
+    if (strength->level > 0) {
+        strength->level = 0;
+        return;
     }
-    strength->level = 0;
+    strength->quiet++;
+    const double step = step_of(strength);
+    strength->unsure = strength->unsure * (1 + step / strength->limit) + ROUNDED;
+    strength->limit += step;
     if (strength->limit >= NO_LIMIT - 0.5) { /* it is as if nothing had been */
         strength->limit = NO_LIMIT;
         strength->end_ns = 0;
@@ -122,57 +132,98 @@ static void turn_to(ps_probe_strength_t *strength, int64_t now_ns)
     }
 }
 
-/* Where signals come: the mean of a quarter each, and how far they are from it. */
-static void note_wall(ps_probe_strength_t *strength)
+static int64_t window_of(const ps_pressure_t *pressure)
 {
-    const double base = strength->base;
-    if (strength->wall <= 0) {
-        strength->wall = base;
-        strength->wall_dev = base / 8;
+    int64_t window_ns = 2 * pressure->rtt_ns;
+    window_ns = pressure->cadence_ns > window_ns ? pressure->cadence_ns : window_ns;
+    window_ns = window_ns > PS_NAK_WINDOW_MAX_NS ? PS_NAK_WINDOW_MAX_NS : window_ns;
+    return window_ns < PS_NAK_WINDOW_NS ? PS_NAK_WINDOW_NS : window_ns;
+}
+
+/* The rate that a signal asks for. */
+static double wanted(const ps_probe_strength_t *strength, const ps_pressure_t *pressure,
+                     double half_term, double sent)
+{
+    static const double of_sent[] = { 0.875, 0.75, 0.625, 0.5 };
+    static const double of_taken[] = { 0.9375, 0.875, 0.75, 0.5 };
+    static const double of_more[] = { 1.125, 1.0625, 1.015625, 1.015625 };
+    const int32_t at = pressure->level - 1;
+    const double by_strength = sent * of_sent[at];
+    const double stated = (double)pressure->rate;
+    const bool behind = pressure->residue > 0;
+    double rate = by_strength;
+    if (stated > 0) {
+        const double kept = behind || pressure->cadence_ns < 1000000
+                                ? NO_LIMIT * 1e6
+                                : half_term * SECOND / (double)pressure->cadence_ns;
+        const double taken = least(stated, kept);
+        const double drain_s = 2 * (double)window_of(pressure) / SECOND;
+        const double comes = at == 0 ? most(taken, least(sent, kept)) : taken;
+        rate = behind ? most(stated * of_taken[at], stated - (double)pressure->residue / drain_s)
+                      : most(by_strength, comes * of_more[at]);
+        if (pressure->overrun > 0) {
+            const double over = (double)pressure->overrun / half_term;
+            const double cut = over <= 0.125 ? taken : over > 0.5 ? taken / 2 : taken * 0.875;
+            rate = least(rate, behind ? cut : most(cut, by_strength));
+        }
+    }
+    return most(rate, strength->floor);
+}
+
+/* What the culprit takes: the mean of a quarter each, and how far single ones are from it. */
+static void note_wall(ps_probe_strength_t *strength, const ps_pressure_t *pressure, double sent)
+{
+    const double wall = most(pressure->rate > 0 ? (double)pressure->rate : sent, strength->floor);
+    if (pressure->rate > 0 && pressure->residue == 0) {
+        strength->wall = 0;
         return;
     }
-    strength->wall_dev = 0.75 * strength->wall_dev + 0.25 * apart(base, strength->wall);
-    strength->wall = 0.75 * strength->wall + 0.25 * base;
-    strength->wall = base < strength->wall / 2 ? base : strength->wall;
+    if (strength->wall <= 0 || wall < strength->wall / 2) {
+        strength->wall = wall;
+        strength->wall_dev = wall / 8;
+        return;
+    }
+    strength->wall_dev = 0.75 * strength->wall_dev + 0.25 * apart(wall, strength->wall);
+    strength->wall = 0.75 * strength->wall + 0.25 * wall;
 }
 
 void ps_probe_strength_signal(ps_probe_pub_t *model, const ps_pressure_t *pressure, int64_t now_ns)
 {
     ps_probe_strength_t *strength = &model->strength;
-    const int64_t rtt_ns =
-        pressure->rtt_ns > PS_NAK_WINDOW_MAX_NS / 2 ? PS_NAK_WINDOW_MAX_NS / 2 : pressure->rtt_ns;
     if (model->pub->params.flow_control != PS_FC_NAK || model->pub->endpoint == NULL) {
         return;
     }
     turn_to(strength, now_ns);
     strength->signals++;
-    strength->window_ns = 2 * rtt_ns > strength->window_ns ? 2 * rtt_ns : strength->window_ns;
-    if (strength->end_ns == 0) {
+    const bool same = strength->limit < NO_LIMIT && strength->culprit == pressure->receiver_id;
+    const bool anew = strength->limit >= NO_LIMIT || now_ns >= strength->base_until_ns;
+    const double sent = anew ? least(measured(strength, now_ns), strength->limit) : strength->base;
+    const double rate = wanted(strength, pressure, (double)model->pub->log.term_length / 2, sent);
+    if (!same && rate >= strength->limit) {
+        return;
+    }
+    if (same && pressure->rate == 0 && pressure->level <= strength->level) {
         strength->end_ns = now_ns + strength->window_ns;
-        strength->last_fill = 0;
-        strength->level = 0;
+        return;
     }
-    if (strength->level == 0) {
-        strength->base = most(least(measured(strength, now_ns), strength->limit), strength->floor);
-        strength->fill = 0;
-        if (strength->last_fill == 0 || strength->base < strength->wall) {
-            note_wall(strength);
-        }
-    } else if (pressure->level < strength->level ||
-               (pressure->level == strength->level && pressure->fill_ppm <= strength->fill)) {
-        return; /* not the strongest of its window */
+    strength->window_ns = window_of(pressure);
+    strength->end_ns = now_ns + strength->window_ns;
+    if (anew) {
+        strength->base = sent;
+        strength->base_until_ns = strength->end_ns;
     }
-    strength->level = pressure->level;
-    strength->fill = pressure->fill_ppm;
+    if (anew || !same) {
+        note_wall(strength, pressure, sent);
+    }
+    strength->unsure += ROUNDED + rate / 1e4 + sent / 1e3; /* times in microseconds */
+    /* What leaves in the cycle that reads the signal may count, or not. */
+    strength->unsure += now_ns - strength->began_ns < PS_NAK_WINDOW_NS ? NO_LIMIT : 0;
+    strength->limit = rate;
     strength->culprit = pressure->receiver_id;
+    strength->level =
+        !same || pressure->level > strength->level ? pressure->level : strength->level;
     strength->quiet = 0;
-    strength->unsure += ROUNDED;
-    const bool recedes = strength->last_fill > 0 && pressure->fill_ppm < strength->last_fill &&
-                         strength->limit < NO_LIMIT;
-    const double cut = most(strength->base * (8 - pressure->level) / 8, strength->floor);
-    if (!recedes && cut < strength->limit) {
-        strength->limit = cut;
-    }
+    strength->beyond = 0;
 }
 
 static bool is_near(const ps_probe_strength_t *strength, double a, double b)
@@ -203,12 +254,31 @@ static void compare(ps_probe_t *probe, ps_probe_pub_t *model)
     strength->limit = (double)rate->limit;
     strength->wall = (double)rate->wall;
     strength->wall_dev = (double)rate->wall_dev;
+    strength->base = (double)rate->base;
+    strength->base_until_ns = rate->base_until_ns;
     strength->end_ns = rate->window_end_ns;
     strength->window_ns = rate->window_ns;
     strength->level = rate->level;
     strength->quiet = rate->quiet;
+    strength->beyond = rate->beyond;
     strength->signals = rate->signals;
     strength->culprit = rate->culprit;
+}
+
+/* A limit that held nothing back lately is not shown. */
+static void look_at_shown(ps_probe_t *probe, ps_probe_pub_t *model, int64_t now_ns)
+{
+    const ps_publication_t *pub = model->pub;
+    const int64_t shown = atomic_load_explicit(&pub->slot->rate_bytes_per_s, memory_order_relaxed);
+    const int64_t wish = pub->params.rate_bytes_per_s;
+    const bool limits = ps_nak_rate_limits(&pub->nak_rate);
+    const int64_t limit = limits ? pub->nak_rate.limit : 0;
+    const int64_t lower = limit == 0 || (wish > 0 && wish < limit) ? wish : limit;
+    if (pub->rate_cause == PS_CAUSE_NAK_RATE && now_ns < pub->nak_binds_until_ns
+            ? shown != lower
+            : shown != wish && shown != lower) {
+        complain(probe, model, "another rate is shown", (double)shown, (double)limit);
+    }
 }
 
 /* The driver ends windows when it has something to send: not later, but maybe not at all. */
@@ -226,13 +296,7 @@ void ps_probe_strength_look(ps_probe_t *probe, ps_probe_pub_t *model, int64_t no
     if (!over) {
         turn_to(&model->strength, now_ns);
         compare(probe, model);
-        const int64_t shown =
-            atomic_load_explicit(&pub->slot->rate_bytes_per_s, memory_order_relaxed);
-        const int64_t wish = pub->params.rate_bytes_per_s;
-        const int64_t limit = ps_nak_rate_limits(rate) ? rate->limit : 0;
-        if (shown != (limit == 0 || (wish > 0 && wish < limit) ? wish : limit)) {
-            complain(probe, model, "another rate is shown", (double)shown, (double)limit);
-        }
+        look_at_shown(probe, model, now_ns);
     }
 }
 
@@ -245,116 +309,82 @@ static void complain_of(ps_probe_t *probe, const ps_probe_image_t *model, const 
                   what, a, b);
 }
 
-/* The queue's growth, smoothed by an eighth, at least an eighth of a window after the last look;
- * what it may grow by until a signal has effect must fit above the first threshold. */
-static void adapt(ps_probe_t *probe, ps_probe_image_t *model, int64_t now_ns)
+/* 50, 75, 87 and 100 %. */
+int32_t ps_probe_queue_level(const ps_image_t *image, int64_t fill)
 {
-    const ps_image_t *image = model->image;
-    const ps_nak_signal_t *signal = &image->pressure;
-    ps_probe_queue_t *queue = &model->queue;
-    const double elapsed_ns = (double)(signal->sampled_ns - queue->sampled_ns);
-    const double capacity = (double)image->log.term_length / 2;
-    const int64_t window_ns = ps_nak_window_ns(image->rtt.smoothed_ns);
-    if (signal->sampled_ns != now_ns || elapsed_ns < (double)EIGHTH_NS ||
-        (image->n_subscribers == 1 /* of several, one may be left behind after the look */
-         && signal->sampled_unread != ps_image_contiguous(image) - image->consumption)) {
-        complain_of(probe, model, "a queue is looked at at another time",
-                    (double)signal->sampled_ns, elapsed_ns);
-    }
-    const double growth =
-        (double)(signal->sampled_unread - queue->sampled_unread) * SECOND / elapsed_ns;
-    const double slack = 10 + (apart(growth, 0) + apart(queue->growth, 0)) / 1000;
-    queue->varies += (apart(growth, queue->growth) - queue->varies) / 8;
-    queue->growth += (growth - queue->growth) / 8;
-    if (apart(queue->growth, (double)signal->growth) > slack ||
-        apart(queue->varies, (double)signal->growth_dev) > slack) {
-        complain_of(probe, model, "a queue grows otherwise", (double)signal->growth, queue->growth);
-    }
-    queue->growth = (double)signal->growth;
-    queue->varies = (double)signal->growth_dev;
-    const double pace = most(queue->growth, 0) + 2 * queue->varies;
-    const double needed =
-        pace * (double)(window_ns + image->rtt.smoothed_ns) / SECOND / capacity * 1e6;
-    const double first = most(250000, least(500000, 1000000 - needed));
-    const double wanted[PS_NAK_LEVELS] = { first, 1e6 - (1e6 - first) / 2, 1e6 - (1e6 - first) / 4,
-                                           1e6 };
-    /* The driver counts its pace in thousands of bytes: that much less may be needed. */
-    const double rounding = 100 + needed * 1000 / most(pace, 1000);
-    for (int32_t i = 0; i < PS_NAK_LEVELS; i++) {
-        if (apart(wanted[i], signal->thresholds_ppm[i]) > (i == 3 ? 0 : rounding)) {
-            complain_of(probe, model, "another threshold", signal->thresholds_ppm[i], wanted[i]);
-        }
-    }
-    queue->sampled_ns = signal->sampled_ns;
-    queue->sampled_unread = signal->sampled_unread;
+    const double share = (double)fill / ((double)image->log.term_length / 2);
+    return (share >= 0.5) + (share >= 0.75) + (share >= 0.87) + (share >= 1);
 }
 
-/* The first signal of an episode is put off by a random part of half a window in a group. */
-static void look_at_episode(ps_probe_t *probe, ps_probe_image_t *model, int64_t now_ns)
+/* What was sent to the slowest reader and not taken by it. */
+int64_t ps_probe_queue_fill(const ps_image_t *image, int64_t now_ns)
 {
-    const ps_image_t *image = model->image;
-    const ps_nak_signal_t *signal = &image->pressure;
-    ps_probe_queue_t *queue = &model->queue;
-    const int64_t window_ns = ps_nak_window_ns(image->rtt.smoothed_ns);
-    const bool untold = !ps_probe_is_heard(image, now_ns) /* nobody is there to be told */
-                        && apart((double)(now_ns + window_ns), (double)signal->next_ns) <= 2;
-    const bool told = model->pressure_ns == now_ns || untold;
-    double wanted = (double)queue->next_ns;
-    if (signal->episode && !queue->episode) {
-        const double put_off =
-            image->params.group ? (double)queue->random / 4294967296.0 * (double)window_ns / 2 : 0;
-        wanted = most(wanted, (double)now_ns + put_off);
-        if (told && wanted > (double)now_ns + 1) {
-            complain_of(probe, model, "a first signal too soon", wanted, (double)now_ns);
+    int64_t slowest = INT64_MAX;
+    for (int32_t i = 0; i < image->n_subscribers; i++) {
+        const ps_image_subscriber_t *subscriber = &image->subscribers[i];
+        const ps_nak_reader_t *reader = &subscriber->reader;
+        const int64_t twice_ns = 2 * reader->cadence_ns;
+        const int64_t least_ns = twice_ns < 250000000 ? 250000000 : twice_ns;
+        const int64_t pause_ns = least_ns < 2000000000 ? least_ns : 2000000000;
+        const bool paused = !reader->empty && now_ns - reader->waiting_ns >= pause_ns;
+        if (subscriber->tether.state <= PS_TETHER_LINGER && reader->started && !paused &&
+            reader->position < slowest) {
+            slowest = reader->position;
         }
     }
-    wanted = told ? (double)(now_ns + window_ns) : wanted;
-    if (apart(wanted, (double)signal->next_ns) > 2) {
-        complain_of(probe, model, "the next signal is due at another time", (double)signal->next_ns,
-                    wanted);
+    const int64_t sent = image->sent_seen > image->hwm ? image->sent_seen : image->hwm;
+    return slowest == INT64_MAX ? -1 : sent - slowest;
+}
+
+/* No more than was read in any span can be what a reader takes; no wait is longer than its own. */
+static void look_at_reader(ps_probe_t *probe, ps_probe_image_t *model, int64_t now_ns)
+{
+    const ps_image_t *image = model->image;
+    for (int32_t i = 0; i < image->n_subscribers; i++) {
+        const ps_nak_reader_t *reader = &image->subscribers[i].reader;
+        if (reader->cadence_ns < 0 || reader->cadence_ns >= PS_NAK_PAUSE_MAX_NS ||
+            reader->rate < 0 || reader->waiting_ns > now_ns ||
+            (reader->started && (reader->position < image->join_position ||
+                                 reader->position > ps_image_contiguous(image)))) {
+            complain_of(probe, model, "a reader is seen as it is not", (double)reader->cadence_ns,
+                        (double)reader->position);
+        }
     }
-    const int64_t signals = atomic_load_explicit(&image->shown_pressure, memory_order_relaxed);
-    if (signals != queue->signals && queue->random == image->pressure_random) {
-        complain_of(probe, model, "the delay of the next signal is not drawn anew",
-                    (double)queue->random, (double)now_ns);
-    }
-    queue->signals = signals;
-    queue->episode = signal->episode;
-    queue->next_ns = signal->next_ns;
-    queue->random = image->pressure_random;
 }
 
 void ps_probe_queue_look(ps_probe_t *probe, ps_probe_image_t *model, int64_t now_ns)
 {
     const ps_image_t *image = model->image;
-    const ps_nak_signal_t *signal = &image->pressure;
     ps_probe_queue_t *queue = &model->queue;
-    if (!signal->started) {
-        queue->random = image->pressure_random;
-        return;
+    look_at_reader(probe, model, now_ns);
+    const int64_t signals = atomic_load_explicit(&image->shown_pressure, memory_order_relaxed);
+    if (queue->started && signals != queue->signals && queue->random == image->pressure_random) {
+        complain_of(probe, model, "the delay of the next signal is not drawn again",
+                    (double)queue->random, (double)now_ns);
     }
-    if (!queue->started) {
-        queue->started = true;
-        queue->sampled_ns = signal->sampled_ns;
-        queue->sampled_unread = signal->sampled_unread;
-        queue->episode = signal->episode;
-        queue->next_ns = signal->next_ns;
-        queue->random = image->pressure_random;
-        queue->signals = atomic_load_explicit(&image->shown_pressure, memory_order_relaxed);
-        return;
-    }
-    if (signal->sampled_ns != queue->sampled_ns) {
-        adapt(probe, model, now_ns);
-    }
-    look_at_episode(probe, model, now_ns);
+    queue->started = true;
+    queue->signals = signals;
+    queue->random = image->pressure_random;
 }
 
-/* Which strength a queue that is so full has, by the thresholds that the receiver is at. */
-int32_t ps_probe_queue_level(const ps_image_t *image, int64_t fill_ppm)
+/* A signal: within a window each level once, and only upwards. */
+void ps_probe_queue_told(ps_probe_t *probe, ps_probe_image_t *model, const ps_pressure_t *pressure,
+                         int64_t now_ns)
 {
-    int32_t level = 0;
-    for (int32_t i = 0; i < PS_NAK_LEVELS; i++) {
-        level += fill_ppm >= image->pressure.thresholds_ppm[i];
+    ps_probe_queue_t *queue = &model->queue;
+    int64_t window_ns =
+        pressure->rtt_ns > pressure->cadence_ns ? pressure->rtt_ns : pressure->cadence_ns;
+    window_ns = window_ns > PS_NAK_WINDOW_MAX_NS ? PS_NAK_WINDOW_MAX_NS : window_ns;
+    window_ns = window_ns < PS_NAK_WINDOW_NS ? PS_NAK_WINDOW_NS : window_ns;
+    if (queue->told_ns == now_ns) {
+        return; /* by another way */
     }
-    return level;
+    if (now_ns < queue->next_ns && pressure->level <= queue->level) {
+        complain_of(probe, model, "again too soon", (double)queue->next_ns, (double)now_ns);
+    }
+    if (now_ns >= queue->next_ns) {
+        queue->next_ns = now_ns + window_ns;
+    }
+    queue->told_ns = now_ns;
+    queue->level = pressure->level;
 }

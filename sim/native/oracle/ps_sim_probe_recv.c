@@ -145,15 +145,15 @@ static void look_at_timing(ps_probe_t *probe, ps_probe_image_t *model, int64_t p
     const ps_image_t *image = model->image;
     const int64_t timeout_ns = image->receiver->params->status_message_timeout_ns;
     const int64_t since_ns = now_ns - model->sm_ns;
-    const int64_t quarter = model->sm_position + image->window / 4 + 1;
-    const int64_t term_end = (model->sm_position | image->log.term_mask) + 1;
-    const bool due = position >= quarter || position >= term_end;
+    const bool due = position >= ps_probe_sm_due(image, model->sm_position);
     const bool moved = ps_image_contiguous(image) + image->consumption != model->moved_sum;
     const bool forced = model->sm_forced_ns >= model->sm_ns || model->sm_bound ||
                         image->state >= PS_IMAGE_DRAINING ||
                         image->params.congestion_control != PS_CC_STATIC;
     const int64_t quiet_ns = PS_SM_IDLE_NS - PS_SM_IDLE_GRID_NS;
-    const int64_t least_ns = model->sm_idle && !moved ? quiet_ns : timeout_ns;
+    const bool rare =
+        (model->sm_idle && !moved) || (ps_probe_says_little(image) && timeout_ns < PS_SM_IDLE_NS);
+    const int64_t least_ns = rare ? quiet_ns : timeout_ns;
     if (!due && !forced && since_ns < least_ns) {
         complain(probe, model, "a status message too soon", since_ns, position);
     }
@@ -202,7 +202,8 @@ static void look_at_status(ps_probe_t *probe, ps_probe_image_t *model, int64_t n
     const ps_image_t *image = model->image;
     const ps_receiver_t *receiver = image->receiver;
     const bool speaks = image->state < PS_IMAGE_DRAINED && !image->rejected &&
-                        image->endpoint != NULL && ps_probe_is_heard(image, now_ns);
+                        !ps_probe_is_outrun(image) && image->endpoint != NULL &&
+                        ps_probe_is_heard(image, now_ns);
     const int64_t sum = ps_image_contiguous(image) + image->consumption;
     const bool told = model->sm_ns == now_ns && ps_image_contiguous(image) == model->last_position;
     if (sum != model->moved_sum) {
@@ -222,8 +223,10 @@ static void look_at_status(ps_probe_t *probe, ps_probe_image_t *model, int64_t n
         model->quiet_ns = now_ns;
     }
     const bool active = image->state == PS_IMAGE_ACTIVE;
-    const int64_t most_ns =
-        model->sm_may_idle ? PS_SM_IDLE_NS : receiver->params->status_message_timeout_ns;
+    const int64_t timeout_ns = receiver->params->status_message_timeout_ns;
+    const bool rare = model->sm_may_idle || (ps_image_under_nak(image) &&
+                                             image->params.congestion_control == PS_CC_STATIC);
+    const int64_t most_ns = rare && timeout_ns < PS_SM_IDLE_NS ? PS_SM_IDLE_NS : timeout_ns;
     promise(probe, model, P_FIRST,
             !active || image->rejected || image->params.source.family == 0 ||
                 image->endpoint == NULL || model->sm_ns >= model->made_ns,
@@ -231,9 +234,7 @@ static void look_at_status(ps_probe_t *probe, ps_probe_image_t *model, int64_t n
     promise(probe, model, P_SM,
             !speaks || now_ns - model->sm_ns < most_ns || now_ns - model->quiet_ns < most_ns,
             now_ns, "a status message is sent by time");
-    const int64_t quarter = model->sm_position + image->window / 4 + 1;
-    const int64_t term_end = (model->sm_position | image->log.term_mask) + 1;
-    const int64_t due = quarter < term_end ? quarter : term_end;
+    const int64_t due = ps_probe_sm_due(image, model->sm_position);
     promise(probe, model, P_DUE, !speaks || model->consumption < due, now_ns,
             "a status message is sent by progress");
 }
@@ -436,19 +437,19 @@ static void look_at_round_trips(ps_probe_t *probe, ps_probe_image_t *model, int6
 
 /* ---- PRESSURE -------------------------------------------------------------------------------- */
 
-static int64_t fill_of(const ps_image_t *image)
-{
-    const int64_t unread = ps_image_contiguous(image) - image->consumption;
-    const int64_t capacity = image->log.term_length / 2;
-    return unread >= capacity ? 1000000 : unread * 1000000 / capacity;
-}
-
 void ps_probe_pressure_sent(ps_probe_t *probe, ps_probe_image_t *model,
                             const ps_pressure_t *pressure, int64_t now_ns)
 {
     const ps_image_t *image = model->image;
-    const int64_t fill = fill_of(image);
-    if (pressure->fill_ppm != fill || pressure->level != ps_probe_queue_level(image, fill)) {
+    const int64_t half = image->log.term_length / 2;
+    const int64_t fill = ps_probe_queue_fill(image, now_ns);
+    const int64_t overrun = fill > half ? fill - half : 0;
+    const bool alone = image->n_subscribers == 1; /* of several, one may have been left behind */
+    if (fill < 0) {
+        complain(probe, model, "PRESSURE of a reader that stands still", now_ns, fill);
+    } else if (alone && (pressure->fill_ppm != (fill >= half ? 1000000 : fill * 1000000 / half) ||
+                         pressure->level != ps_probe_queue_level(image, fill) ||
+                         pressure->overrun != overrun)) {
         complain(probe, model, "PRESSURE states another fill", pressure->fill_ppm, fill);
     }
     if (pressure->rtt_ns != image->rtt.smoothed_ns ||
@@ -456,39 +457,26 @@ void ps_probe_pressure_sent(ps_probe_t *probe, ps_probe_image_t *model,
         complain(probe, model, "PRESSURE states another path", pressure->rtt_ns,
                  image->rtt.smoothed_ns);
     }
-    const bool stands = image->consumption == model->seen_consumption && !model->was_empty &&
-                        now_ns - model->consumed_ns >= ps_nak_window_ns(image->rtt.smoothed_ns) / 2;
-    if (stands) {
-        complain(probe, model, "PRESSURE of a reader that stands still", now_ns,
-                 model->consumed_ns);
-    }
-    if (pressure->backlog_bytes != ps_image_contiguous(image) - image->consumption) {
+    if (pressure->backlog_bytes != ps_image_contiguous(image) - image->consumption && alone) {
         complain(probe, model, "PRESSURE states another backlog", pressure->backlog_bytes, fill);
-    }
-    if (model->pressure_ns != now_ns && now_ns < model->queue.next_ns) {
-        complain(probe, model, "PRESSURE again too soon", now_ns - model->pressure_ns, 0);
     }
     if ((image->params.peer_capabilities & PS_CAP_PRESSURE) == 0) {
         complain(probe, model, "PRESSURE that nobody asked for", 0, 0);
     }
+    ps_probe_queue_told(probe, model, pressure, now_ns);
     model->pressure_ns = now_ns;
 }
 
 static void look_at_pressure(ps_probe_t *probe, ps_probe_image_t *model, int64_t now_ns)
 {
     const ps_image_t *image = model->image;
-    const int64_t window_ns = ps_nak_window_ns(image->rtt.smoothed_ns);
-    const bool empty = image->consumption == ps_image_contiguous(image);
-    if (image->consumption != model->seen_consumption || empty || model->was_empty) {
-        model->seen_consumption = image->consumption;
-        model->consumed_ns = now_ns;
-    }
-    model->was_empty = empty;
+    const int64_t fill = ps_probe_queue_fill(image, now_ns);
+    const int32_t level = ps_probe_queue_level(image, fill);
     const bool wanted = (image->params.peer_capabilities & PS_CAP_PRESSURE) != 0 &&
                         image->endpoint != NULL && image->state == PS_IMAGE_ACTIVE &&
-                        image->gating != 0 && ps_probe_queue_level(image, fill_of(image)) > 0 &&
-                        now_ns - model->consumed_ns < window_ns / 2 - MS;
-    const bool put_off = image->pressure.episode && now_ns < image->pressure.next_ns;
+                        image->gating != 0 && level > 0;
+    const bool put_off = now_ns < image->pressure.first_ns ||
+                         (now_ns < image->pressure.window_end_ns && level <= image->pressure.level);
     promise(probe, model, P_PRESSURE,
             !wanted || put_off || model->pressure_ns == now_ns || !ps_probe_is_heard(image, now_ns),
             now_ns, "PRESSURE is told");
@@ -518,6 +506,13 @@ static void look_at_end(ps_probe_t *probe, ps_probe_image_t *model, int64_t now_
     if (image->end_reason == PS_END_TIMEOUT && now_ns - model->heard_ns < liveness_ns) {
         complain(probe, model, "an image that is heard ends", now_ns - model->heard_ns, 0);
     }
+    const bool nak = (image->params.peer_capabilities & PS_CAP_PRESSURE) != 0;
+    const int64_t reach = ps_log_repair_reach(image->log.term_length, image->log.mtu, 1);
+    if (image->end_reason == PS_END_OUTRUN &&
+        (!nak || ps_image_contiguous(image) >= image->sent_seen - reach)) {
+        complain(probe, model, "a reader is given up that could be served",
+                 ps_image_contiguous(image), image->sent_seen);
+    }
     if (image->end_reason == PS_END_OF_STREAM && !complete) {
         complain(probe, model, "the stream ends before its end", model->eos,
                  ps_image_contiguous(image));
@@ -532,7 +527,8 @@ static void look_at_end(ps_probe_t *probe, ps_probe_image_t *model, int64_t now_
 static void look_at_drain(ps_probe_t *probe, ps_probe_image_t *model, int64_t now_ns)
 {
     const ps_image_t *image = model->image;
-    const int64_t phase_ns = 5 * image->receiver->params->status_message_timeout_ns;
+    const int64_t phase_ns =
+        ps_probe_is_outrun(image) ? 0 : 5 * image->receiver->params->status_message_timeout_ns;
     bool read = true;
     for (int32_t i = 0; i < image->n_subscribers; i++) {
         read = read && (image->subscribers[i].tether.state >= PS_TETHER_RESTING ||

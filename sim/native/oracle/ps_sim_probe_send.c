@@ -267,13 +267,21 @@ int64_t ps_probe_sent_floor(const ps_publication_t *pub, int64_t high)
         padding += frame < pub->log.mtu ? (frame + 31) & ~INT64_C(31) : pub->log.mtu;
     }
     padding = padding < pub->log.mtu ? pub->log.mtu : padding;
-    return high - term / 2 - (padding < term / 2 ? padding : term / 2);
+    padding = padding < term / 2 ? padding : term / 2;
+    if (pub->params.flow_control == PS_FC_NAK && pub->endpoint != NULL) {
+        const int64_t reach = term / 4 * 3 + padding;
+        return high - (reach < term ? reach : term);
+    }
+    return high - term / 2 - padding;
 }
 
 bool ps_probe_may_grant(const ps_publication_t *pub, int64_t high, int64_t position)
 {
     const int32_t term = pub->log.term_length;
-    const int64_t least = high % term == 0 ? ps_probe_sent_floor(pub, high) : high - term / 2;
+    const bool nak = pub->params.flow_control == PS_FC_NAK;
+    const int64_t least = nak                ? high - term
+                          : high % term == 0 ? ps_probe_sent_floor(pub, high)
+                                             : high - term / 2;
     return position >= least && position - high <= term / 2;
 }
 

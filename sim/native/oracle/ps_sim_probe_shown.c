@@ -125,10 +125,8 @@ static bool may_limit(const ps_image_t *image, int64_t client)
 static void look_at_wake(ps_probe_t *probe, ps_probe_image_t *model, int64_t now_ns)
 {
     const ps_image_t *image = model->image;
-    const int64_t quarter = image->sm_position + image->window / 4 + 1;
-    const int64_t term_end = (image->sm_position | image->log.term_mask) + 1;
     const bool unread = image->gating != 0 && image->consumption < image->position;
-    const int64_t due = quarter < term_end ? quarter : term_end;
+    const int64_t due = ps_probe_sm_due(image, image->sm_position);
     ps_probe_promise(probe, &model->promises[P_WAKE_AT],
                      load(&image->slot->wake_position) == (unread ? due : INT64_MAX), now_ns,
                      ps_probe_slack_ns(probe, model->host),

@@ -114,11 +114,9 @@ static void look_at_looks(ps_probe_t *probe, int32_t host)
             const ps_image_subscriber_t *reader = &image->subscribers[j];
             slowest = slower(slowest, &reader->tether, reader->position);
         }
-        const int64_t quarter = image->sm_position + image->window / 4 + 1;
-        const int64_t term_end = (image->sm_position | image->log.term_mask) + 1;
         receiver_due =
-            receiver_due ||
-            (image->hot != 0 && is_released_to(slowest, quarter < term_end ? quarter : term_end));
+            receiver_due || (image->hot != 0 &&
+                             is_released_to(slowest, ps_probe_sm_due(image, image->sm_position)));
     }
     if (ps_sender_has_work(driver->sender) != sender_due) {
         complain(probe, host, "the sender looks for work and sees otherwise", sender_due, 0);

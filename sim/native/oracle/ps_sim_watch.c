@@ -201,8 +201,8 @@ void ps_sim_watch_arrived(ps_sim_watch_t *watch, int32_t host, const ps_sim_pack
             continue;
         }
         int64_t window = sm.window;
-        if (is_half_term(watch, sm.stream_id) && window < flow->term_length / 2) {
-            window = flow->term_length / 2;
+        if (is_half_term(watch, sm.stream_id) && window < flow->term_length / 4 * 3) {
+            window = flow->term_length / 4 * 3; /* what a receiver keeps under fc=nak */
         }
         const int64_t edge = position_of(flow, sm.term_id, sm.term_offset) + window;
         flow->edge = edge > flow->edge ? edge : flow->edge;
