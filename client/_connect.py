@@ -9,7 +9,11 @@ from collections.abc import Callable
 from typing import Final
 
 from penstock.client._client import Client
-from penstock.client._defaults import DEFAULT_REATTACH_S, DEFAULT_TIMEOUT_S
+from penstock.client._defaults import (
+    DEFAULT_REATTACH_S,
+    DEFAULT_TIMEOUT_S,
+    LEAST_ANSWER_S,
+)
 from penstock.client._directory import daemon_directory, no_daemon, up_command
 from penstock.client._zmq_port import ZmqPort
 from penstock.core import client as core
@@ -75,7 +79,7 @@ class Attempt:
             raise DaemonNotRunning(
                 no_daemon(self._directory, waited_s=self._timeout_s)
             ) from None
-        return Client(port, timeout_s=self._timeout_s)
+        return Client(port, timeout_s=max(self._timeout_s, LEAST_ANSWER_S))
 
     def _mention(self, waited_s: float) -> None:
         if self._on_waiting is not None and waited_s >= _MENTION_S:
@@ -98,9 +102,9 @@ def connect(
     :param directory: the daemon's directory; default ``$PENSTOCK_DIR``, then
         ``/dev/shm/penstock-$USER``.
     :param name: shown by the daemon's tools; at most 95 characters.
-    :param timeout_s: bounds this call and every later exchange with the daemon, in seconds.  While
-        no daemon runs in the directory, also where a dead one left its sockets, the call tries
-        again until this time is over.
+    :param timeout_s: bounds this call, in seconds.  While no daemon runs in the directory, also
+        where a dead one left its sockets, the call tries again until this time is over.  Later
+        exchanges with the daemon are bounded by this time, and by no less than 10 s.
     :param reattach_timeout_s: how long the client waits for a successor of a daemon that died, in
         seconds.  Meanwhile offers answer ``Offer.DAEMON_AWAY``, polls hand out what is there, and
         calls that wait go on waiting.  0: a daemon's death is the client's end.
