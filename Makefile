@@ -94,6 +94,8 @@ installed: $(STAMPS)/lock
 	    --target build/lint/site build/lint/dist/*.whl
 
 lint-types: installed
+	cd build/lint && PYTHONPATH=site ../../$(BIN)/lint-imports --config ../../pyproject.toml \
+	    --cache-dir ../../.import_linter_cache >imports.log || { cat imports.log; exit 1; }
 	cd build/lint && MYPYPATH=site ../../$(BIN)/python -m mypy --config-file ../../pyproject.toml \
 	    --cache-dir ../../.mypy_cache -p penstock
 	cd build/lint && MYPYPATH=site ../../$(BIN)/python -m mypy --config-file ../../pyproject.toml \
@@ -159,7 +161,7 @@ include bench/bench.mk
 include tools/plots/plots.mk
 
 clean:
-	rm -rf build dist *.egg-info site $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf build dist *.egg-info site $(VENV) .mypy_cache .import_linter_cache .ruff_cache .pytest_cache .hypothesis
 	rm -f penstock/_core*.so penstock/_fast*.so core/_core*.c penstock/_core*.c
 	find . -name __pycache__ -not -path './.git/*' -prune -exec rm -rf {} +
 
