@@ -106,12 +106,15 @@ class Cnc(NativeObject):
             index += 1
 
     def report_loss(
-        self, *, epoch_ms: int, lost_bytes: int, session_id: int, stream_id: int, channel: str,
-        source: str,
+        self, *, epoch_ms: int, lost_bytes: int, gaps: int, session_id: int, stream_id: int,
+        channel: str, source: str,
     ) -> None:
-        """Adds to this stream's entry of the loss report; a full report is not an error."""
+        """Adds to this stream's entry of the loss report; a full report is not an error.
+
+        ``gaps`` (0 or more: known gaps may have grown) is added to the count of observations.
+        """
         self._lib.ps_cnc_report_loss(
-            self._handle, epoch_ms, lost_bytes, session_id, stream_id, channel.encode(),
+            self._handle, epoch_ms, lost_bytes, gaps, session_id, stream_id, channel.encode(),
             source.encode(),
         )
 

@@ -141,6 +141,7 @@ class Driver(NativeObject):
             a=event.a,
             b=event.b,
             reason=event.reason,
+            gaps=event.gaps,
             destination=event.destination,
             session_id=event.session_id,
             stream_id=event.stream_id,

@@ -262,6 +262,7 @@ class DriverEvent:
     a: int = 0
     b: int = 0
     reason: int = 0
+    gaps: int = 0                       # newly lost, of LOSS
     destination: int = 0
     session_id: int = 0
     stream_id: int = 0

@@ -198,8 +198,9 @@ class Executor:
             ),
             a.LogError: lambda x: self.log_error(x.text),
             a.ReportLoss: lambda x: cnc.report_loss(
-                epoch_ms=now_ms(), lost_bytes=x.lost_bytes, session_id=x.session_id,
-                stream_id=x.stream_id, channel=x.channel, source=x.source,
+                epoch_ms=now_ms(), lost_bytes=x.lost_bytes, gaps=x.gaps,
+                session_id=x.session_id, stream_id=x.stream_id, channel=x.channel,
+                source=x.source,
             ),
             a.AllocateCounter: lambda x: cnc.allocate_counter(
                 type_id=x.type_id, key=x.key, label=x.label, registration_id=x.registration_id,

@@ -240,6 +240,7 @@ class LogError(Action):
 @attrs.frozen(kw_only=True)
 class ReportLoss(Action):
     lost_bytes: int
+    gaps: int                           # each is an observation
     session_id: int
     stream_id: int
     channel: str

@@ -295,11 +295,14 @@ class Conductor:
         image.lost_bytes += event.a
         self.world.emit(
             ReportLoss(
-                lost_bytes=event.a, session_id=image.session_id, stream_id=image.stream_id,
-                channel=image.endpoint.channel, source=str(image.source),
+                lost_bytes=event.a, gaps=event.gaps, session_id=image.session_id,
+                stream_id=image.stream_id, channel=image.endpoint.channel,
+                source=str(image.source),
             )
         )
-        self.world.event("loss", image_id=event.id, bytes=event.a, position=event.b)
+        self.world.event(
+            "loss", image_id=event.id, bytes=event.a, gaps=event.gaps, position=event.b
+        )
 
     def _link_of(self, event: DriverEvent) -> SubscriberLink | None:
         source = self.world.images.get(event.id) or self.world.publications.get(event.id)

@@ -217,13 +217,17 @@ static void losses_add_up_by_stream_and_source(void)
     char directory[256];
     directory_make(directory, sizeof directory);
     ps_cnc_t *cnc = cnc_make(directory);
-    CHECK_EQ(ps_cnc_report_loss(cnc, 10, 100, 1, 2, "aeron:udp?endpoint=h:1", "a:1"), PS_OK);
-    CHECK_EQ(ps_cnc_report_loss(cnc, 11, 50, 1, 2, "aeron:udp?endpoint=h:1", "a:1"), PS_OK);
-    CHECK_EQ(ps_cnc_report_loss(cnc, 12, 7, 1, 2, "aeron:udp?endpoint=h:1", "b:1"), PS_OK);
+    CHECK_EQ(ps_cnc_report_loss(cnc, 10, 100, 3, 1, 2, "aeron:udp?endpoint=h:1", "a:1"), PS_OK);
+    CHECK_EQ(ps_cnc_report_loss(cnc, 11, 50, 4, 1, 2, "aeron:udp?endpoint=h:1", "a:1"), PS_OK);
+    /* A gap that grew is no observation more, and -1 gap is none. */
+    CHECK_EQ(ps_cnc_report_loss(cnc, 11, 10, 0, 1, 2, "aeron:udp?endpoint=h:1", "a:1"), PS_OK);
+    CHECK_EQ(ps_cnc_report_loss(cnc, 13, 9, -1, 1, 2, "aeron:udp?endpoint=h:1", "a:1"),
+             PS_E_INVALID);
+    CHECK_EQ(ps_cnc_report_loss(cnc, 12, 7, 0, 1, 2, "aeron:udp?endpoint=h:1", "b:1"), PS_OK);
     int64_t numbers[4];
     memcpy(numbers, cnc->loss_report, sizeof numbers);
-    CHECK_EQ(numbers[0], 2);
-    CHECK_EQ(numbers[1], 150);
+    CHECK_EQ(numbers[0], 7);
+    CHECK_EQ(numbers[1], 160);
     CHECK_EQ(numbers[2], 10);
     CHECK_EQ(numbers[3], 11);
     /* 44 + 24 + 4 + 3 bytes: the next entry is 128 further. */

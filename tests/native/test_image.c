@@ -48,6 +48,7 @@ static void test_one_lost_datagram_is_asked_for_once(void)
     ps_event_t event;
     CHECK_EQ(world_event(&world, PS_EV_LOSS, &event), 1);
     CHECK_EQ(event.a, 96);
+    CHECK_EQ(event.gaps, 1);
     CHECK_EQ(world_event(&world, PS_EV_LOSS, &event), 0);
     uint8_t frame[256];
     golden("data_33", frame);
@@ -527,6 +528,16 @@ static void test_every_gap_counts_as_a_loss(void)
         world_pass(&world, MS / 10);
     }
     CHECK_EQ(atomic_load(&world.shared->images[world.image_slot].lost_bytes), 40 * 64);
+    world_pass(&world, 200 * MS);
+    int64_t bytes = 0;
+    int32_t gaps = 0;
+    ps_event_t event;
+    while (world_event(&world, PS_EV_LOSS, &event)) {
+        bytes += event.a;
+        gaps += event.gaps;
+    }
+    CHECK_EQ(bytes, 40 * 64);
+    CHECK_EQ(gaps, 40);
     world_close(&world);
 }
 

@@ -484,11 +484,14 @@ static void test_many_events_of_one_image_keep_their_order(void)
     world_pass(&world, 200 * MS);
     int64_t lost = 0;
     int32_t count = 0;
+    int32_t gaps = 0;
     while (world_event(&world, PS_EV_LOSS, &event)) {
         lost += event.a;
+        gaps += event.gaps;
         count++;
     }
     CHECK_EQ(lost, 2048);
+    CHECK_EQ(gaps, 32);
     CHECK(count >= 3 && count <= 5);
     world_close(&world);
 }

@@ -468,6 +468,6 @@ def test_an_image_can_be_rejected() -> None:
 
 def test_loss_goes_into_the_report() -> None:
     rig, _client, _ready = with_image()
-    rig.event(EventType.LOSS, kind=IMAGE, id=image_id(rig), a=1408, b=4096)
+    rig.event(EventType.LOSS, kind=IMAGE, id=image_id(rig), a=1408, b=4096, gaps=3)
     report = rig.last(a.ReportLoss)
-    assert (report.lost_bytes, report.source) == (1408, str(SOURCE))
+    assert (report.lost_bytes, report.gaps, report.source) == (1408, 3, str(SOURCE))

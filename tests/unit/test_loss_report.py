@@ -7,8 +7,9 @@ import struct
 
 from hypothesis import given
 from hypothesis import strategies as st
+from local_port import LocalPort
 
-from penstock.cli.loss import read_report
+from penstock.cli.loss import history, read_report
 
 
 def _record(count: int, lost: int, session: int, channel: bytes, source: bytes) -> bytes:
@@ -34,6 +35,17 @@ def test_records_up_to_the_first_empty_one() -> None:
     assert rows[1]["source"] == "s"
     assert rows[0]["first"] == "1970-01-01T00:00:01.000Z"
     assert rows[0]["last"] == "1970-01-01T00:01:02.000Z"
+
+
+def test_each_gap_is_an_observation(port: LocalPort) -> None:
+    """Five reports in half a second tell of 60 gaps: Aeron counts 60, and so does the report."""
+    for gaps in (20, 0, 15, 24, 1):
+        port.cnc.report_loss(
+            epoch_ms=1000, lost_bytes=1408, gaps=gaps, session_id=1, stream_id=2,
+            channel="aeron:udp?endpoint=10.0.0.2:40456", source="10.0.0.1:5000",
+        )
+    (row,) = history(port.directory)
+    assert (row["observations"], row["bytes"]) == (60, 5 * 1408)
 
 
 @given(st.binary(max_size=400))

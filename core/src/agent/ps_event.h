@@ -34,7 +34,8 @@ enum ps_event_type {
     PS_EV_REMOTE_ERROR = 13,
     /* endpoint id; nothing heard from `from` for 5 s: re-resolve its name */
     PS_EV_SILENT = 14,
-    PS_EV_LOSS = 15, /* image id; a = bytes newly lost, b = position */
+    /* image id; a = bytes newly lost, b = position, gaps: 0 when known ones grew alone */
+    PS_EV_LOSS = 15,
     /* image or publication id; a = sub-pos counter id; reason: ps_tether_state */
     PS_EV_SUBSCRIBER = 16,
     PS_EV_SESSION_LEFT = 17, /* endpoint id: a cooled down / refused session may come back */
@@ -71,6 +72,7 @@ typedef struct ps_event {
     int64_t a;
     int64_t b;
     int32_t reason;
+    int32_t gaps; /* LOSS: gaps newly lost, >= 0 */
     /* SETUP */
     int32_t destination; /* index of the receive destination it came by */
     int32_t session_id;

@@ -42,9 +42,11 @@ int ps_cnc_log_error(ps_cnc_t *cnc, int64_t epoch_ms, const char *text);
 int32_t ps_cnc_read_error(const ps_cnc_t *cnc, int32_t index, int64_t *count, int64_t *first_ms,
                           int64_t *last_ms, char *text, int32_t capacity);
 /* Loss report (aeron-interop.md 9.5): adds to the entry of this (session, stream, channel,
- * source). */
-int ps_cnc_report_loss(ps_cnc_t *cnc, int64_t epoch_ms, int64_t bytes, int32_t session_id,
-                       int32_t stream_id, const char *channel, const char *source);
+ * source).  Each gap is an observation, as in Aeron; gaps >= 0, 0: known ones grew.  A new entry
+ * has one at least: 0 ends the report.  PS_E_INVALID, PS_E_NO_SPACE. */
+int ps_cnc_report_loss(ps_cnc_t *cnc, int64_t epoch_ms, int64_t bytes, int32_t gaps,
+                       int32_t session_id, int32_t stream_id, const char *channel,
+                       const char *source);
 
 int32_t ps_counter_capacity(const ps_cnc_t *cnc);
 /* Allocates; key <= 112 bytes, label <= 380 (both cut).  Returns the id or PS_E_NO_SPACE. */

@@ -129,11 +129,15 @@ static int64_t ps_loss_size(const ps_cnc_t *cnc, int64_t at, int32_t *source_len
     return ps_loss_entry_bytes(channel_length, *source_length);
 }
 
-int ps_cnc_report_loss(ps_cnc_t *cnc, int64_t epoch_ms, int64_t bytes, int32_t session_id,
-                       int32_t stream_id, const char *channel, const char *source)
+int ps_cnc_report_loss(ps_cnc_t *cnc, int64_t epoch_ms, int64_t bytes, int32_t gaps,
+                       int32_t session_id, int32_t stream_id, const char *channel,
+                       const char *source)
 {
     if (cnc->read_only || cnc->loss_report == NULL) {
         return ps_fail(PS_E_INVALID, "no loss report to write");
+    }
+    if (gaps < 0) {
+        return ps_fail(PS_E_INVALID, "loss report: %d gaps, which must be >= 0", (int)gaps);
     }
     const int32_t channel_length = (int32_t)strnlen(channel, PS_LOSS_TEXT);
     const int32_t source_length = (int32_t)strnlen(source, PS_LOSS_TEXT);
@@ -149,7 +153,7 @@ int ps_cnc_report_loss(ps_cnc_t *cnc, int64_t epoch_ms, int64_t bytes, int32_t s
                    (size_t)source_length) == 0) {
             atomic_fetch_add_explicit(&entry->bytes, bytes, memory_order_relaxed);
             atomic_store_explicit(&entry->last_ms, epoch_ms, memory_order_relaxed);
-            atomic_fetch_add_explicit(&entry->observations, 1, memory_order_release);
+            atomic_fetch_add_explicit(&entry->observations, gaps, memory_order_release);
             return PS_OK;
         }
         at += size;
@@ -169,6 +173,6 @@ int ps_cnc_report_loss(ps_cnc_t *cnc, int64_t epoch_ms, int64_t bytes, int32_t s
     uint8_t *rest = entry->rest + ps_cnc_align(channel_length, 4);
     memcpy(rest, &source_length, 4);
     memcpy(rest + 4, source, (size_t)source_length);
-    atomic_store_explicit(&entry->observations, 1, memory_order_release);
+    atomic_store_explicit(&entry->observations, gaps > 1 ? gaps : 1, memory_order_release);
     return PS_OK;
 }

@@ -119,6 +119,7 @@ struct ps_image {
     int64_t given_up_to;   /* -1 nothing */
     int64_t free_to;       /* nobody reads below: written over three terms on */
     int64_t lost_bytes;    /* not yet reported by PS_EV_LOSS */
+    int32_t lost_gaps;     /* the same of gaps; those that grew count once */
     int64_t loss_due_ns;
     int64_t nak_due_ns;    /* earliest gap timer, INT64_MAX none */
     int64_t lost_due_ns;   /* no open gap becomes a loss before, INT64_MAX none */

@@ -83,6 +83,7 @@ static void count_losses(ps_image_t *image, int64_t now_ns)
         if (!gap->lost && gap->due_ns <= now_ns) {
             gap->lost = true;
             ps_image_count_loss(image, gap->from, gap->to);
+            image->lost_gaps += image->lost_gaps < INT32_MAX;
             ps_reordering_lost(&image->reordering);
         } else if (!gap->lost && gap->due_ns < image->lost_due_ns) {
             image->lost_due_ns = gap->due_ns;
@@ -207,12 +208,15 @@ int32_t ps_image_ask(ps_image_t *image, int64_t now_ns)
 
 void ps_image_report_loss(ps_image_t *image, int64_t now_ns)
 {
-    ps_event_t event = { .type = PS_EV_LOSS, .a = image->lost_bytes, .b = image->hwm };
+    ps_event_t event = {
+        .type = PS_EV_LOSS, .a = image->lost_bytes, .b = image->hwm, .gaps = image->lost_gaps
+    };
 
     if (now_ns < image->loss_due_ns) {
         ps_image_timer(image, image->loss_due_ns);
     } else if (ps_image_emit(image, &event)) {
         image->lost_bytes = 0;
+        image->lost_gaps = 0;
         image->loss_due_ns = now_ns + PS_LOSS_EVENT_NS;
     } else {
         ps_image_timer(image, now_ns + PS_TICK_NS);

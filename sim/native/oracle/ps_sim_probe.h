@@ -128,7 +128,7 @@ typedef struct ps_probe_told {
     bool drained, ended;
     int64_t term, term_ns; /* storage asked for, and when; term_ns 0: never */
     int64_t given_up_at;   /* a publication's end when storage was given up, + 1; 0 never */
-    int64_t lost, lost_before, loss_ns;
+    int64_t lost, lost_before, loss_ns, lost_gaps;
     int64_t tether_ids[PS_PROBE_TETHERS];
     int32_t tether_states[PS_PROBE_TETHERS];
 } ps_probe_told_t;
@@ -231,8 +231,8 @@ typedef struct ps_probe_image {
     uint64_t naks;
     int64_t naks_shown;
     bool was_revoked, was_rejected;
-    int32_t readers, last_state; /* at the last look */
-    int64_t lost_bytes;
+    int32_t readers, last_state;   /* at the last look */
+    int64_t lost_bytes, lost_gaps; /* gaps: since the model began, and not told by then */
     int32_t gap_count;
     ps_probe_gap_t gaps[PS_PROBE_GAPS];
     ps_probe_queue_t queue;

@@ -227,7 +227,7 @@ static void on_loss(ps_probe_t *probe, ps_probe_image_t *model, const ps_event_t
                     int64_t now_ns)
 {
     ps_probe_told_t *told = &model->told;
-    if (event->a <= 0 || event->b > model->image->hwm) {
+    if (event->a <= 0 || event->b > model->image->hwm || event->gaps < 0) {
         complain(probe, model->host, model->image->params.session_id, "a loss that is none",
                  event->a, event->b);
     }
@@ -236,6 +236,7 @@ static void on_loss(ps_probe_t *probe, ps_probe_image_t *model, const ps_event_t
                  "a loss is told too soon after another", now_ns - told->loss_ns, event->a);
     }
     told->lost += event->a;
+    told->lost_gaps += event->gaps;
     told->loss_ns = now_ns;
 }
 
@@ -295,8 +296,10 @@ static void promise_image(ps_probe_t *probe, ps_probe_image_t *model, int64_t no
         complain(probe, model->host, image->params.session_id, "more is told to be lost than was",
                  told->lost, lost);
     }
-    ps_probe_promise(probe, &model->promises[P_LOSS], told->lost == lost || !active, now_ns,
-                     LOSS_EVERY_NS + slack_ns, "what is lost is told", model->host,
+    /* Gaps of an unreliable image are padded over before anybody sees them. */
+    const bool counted = told->lost_gaps == model->lost_gaps || !image->params.reliable;
+    ps_probe_promise(probe, &model->promises[P_LOSS], (told->lost == lost && counted) || !active,
+                     now_ns, LOSS_EVERY_NS + slack_ns, "what is lost is told", model->host,
                      image->params.session_id);
     ps_probe_promise(probe, &model->promises[P_ENDED],
                      image->state != PS_IMAGE_ENDED || told->ended, now_ns, slack_ns,

@@ -57,6 +57,7 @@ void ps_probe_image_init(ps_probe_image_t *model, int64_t now_ns)
     model->naks_shown = load(image->naks_cell);
     model->lost_bytes = load(&image->slot->lost_bytes);
     model->told.lost_before = model->lost_bytes - image->lost_bytes;
+    model->lost_gaps = image->lost_gaps;
     model->late_ns = image->reordering.window_ns;
     model->late_start_ns = model->late_ns;
     model->late_top_ns = model->late_ns;

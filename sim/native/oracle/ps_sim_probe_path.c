@@ -189,6 +189,7 @@ static void look_at_losses(ps_probe_t *probe, ps_probe_image_t *model)
     for (int32_t i = 0; i < model->gap_count && i < image->gaps.count; i++) {
         const ps_probe_gap_t *known = &model->gaps[i];
         bytes += known->fresh_loss ? known->to - known->from : 0;
+        model->lost_gaps += known->fresh_loss;
         if (image->gaps.items[i].asked > 0 && !known->lost) {
             complain(probe, model, "what is asked for does not count as lost", known->from,
                      known->to);
