@@ -116,6 +116,21 @@ static void an_overrun_cuts_more(void)
     }
 }
 
+/* At a long round trip nothing was sent for 50 ms, since the sender waits at its edge. */
+static void a_sender_at_its_edge_is_not_cut_to_nothing(void)
+{
+    for (int64_t rtt_ms = 20; rtt_ms <= 200; rtt_ms += 60) {
+        ps_nak_rate_t rate;
+        ps_nak_report_t report = report_of(5, 4);
+        report.rtt_ns = rtt_ms * MS;
+        ps_nak_rate_init(&rate, 1408);
+        stream_for(&rate, 100 * MB, 0, 10 * MS);
+        ps_nak_rate_signal(&rate, &report, 10 * MS + 100 * MS); /* it waited since */
+        const int64_t wanted = rtt_ms < 50 ? rate.floor : MB * 1000 / (2 * rtt_ms) / 2;
+        CHECK(rate.limit <= wanted && rate.limit >= wanted - 64);
+    }
+}
+
 /* The slowest that signals: others move the limit down only. */
 static void the_slowest_sets_the_pace(void)
 {
@@ -333,6 +348,7 @@ int main(void)
     RUN(a_backlog_is_drained);
     RUN(who_takes_all_is_not_cut);
     RUN(an_overrun_cuts_more);
+    RUN(a_sender_at_its_edge_is_not_cut_to_nothing);
     RUN(the_slowest_sets_the_pace);
     RUN(a_window_is_as_long_as_the_cadence);
     RUN(what_is_known_comes_back_at_once);

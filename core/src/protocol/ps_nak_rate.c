@@ -130,6 +130,18 @@ int64_t ps_nak_rate_wanted(const ps_nak_rate_t *rate, const ps_nak_report_t *rep
     return larger(wanted, rate->floor);
 }
 
+/* What was sent over the last 50 ms.  A sender that waits at its edge sends nothing for most of a
+ * longer round trip: over two of them it sent a capacity at least. */
+static int64_t sent_lately(ps_nak_rate_t *rate, const ps_nak_report_t *report, int64_t now_ns)
+{
+    const int64_t measured = ps_nak_rate_measured(rate, now_ns);
+    const int64_t rtt_us = smaller(report->rtt_ns, PS_NAK_WINDOW_MAX_NS) / 1000;
+    if (report->rtt_ns < PS_NAK_WINDOW_NS) {
+        return measured;
+    }
+    return larger(measured, report->capacity * (SECOND_NS / 1000) / (2 * rtt_us));
+}
+
 /* The walls' mean and deviation: how steady the slowest receiver is. */
 static void note_wall(ps_nak_rate_t *rate, const ps_nak_report_t *report, int64_t sent)
 {
@@ -156,7 +168,7 @@ bool ps_nak_rate_signal(ps_nak_rate_t *rate, const ps_nak_report_t *report, int6
     const bool same = ps_nak_rate_limits(rate) && report->receiver_id == rate->culprit;
     const bool anew = !ps_nak_rate_limits(rate) || now_ns >= rate->base_until_ns;
     const int64_t sent =
-        anew ? smaller(ps_nak_rate_measured(rate, now_ns), rate->limit) : rate->base;
+        anew ? smaller(sent_lately(rate, report, now_ns), rate->limit) : rate->base;
     const int64_t wanted = ps_nak_rate_wanted(rate, report, sent);
     if (!same && wanted >= rate->limit) {
         return rate->limit != before; /* a slower one is heard already */

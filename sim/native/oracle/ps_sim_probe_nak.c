@@ -197,7 +197,14 @@ void ps_probe_strength_signal(ps_probe_pub_t *model, const ps_pressure_t *pressu
     strength->signals++;
     const bool same = strength->limit < NO_LIMIT && strength->culprit == pressure->receiver_id;
     const bool anew = strength->limit >= NO_LIMIT || now_ns >= strength->base_until_ns;
-    const double sent = anew ? least(measured(strength, now_ns), strength->limit) : strength->base;
+    /* At a longer round trip a sender that waits at its edge sent half a term in two of them. */
+    const int64_t rtt_ns =
+        pressure->rtt_ns < PS_NAK_WINDOW_MAX_NS ? pressure->rtt_ns : PS_NAK_WINDOW_MAX_NS;
+    const double waited = pressure->rtt_ns < PS_NAK_WINDOW_NS
+                              ? 0
+                              : (double)model->pub->log.term_length / 4 * SECOND / (double)rtt_ns;
+    const double recent = most(measured(strength, now_ns), waited);
+    const double sent = anew ? least(recent, strength->limit) : strength->base;
     const double rate = wanted(strength, pressure, (double)model->pub->log.term_length / 2, sent);
     if (!same && rate >= strength->limit) {
         return;
