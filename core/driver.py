@@ -317,6 +317,16 @@ class Driver(NativeObject):
             for view in out[0:count]
         )
 
+    def publication_joiner(self, publication_id: int) -> ReceiverView | None:
+        """Return the receiver for which a group was held last while it asked to join."""
+        out = self._ffi.new("ps_receiver_view_t *")
+        if not self._lib.ps_publication_joiner(self._publications[publication_id], out):
+            return None
+        return ReceiverView(
+            receiver_id=out.receiver_id, heard_ns=out.heard_ns, position=0, window=0,
+            address=self.library.read_address(out.address),
+        )
+
     def set_publication_limit(self, publication_id: int, limit: int, until_ns: int) -> None:
         """The limit of a custom strategy; counts until until_ns of the driver's clock."""
         code = self._lib.ps_publication_set_limit(

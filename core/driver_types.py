@@ -59,6 +59,7 @@ class EventType(enum.IntEnum):
     GIVEN_UP = 18
     SECOND_SOURCE = 19
     IMAGE_ESTABLISHED = 20
+    JOIN = 21
 
 
 class ObjectKind(enum.IntEnum):
@@ -78,6 +79,15 @@ class ImageEnd(enum.IntEnum):
     REJECTED = 5
     EVICTED = 6
     OUTRUN = 7
+
+
+class JoinVerdict(enum.IntEnum):
+    """Why a group does not wait, or stops waiting, for a receiver that asked to join."""
+
+    EXPIRED = 1
+    TOO_SOON = 2
+    NOT_JOINED = 3
+    SPENT = 4
 
 
 class TetherState(enum.IntEnum):

@@ -280,8 +280,10 @@ def publication_status(
     view = shared.read_pressure(publication.slot)
     names = {int(cause): cause.name.lower() for cause in Cause}
     peers = [_receiver(v, names) for v in driver.publication_receivers(publication.id)]
-    blocked, blocked_by = _accounts(view, names, peers, clients, now_ns)
-    culprit = _culprit(view, publication, peers, clients, live.producer_position, counter)
+    joiner = driver.publication_joiner(publication.id)
+    known = peers if joiner is None else [*peers, _receiver(joiner, names)]
+    blocked, blocked_by = _accounts(view, names, known, clients, now_ns)
+    culprit = _culprit(view, publication, known, clients, live.producer_position, counter)
     held = view.cause != Cause.NONE and now_ns > view.since_ns
     failures = publication.late_limits
     if running is not None:

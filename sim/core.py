@@ -199,6 +199,18 @@ class SimNetwork(NativeObject):
             self._lib.ps_simnet_stuff(self._handle, host, until_ns, short_ppm), "fill sockets"
         )
 
+    def inject(
+        self, host: int, source: Address, target: Address, data: bytes, now_ns: int
+    ) -> None:
+        """Sends a datagram of a stranger on the host."""
+        address = self.library.new_address
+        self._check(
+            self._lib.ps_simnet_inject(
+                self._handle, host, address(source), address(target), data, len(data), now_ns
+            ),
+            "send a stranger's datagram",
+        )
+
     def calm(self, port: int, delay_ns: int) -> None:
         """Datagrams to or from this port pass every link in so long, whatever befalls others."""
         self._check(self._lib.ps_simnet_calm(self._handle, port, delay_ns), "keep a port calm")

@@ -16,9 +16,11 @@ import attrs
 from penstock.sim.draw import Draw
 from penstock.sim.faults import WITNESS_STREAM
 from penstock.sim.scenario import (
+    MISFITS,
     MS_NS,
     SECOND_NS,
     HostScript,
+    MisfitScript,
     PublisherScript,
     Scenario,
     SubscriberScript,
@@ -184,6 +186,34 @@ class _Idle(Draw):
         return attrs.evolve(publisher, pauses=tuple(pauses))
 
 
+class _Misfits(Draw):
+    """Receivers that misbehave towards groups whose slowest receiver sets the pace.  Drawn apart,
+    so that a seed keeps its other features."""
+
+    def __init__(self, scenario: Scenario, seed: int) -> None:
+        super().__init__(random.Random(f"misfits {seed}"), 0.8, set(scenario.classes))
+        self.scenario = scenario
+
+    def add(self) -> Scenario:
+        rng = self.rng
+        groups = [p for p in self.scenario.publishers if "fc=min" in p.channel]
+        if not groups or not self.chance("misfits"):
+            return self.scenario
+        stream = rng.choice(groups).stream_id
+        found = []
+        for kind in rng.sample(MISFITS, rng.choice([2, 3, 3])):
+            self.classes.add(f"misfit: {kind}")
+            start = rng.randrange(2 * SECOND_NS)
+            found.append(MisfitScript(
+                host=rng.randrange(1, self.scenario.hosts), stream_id=stream, kind=kind,
+                from_ns=start, until_ns=start + rng.choice([2, 4, 12]) * SECOND_NS,
+                interval_ns=rng.choice([50, 100, 200]) * MS_NS,
+            ))
+        return attrs.evolve(
+            self.scenario, misfits=tuple(found), classes=tuple(sorted(self.classes))
+        )
+
+
 def _address(channel: str) -> str:
     """Of a channel only where it goes."""
     base, _, options = channel.partition("?")
@@ -199,4 +229,4 @@ def add(scenario: Scenario, seed: int) -> Scenario:
     features.spies()
     features.conductors()
     scenario = attrs.evolve(features.scenario, classes=tuple(sorted(features.classes)))
-    return _Idle(scenario, seed).add()
+    return _Misfits(_Idle(scenario, seed).add(), seed).add()

@@ -22,10 +22,13 @@ from penstock.core.driver_types import DriverParams
 from penstock.core.errors import ConfigurationError
 from penstock.sim.core import Link
 from penstock.sim.scenario import (
+    MISFITS,
+    MS_NS,
     Budget,
     Drop,
     HostScript,
     LinkRule,
+    MisfitScript,
     PublisherScript,
     Scenario,
     SubscriberScript,
@@ -97,6 +100,7 @@ _HOST: Final[Keys] = {
     "conductor_ms": ("conductor_ns", "ms"),
     "idle_ms": ("idle_ns", "ms"),
     "small_term": ("small_term_bytes", "bytes"),
+    "budget": ("budget_bytes", "bytes"),
 }
 _PUBLISHER: Final[Keys] = {
     "host": ("host", "host"),
@@ -127,6 +131,14 @@ _SUBSCRIBER: Final[Keys] = {
     "crash_s": ("crash_ns", "seconds"),
     "restart_s": ("restart_ns", "seconds"),
     "latency_ms": ("latency_ns", "ms"),
+}
+_MISFIT: Final[Keys] = {
+    "host": ("host", "host"),
+    "stream": ("stream_id", "count"),
+    "kind": ("kind", "text"),
+    "start_s": ("from_ns", "seconds"),
+    "until_s": ("until_ns", "seconds"),
+    "interval_ms": ("interval_ns", "ms"),
 }
 _BUDGET: Final[Keys] = {
     "end_after_s": ("end_after_ns", "seconds"),
@@ -417,6 +429,22 @@ def _read_subscribers(
     return tuple(found)
 
 
+def _read_misfits(reader: _Reader, document: dict[str, Any]) -> tuple[MisfitScript, ...]:
+    found = []
+    for where, table in _tables(reader, document, "misfit"):
+        fields = reader.table(where, table, _MISFIT)
+        reader.require(where, fields, _MISFIT, "host", "kind", "until_s")
+        script = MisfitScript(**fields)
+        if script.kind not in MISFITS:
+            reader.fail(f"{where}.kind", f"{script.kind!r} is unknown; known: {', '.join(MISFITS)}")
+        if script.host < 0:
+            reader.fail(f"{where}.host", "needs a host, not *")
+        if script.until_ns <= script.from_ns or script.interval_ns < MS_NS:
+            reader.fail(where, "needs until_s after start_s, and an interval of 1 ms at least")
+        found.append(script)
+    return tuple(found)
+
+
 def parse(text: str, source: str) -> Scenario:
     """A scenario from TOML.  ConfigurationError: "file: key: reason"."""
     reader = _Reader(source)
@@ -429,12 +457,13 @@ def parse(text: str, source: str) -> Scenario:
     groups = _read_groups(reader, document)
     publishers = _read_publishers(reader, document, groups)
     subscribers = _read_subscribers(reader, document, groups)
+    misfits = _read_misfits(reader, document)
     budget = Budget(**reader.table("budget", document.pop("budget", {}), _BUDGET))
     top = {}
     for key, value in document.items():
         if key not in _SCENARIO:
             known = [*_SCENARIO, "network", "host", "link", "drop", "group", "publisher",
-                     "subscriber", "budget"]
+                     "subscriber", "misfit", "budget"]
             reader.fail(key, f"unknown key; known are {', '.join(known)}")
         top[_SCENARIO[key][0]] = reader.value(key, _SCENARIO[key][1], value)
     if not publishers or not subscribers:
@@ -449,6 +478,7 @@ def parse(text: str, source: str) -> Scenario:
         drops=drops,
         publishers=publishers,
         subscribers=subscribers,
+        misfits=misfits,
         budget=budget,
     )
 
@@ -524,5 +554,7 @@ def dump(scenario: Scenario) -> str:
         lines += ["", "[[publisher]]", *_lines(publisher, _PUBLISHER, scenario)]
     for subscriber in scenario.subscribers:
         lines += ["", "[[subscriber]]", *_lines(subscriber, _SUBSCRIBER, scenario)]
+    for misfit in scenario.misfits:
+        lines += ["", "[[misfit]]", *_lines(misfit, _MISFIT, scenario)]
     lines += ["", "[budget]", *_lines(scenario.budget, _BUDGET, scenario)]
     return "\n".join(lines) + "\n"

@@ -127,7 +127,9 @@ class Host:
         settings = ConductorSettings(
             directory=str(self.directory),
             receiver_id_base=receiver_id_base,
-            storage_budget_bytes=512 * _MIB,
+            storage_budget_bytes=(
+                512 * _MIB if self.script.budget_bytes is None else self.script.budget_bytes
+            ),
             epoch_offset_ns=EPOCH_MS * _MS_NS,
             file_mode=0o600,
             gso=False,

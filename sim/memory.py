@@ -74,6 +74,8 @@ class Memory:
             stand = self._stands.setdefault((host.index, owner.id), _Stand(where, now_ns))
             if stand.where != where:
                 self._stands[host.index, owner.id] = _Stand(where, now_ns)
+            elif isinstance(status, ImageStatus) and status.gaps > 0:
+                continue                # what is still missing may need another term
             elif not unblocked and \
                     now_ns - stand.since_ns > 2 * host.script.idle_ns + _SLACK_NS:
                 known = (*readers, *host.indexed(owner))

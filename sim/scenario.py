@@ -46,6 +46,7 @@ class HostScript:
     conductor_ns: int = 0               # from one turn of its conductor to the next, at least
     idle_ns: int = 0                    # a stream that rests so long gives memory back; 0: never
     small_term_bytes: int | None = None     # up to this two terms stay
+    budget_bytes: int | None = None     # of storage for streams
 
 
 @attrs.frozen(kw_only=True)
@@ -109,6 +110,24 @@ class SubscriberScript:
     latency_ns: int | None = None       # from acceptance to delivery, at most, of every message
 
 
+#: How a receiver may misbehave towards a group.
+MISFITS: Final = (
+    "never joins", "random ids", "crowd", "silent", "leaves", "shut", "frozen",
+)
+
+
+@attrs.frozen(kw_only=True)
+class MisfitScript:
+    """A receiver on a host that misbehaves towards a stream, once in each interval."""
+
+    host: int
+    stream_id: int = 1001
+    kind: str                           # one of MISFITS
+    from_ns: int = 0
+    until_ns: int
+    interval_ns: int = 100 * MS_NS
+
+
 @attrs.frozen(kw_only=True)
 class Budget:
     """Bounds on the cost of a run, both ways; None: no such bound."""
@@ -146,6 +165,7 @@ class Scenario:
     drops: tuple[Drop, ...] = ()
     publishers: tuple[PublisherScript, ...]
     subscribers: tuple[SubscriberScript, ...]
+    misfits: tuple[MisfitScript, ...] = ()
     budget: Budget = Budget()
     #: Datagrams to or from this port pass every link in ``calm_delay_ns``; 0: none.
     calm_port: int = 0

@@ -29,6 +29,7 @@ from penstock.sim.core import Link, NetworkStatistics, SimNetwork, SimWorld, Sto
 from penstock.sim.host import Host, LivelockError
 from penstock.sim.measure import Meter
 from penstock.sim.memory import Memory
+from penstock.sim.misfits import Misfit
 from penstock.sim.oracle import caught_up, verdict
 from penstock.sim.scenario import MS_NS, SECOND_NS, HostScript, Scenario, host_ip
 from penstock.sim.trace import Sample
@@ -108,6 +109,7 @@ class World:
         self._plan_network()
         self._plan_applications()
         self._plan_hosts()
+        self._plan_misfits()
         self.meter = Meter(self)
         self._memory = Memory(self)
 
@@ -208,6 +210,12 @@ class World:
             self._stuff(host, 0)
             for from_ns, until_ns in host.script.full:
                 self.at(from_ns, partial(self._stuff, host, until_ns))
+
+    def _plan_misfits(self) -> None:
+        for number, script in enumerate(self.scenario.misfits):
+            misfit = Misfit(script, self, random.Random(f"misfit {self.seed} {number}"))
+            for at_ns in range(script.from_ns, script.until_ns, script.interval_ns):
+                self.at(at_ns, misfit.act)
 
     def _stuff(self, host: Host, until_ns: int) -> None:
         self.network.stuff(

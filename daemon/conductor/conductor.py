@@ -24,6 +24,7 @@ from penstock.core.driver_types import (
 from penstock.daemon.conductor import (
     groups,
     images,
+    joins,
     publications,
     recv_endpoints,
     send_endpoints,
@@ -181,6 +182,7 @@ class Conductor:
                 on_term_needed(world, e.kind, e.id, e.b)
             ),
             EventType.GIVEN_UP: lambda e: on_given_up(world, e),
+            EventType.JOIN: lambda e: joins.on_join(world, e),
             EventType.RELEASED: self._on_released,
             EventType.ENDPOINT_ERROR: self._on_endpoint_error,
             EventType.DESTINATION: lambda e: send_endpoints.on_destination(world, e),

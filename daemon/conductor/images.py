@@ -35,6 +35,7 @@ from penstock.daemon.conductor.actions import (
     RemoveObject,
 )
 from penstock.daemon.conductor.counters import CounterType, stream_counter
+from penstock.daemon.conductor.joins import report_no_image
 from penstock.daemon.conductor.linking import link_image, report_refusal, unlink, withdraw
 from penstock.daemon.conductor.machines import IMAGE, EndpointState, ImageState, ImageTrigger
 from penstock.daemon.conductor.model import (
@@ -96,8 +97,7 @@ def on_setup(world: World, event: DriverEvent) -> Saga[None]:
     except Refused as refused:
         _forget(world, endpoint, event, refused)
         if subscriptions:
-            what = f"session {event.session_id} of stream {event.stream_id} from {event.source}"
-            report_refusal(world, what, refused, source=event.source)
+            report_no_image(world, endpoint, event, refused)
 
 
 def _forget(

@@ -180,6 +180,7 @@ class Publication:
     end_confirmed: bool = False
     rejections: dict[int, Rejection] = attrs.field(factory=dict)        # by receiver id
     late_limits: int = 0                # answers of a strategy in Python that came too late
+    joins_logged: dict[int, int] = attrs.field(factory=dict)    # by JoinVerdict: when
 
     @property
     def term_length(self) -> int:
@@ -206,6 +207,7 @@ class RecvEndpoint:
     images: dict[tuple[int, int], Image] = attrs.field(factory=dict)    # (stream, session), live
     held_by: int = 0                    # images that the receiver has not released
     outrun: dict[tuple[int, int], int] = attrs.field(factory=dict)      # when last, by session
+    refusals: dict[tuple[int, int], int] = attrs.field(factory=dict)    # no image: last logged
     next_resolution_ns: int = 0
     state: EndpointState = EndpointState.OPEN
 

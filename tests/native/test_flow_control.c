@@ -20,6 +20,14 @@ static ps_fc_t make(int32_t kind, int32_t min_size, int64_t tag)
     return fc;
 }
 
+/* The address of receiver id: a host of its own. */
+static const ps_addr_t *at(int64_t id)
+{
+    static ps_addr_t address;
+    address = (ps_addr_t){ .family = 4, .port = 40456, .ip = { 10, 0, 0, (uint8_t)id } };
+    return &address;
+}
+
 /* A status message of receiver id; tag 0: none. */
 static int64_t sm(ps_fc_t *fc, int64_t id, int64_t position, int64_t limit, int64_t now_ns,
                   int64_t tag, uint8_t flags)
@@ -27,7 +35,7 @@ static int64_t sm(ps_fc_t *fc, int64_t id, int64_t position, int64_t limit, int6
     const ps_sm_t frame = {
         .receiver_id = id, .window = W, .group_tag = tag, .has_group_tag = tag != 0, .flags = flags
     };
-    return fc->ops->on_sm(fc, &frame, position, limit, now_ns);
+    return fc->ops->on_sm(fc, &frame, position, limit, at(id), now_ns);
 }
 
 static void max_follows_the_furthest(void)
@@ -126,7 +134,7 @@ static void a_shrinking_window_brings_the_limit_down_when_idle(void)
     ps_fc_t fc = make(PS_FC_MIN, 0, 0);
     const int64_t limit = sm(&fc, 1, 4096, 0, 0, 0, 0);
     const ps_sm_t small = { .receiver_id = 1, .window = 1024 };
-    CHECK_EQ(fc.ops->on_sm(&fc, &small, 4096, limit, 1), limit);
+    CHECK_EQ(fc.ops->on_sm(&fc, &small, 4096, limit, at(1), 1), limit);
     CHECK_EQ(fc.due_ns, 1);
     CHECK_EQ(fc.ops->on_idle(&fc, limit, 4096, 1), 4096 + 1024);
     ps_fc_free(&fc);
@@ -137,24 +145,68 @@ static void a_joiner_is_waited_for(void)
     ps_fc_t fc = make(PS_FC_MIN, 0, 0);
     int64_t limit = sm(&fc, 1, 0, 0, 0, 0, 0);
     const ps_sm_t ask = { .receiver_id = 2, .window = W, .flags = PS_SM_SETUP };
-    fc.ops->on_setup_asked(&fc, &ask, 0);
+    fc.ops->on_setup_asked(&fc, &ask, at(ask.receiver_id), 0);
     fc.ops->on_setup_sent(&fc, limit, 1);
     CHECK_EQ(sm(&fc, 1, 4096, limit, 2, 0, 0), limit); /* held */
     CHECK_EQ(fc.ops->on_idle(&fc, limit, 0, 3), W);
-    CHECK_EQ(fc.limiting_receiver, 0);
+    CHECK(fc.join_binds && fc.limiting_receiver == 2); /* it is the culprit */
     CHECK_EQ(sm(&fc, 2, 2048, limit, 4, 0, 0), limit); /* it joined: the hold is over, */
     CHECK_EQ(fc.due_ns, 4);
     limit = fc.ops->on_idle(&fc, limit, 0, 4); /* as of the next cycle */
     CHECK_EQ(limit, 2048 + W);
-    /* one that asks and never comes holds for one receiver timeout */
-    const ps_sm_t stranger = { .receiver_id = 3, .window = W, .flags = PS_SM_SETUP };
-    fc.ops->on_setup_asked(&fc, &stranger, 5);
+    /* one that asks and never comes holds for one receiver time-out, and only once */
+    const ps_sm_t other = { .receiver_id = 3, .window = W, .flags = PS_SM_SETUP };
+    fc.ops->on_setup_asked(&fc, &other, at(3), 5);
     fc.ops->on_setup_sent(&fc, limit, 5);
     sm(&fc, 1, 8192, limit, S, 0, 0);
     limit = sm(&fc, 2, 8192, limit, S, 0, 0);
     CHECK_EQ(limit, 2048 + W);
-    CHECK_EQ(fc.ops->on_idle(&fc, limit, 0, 5 + 5 * S - 1), 2048 + W);
+    for (int64_t now_ns = S; now_ns < 5 * S; now_ns += S / 10) { /* it asks at every SETUP */
+        (void)fc.ops->on_setup_asked(&fc, &other, at(3), now_ns);
+        fc.ops->on_setup_sent(&fc, limit, now_ns);
+    }
+    CHECK_EQ(fc.ops->on_idle(&fc, limit, 0, 5 + 5 * S - 4), 2048 + W);
     CHECK_EQ(fc.ops->on_idle(&fc, limit, 0, 5 + 5 * S), 8192 + W);
+    CHECK_EQ(fc.ops->on_setup_asked(&fc, &other, at(3), 6 * S), PS_JOIN_NOT_JOINED);
+    fc.ops->on_setup_sent(&fc, 8192 + W, 6 * S);
+    CHECK(!ps_join_holds(fc.join));
+    ps_fc_free(&fc);
+}
+
+static void a_joiner_that_falls_silent_holds_for_one_time_out_in_all(void)
+{
+    ps_fc_t fc = make(PS_FC_MIN, 0, 0);
+    int64_t limit = sm(&fc, 1, 0, 0, 0, 0, 0);
+    const ps_sm_t ask = { .receiver_id = 2, .window = W, .flags = PS_SM_SETUP };
+    fc.ops->on_setup_asked(&fc, &ask, at(2), 0);
+    fc.ops->on_setup_sent(&fc, limit, 0);
+    limit = sm(&fc, 2, 0, limit, 4 * S, 0, 0); /* it joins late, and is not heard again */
+    limit = sm(&fc, 1, 8192, limit, 4 * S, 0, 0);
+    CHECK_EQ(fc.ops->on_idle(&fc, limit, 0, 5 * S - 1), W);
+    CHECK_EQ(fc.ops->on_idle(&fc, limit, 0, 5 * S), 8192 + W);
+    ps_fc_free(&fc);
+}
+
+static void a_window_that_takes_nothing_holds_for_one_time_out(void)
+{
+    ps_fc_t fc = make(PS_FC_MIN, 0, 0);
+    ps_sm_t shut = { .receiver_id = 2, .window = 1407 };
+    fc.mtu = 1408;
+    int64_t limit = sm(&fc, 1, 0, 0, 0, 0, 0);
+    limit = sm(&fc, 2, 0, limit, 0, 0, 0);
+    for (int64_t now_ns = S; now_ns < 5 * S; now_ns += S) {
+        limit = sm(&fc, 1, 8192, limit, now_ns, 0, 0);
+        limit = fc.ops->on_sm(&fc, &shut, 0, limit, at(2), now_ns);
+        limit = fc.ops->on_idle(&fc, limit, 0, now_ns);
+        CHECK_EQ(limit, 1407);
+    }
+    limit = fc.ops->on_idle(&fc, limit, 0, 5 * S);
+    CHECK_EQ(limit, 8192 + W);
+    CHECK_EQ(fc.ops->on_sm(&fc, &shut, 8192, limit, at(2), 5 * S), limit); /* not admitted */
+    CHECK_EQ(fc.tracked, 1);
+    shut.window = 1408; /* it opens: it counts again */
+    (void)fc.ops->on_sm(&fc, &shut, 8192 + W, limit, at(2), 5 * S);
+    CHECK_EQ(fc.tracked, 2);
     ps_fc_free(&fc);
 }
 
@@ -180,7 +232,7 @@ static void tagged_follows_the_slowest_of_the_tagged(void)
     CHECK_EQ(sm(&fc, 3, 5000, limit, 2, 8, 0), limit); /* another group's */
     CHECK_EQ(fc.tracked, 1);
     const ps_sm_t ask = { .receiver_id = 4, .window = W, .flags = PS_SM_SETUP };
-    fc.ops->on_setup_asked(&fc, &ask, 3); /* untagged: no hold */
+    fc.ops->on_setup_asked(&fc, &ask, at(ask.receiver_id), 3); /* untagged: no hold */
     fc.ops->on_setup_sent(&fc, limit, 3);
     CHECK_EQ(sm(&fc, 2, 4096, limit, 4, 7, 0), 4096 + W);
     ps_fc_free(&fc);
@@ -191,13 +243,13 @@ static void nak_opens_half_a_term_among_those_that_speak(void)
     ps_fc_t fc = make(PS_FC_NAK, 0, 0);
     ps_sm_t frame = { .receiver_id = 1, .window = W };
     frame.trailer.capabilities = PS_CAP_PENSTOCK | PS_CAP_PRESSURE;
-    CHECK_EQ(fc.ops->on_sm(&fc, &frame, 4096, 0, 0), 4096 + T / 2);
+    CHECK_EQ(fc.ops->on_sm(&fc, &frame, 4096, 0, at(1), 0), 4096 + T / 2);
     frame.trailer.capabilities = 0; /* a plain Aeron peer comes */
     frame.receiver_id = 2;
-    CHECK_EQ(fc.ops->on_sm(&fc, &frame, 32768, 0, 1), 32768 + W);
+    CHECK_EQ(fc.ops->on_sm(&fc, &frame, 32768, 0, at(1), 1), 32768 + W);
     frame.trailer.capabilities = PS_CAP_PENSTOCK | PS_CAP_PRESSURE;
-    CHECK_EQ(fc.ops->on_sm(&fc, &frame, 32768, 0, 2), 32768 + W);
-    CHECK_EQ(fc.ops->on_sm(&fc, &frame, 32768, 0, 1 + 5 * S), 32768 + T / 2); /* it went */
+    CHECK_EQ(fc.ops->on_sm(&fc, &frame, 32768, 0, at(1), 2), 32768 + W);
+    CHECK_EQ(fc.ops->on_sm(&fc, &frame, 32768, 0, at(1), 1 + 5 * S), 32768 + T / 2); /* it went */
     ps_fc_free(&fc);
 }
 
@@ -289,6 +341,56 @@ static void min_stalls_until_the_receiver_timeout(void)
     rig_close(rig);
 }
 
+/* A receiver asks to join for ever: it is named, and reported on when its hold ends and when it is
+ * refused another. */
+static void a_receiver_that_never_joins_is_named_and_reported(void)
+{
+    rig_t *rig = rig_open(&(rig_options_t){ .kind = RIG_MULTICAST, .flow_control = PS_FC_MIN });
+    ps_addr_t stranger = rig->peer;
+    ps_receiver_view_t view;
+    ps_event_t event;
+    int refused = 0, expired = 0;
+    stranger.port++;
+    rig_step(rig, 0);
+    rig_beat(rig, 1, 0);
+    CHECK_EQ(ps_publication_joiner(rig->pub, &view), 0);
+    rig_step(rig, 100 * MS);
+    rig_sm(rig, 77, &stranger, 0, W, PS_SM_SETUP);
+    rig_step(rig, 2 * MS);
+    rig_step(rig, MS);
+    CHECK_EQ(ps_publication_joiner(rig->pub, &view), 1);
+    CHECK(view.receiver_id == 77 && view.address.port == stranger.port);
+    while (rig_tail(rig) < rig_counter(rig, rig->limit)) {
+        rig_offer(rig, NULL, 1024, PS_FLAG_UNFRAGMENTED);
+    }
+    rig_step(rig, MS);
+    int64_t at = rig_counter(rig, rig->sender_position);
+    const int64_t held = at;
+    for (int i = 0; i < 120; i++) { /* 12 s; it asks ten times a second */
+        rig_sm(rig, 77, &stranger, 0, W, PS_SM_SETUP);
+        rig_beat(rig, 1, at);
+        while (rig_tail(rig) < rig_counter(rig, rig->limit)) {
+            rig_offer(rig, NULL, 1024, PS_FLAG_UNFRAGMENTED);
+        }
+        rig_step(rig, 100 * MS);
+        at = rig_counter(rig, rig->sender_position);
+        if (i == 10) {
+            CHECK_EQ(at, held);
+            CHECK_EQ(atomic_load(&rig->slot->cause), PS_CAUSE_JOIN_HOLD);
+            CHECK_EQ(atomic_load(&rig->slot->cause_culprit), 77);
+        }
+        while (rig_event(rig, PS_EV_JOIN, &event)) {
+            CHECK(event.a == 77 && event.from.port == stranger.port);
+            expired += event.reason == PS_JOIN_EXPIRED;
+            refused += event.reason == PS_JOIN_NOT_JOINED;
+        }
+    }
+    CHECK(at > held);
+    CHECK_EQ(expired, 1);
+    CHECK(refused >= 6 && refused <= 8); /* once a second */
+    rig_close(rig);
+}
+
 static void the_limit_counter_comes_down(void)
 {
     rig_t *rig = rig_open(&(rig_options_t){ .kind = RIG_MULTICAST, .flow_control = PS_FC_MIN });
@@ -316,14 +418,15 @@ static void a_limit_that_no_receiver_grants_comes_down(void)
         const int64_t sent = k < 4 ? 2048 : 30016;
         ps_sm_t true_one = { .receiver_id = 1, .window = W };
         const ps_sm_t forged = { .receiver_id = 2, .window = T / 2 };
-        int64_t limit = fc.ops->on_sm(&fc, &true_one, 0, 0, 0);
+        int64_t limit = fc.ops->on_sm(&fc, &true_one, 0, 0, at(true_one.receiver_id), 0);
         CHECK_EQ(limit, W);
         /* An honest stream has no timer, but for receivers that nak must do without. */
         CHECK_EQ(fc.due_ns, kinds[k % 4] == PS_FC_NAK ? S : INT64_MAX);
-        limit = fc.ops->on_sm(&fc, &forged, 2048, limit, 1);
+        limit = fc.ops->on_sm(&fc, &forged, 2048, limit, at(forged.receiver_id), 1);
         CHECK_EQ(limit, 2048 + T / 2);
         for (int64_t t = 1; t <= 50; t++) {
-            limit = fc.ops->on_sm(&fc, &true_one, 2048, limit, t * S / 10);
+            limit =
+                fc.ops->on_sm(&fc, &true_one, 2048, limit, at(true_one.receiver_id), t * S / 10);
             CHECK_EQ(limit, 2048 + T / 2);
             if (fc.due_ns <= t * S / 10) {
                 limit = fc.ops->on_idle(&fc, limit, sent, t * S / 10);
@@ -336,7 +439,7 @@ static void a_limit_that_no_receiver_grants_comes_down(void)
         CHECK_EQ(fc.limiting_receiver, 1);
         /* Under nak, a second after the last word of a receiver that cannot signal. */
         CHECK_EQ(fc.due_ns, kinds[k % 4] == PS_FC_NAK ? 6 * S : INT64_MAX);
-        limit = fc.ops->on_sm(&fc, &true_one, sent, limit, 6 * S);
+        limit = fc.ops->on_sm(&fc, &true_one, sent, limit, at(true_one.receiver_id), 6 * S);
         CHECK_EQ(limit, sent + W);
         ps_fc_free(&fc);
     }
@@ -350,8 +453,8 @@ static void a_limit_that_one_receiver_grants_stays(void)
     const ps_sm_t slow = { .receiver_id = 2, .window = W };
     int64_t limit = 0;
     for (int64_t t = 0; t < 300; t++) {
-        limit = fc.ops->on_sm(&fc, &fast, t / 20 * 64, limit, t * S / 10);
-        limit = fc.ops->on_sm(&fc, &slow, 0, limit, t * S / 10 + 1);
+        limit = fc.ops->on_sm(&fc, &fast, t / 20 * 64, limit, at(fast.receiver_id), t * S / 10);
+        limit = fc.ops->on_sm(&fc, &slow, 0, limit, at(slow.receiver_id), t * S / 10 + 1);
         if (fc.due_ns <= t * S / 10 + 2) {
             limit = fc.ops->on_idle(&fc, limit, 0, t * S / 10 + 2);
         }
@@ -366,10 +469,10 @@ static void a_member_that_asks_for_a_setup_holds_nothing(void)
     ps_fc_t fc = make(PS_FC_MIN, 0, 0);
     const ps_sm_t member = { .receiver_id = 1, .window = W };
     const ps_sm_t asks = { .receiver_id = 1, .flags = PS_SM_SETUP };
-    int64_t limit = fc.ops->on_sm(&fc, &member, 0, 0, 0);
-    fc.ops->on_setup_asked(&fc, &asks, 1);
+    int64_t limit = fc.ops->on_sm(&fc, &member, 0, 0, at(member.receiver_id), 0);
+    fc.ops->on_setup_asked(&fc, &asks, at(asks.receiver_id), 1);
     fc.ops->on_setup_sent(&fc, limit, 1);
-    CHECK_EQ(fc.ops->on_sm(&fc, &member, 4096, limit, 2), 4096 + W);
+    CHECK_EQ(fc.ops->on_sm(&fc, &member, 4096, limit, at(member.receiver_id), 2), 4096 + W);
     ps_fc_free(&fc);
 }
 
@@ -383,6 +486,8 @@ int main(void)
     RUN(a_group_below_its_least_size_does_not_move);
     RUN(a_shrinking_window_brings_the_limit_down_when_idle);
     RUN(a_joiner_is_waited_for);
+    RUN(a_joiner_that_falls_silent_holds_for_one_time_out_in_all);
+    RUN(a_window_that_takes_nothing_holds_for_one_time_out);
     RUN(a_setup_nobody_asked_for_holds_nothing);
     RUN(a_limit_that_no_receiver_grants_comes_down);
     RUN(a_limit_that_one_receiver_grants_stays);
@@ -393,6 +498,7 @@ int main(void)
     RUN(contradictions_are_refused);
     RUN(min_needs_its_group_to_be_connected);
     RUN(min_stalls_until_the_receiver_timeout);
+    RUN(a_receiver_that_never_joins_is_named_and_reported);
     RUN(the_limit_counter_comes_down);
     return 0;
 }

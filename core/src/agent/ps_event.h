@@ -45,7 +45,10 @@ enum ps_event_type {
     /* image id; frames of its session come from `from` too, which is not the source followed; once
      * a source that is followed.  a = datagrams so far, destination */
     PS_EV_SECOND_SOURCE = 19,
-    PS_EV_IMAGE_ESTABLISHED = 20 /* image id; the first frame of its stream was accepted */
+    PS_EV_IMAGE_ESTABLISHED = 20, /* image id; the first frame of its stream was accepted */
+    /* publication id; reason: ps_join_verdict of receiver a at `from`, which asked for a SETUP; b:
+     * requests refused since the last such event */
+    PS_EV_JOIN = 21
 };
 
 enum ps_object_kind {

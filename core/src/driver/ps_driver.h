@@ -109,6 +109,9 @@ void ps_publication_get_status(const ps_publication_t *publication, ps_publicati
 /* Fills out with the live receivers, at most capacity; returns how many.  Any one thread. */
 int32_t ps_publication_receivers(const ps_publication_t *publication, ps_receiver_view_t *out,
                                  int32_t capacity);
+/* The receiver for which a group was held last, while it asked to join: id and address.  1 = out
+ * filled, 0 = none. */
+int32_t ps_publication_joiner(const ps_publication_t *publication, ps_receiver_view_t *out);
 /* PS_FC_CUSTOM: the limit that a strategy computed; counts until until_ns (driver's clock). */
 int ps_publication_set_limit(ps_driver_t *driver, ps_publication_t *publication, int64_t limit,
                              int64_t until_ns);

@@ -151,6 +151,7 @@ static int set_start(ps_publication_t *pub)
     }
     pub->rests_at = -1;
     pub->setup_sent_ns = NEVER_NS;
+    pub->join_told_ns = NEVER_NS;
     pub->data_sent_ns = NEVER_NS;
     pub->heartbeat_sent_ns = NEVER_NS;
     pub->term_needed_ns = NEVER_NS;
@@ -175,6 +176,7 @@ static int set_up_network(ps_publication_t *pub)
     if (result != PS_OK) {
         return result;
     }
+    pub->fc.mtu = pub->log.mtu;
     pub->receiver_capacity = params->group ? PS_PUB_RECEIVERS_GROUP : PS_PUB_RECEIVERS_UNICAST;
     pub->receivers = calloc((size_t)pub->receiver_capacity, sizeof(*pub->receivers));
     const int mapped = ps_map_init(&pub->receiver_index, pub->receiver_capacity,

@@ -41,11 +41,13 @@ void ps_fc_no_error(ps_fc_t *fc, int64_t receiver_id, int64_t now_ns)
     (void)now_ns;
 }
 
-void ps_fc_no_setup_asked(ps_fc_t *fc, const ps_sm_t *sm, int64_t now_ns)
+int32_t ps_fc_no_setup_asked(ps_fc_t *fc, const ps_sm_t *sm, const ps_addr_t *from, int64_t now_ns)
 {
     (void)fc;
     (void)sm;
+    (void)from;
     (void)now_ns;
+    return PS_JOIN_GRANTED;
 }
 
 void ps_fc_no_setup_sent(ps_fc_t *fc, int64_t limit, int64_t now_ns)

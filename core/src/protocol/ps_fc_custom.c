@@ -21,8 +21,9 @@ static int64_t current(ps_fc_t *fc, int64_t now_ns)
 }
 
 static int64_t custom_on_sm(ps_fc_t *fc, const ps_sm_t *sm, int64_t position, int64_t limit,
-                            int64_t now_ns)
+                            const ps_addr_t *from, int64_t now_ns)
 {
+    (void)from;
     fc->edge = fc->edge < limit ? limit : fc->edge;
     fc->edge = ps_fc_furthest(fc, sm->receiver_id, position + sm->window, fc->edge, now_ns);
     return current(fc, now_ns);

@@ -5,8 +5,10 @@
  *
  * A receiver is followed from its first status message on, unless that is more than one window
  * behind the slowest: such a one is not waited for.  It leaves with an EOS flag, with an ERR frame,
- * or when it was silent for the receiver timeout.  While a receiver that asked for a SETUP is about
- * to join, the limit of that moment is held, so that the others do not run away from it.
+ * or when it was silent, or stated a window that takes no datagram, for the receiver time-out.
+ * While a receiver that asked for a SETUP is about to join, the limit of that moment is held, so
+ * that the others do not run away from it (ps_join.h).  The time that a joiner was held for counts
+ * towards its first silence, so no receiver holds a group for longer than one time-out.
  *
  * Bound: a status message costs O(log n), a timer cycle looks at each receiver once, at most
  * PS_FC_RECEIVERS_MAX; a group that is larger is paced by those that came first.
@@ -21,14 +23,21 @@ static ps_fc_receiver_t *find(ps_fc_t *fc, int64_t id)
     return index == 0 ? NULL : &fc->receivers[index - 1];
 }
 
+static bool is_open(const ps_fc_t *fc, const ps_sm_t *sm)
+{
+    return sm->window > 0 && sm->window >= fc->mtu;
+}
+
 /* The least of hold and all edges; notes whose it is. */
 static int64_t slowest(ps_fc_t *fc)
 {
-    int64_t least = fc->hold;
-    if (fc->hold != INT64_MAX) {
-        fc->limiting_receiver = 0;
+    int64_t least = fc->join->limit;
+    fc->join_binds = ps_join_holds(fc->join);
+    if (fc->join_binds) {
+        fc->limiting_receiver = fc->join->joiner;
     }
     if (ps_edges_least(&fc->edges) < least) {
+        fc->join_binds = false;
         least = ps_edges_least(&fc->edges);
         fc->limiting_receiver = fc->receivers[ps_edges_first_least(&fc->edges)].id;
     }
@@ -41,24 +50,36 @@ static bool carries_tag(const ps_fc_t *fc, const ps_sm_t *sm)
     return fc->kind != PS_FC_TAGGED || (sm->has_group_tag != 0 && sm->group_tag == fc->tag);
 }
 
-static void add(ps_fc_t *fc, const ps_sm_t *sm, int64_t position, int64_t now_ns)
+/* It joined: the limit moves on at the next cycle.  Returns since when it was waited for. */
+static int64_t joined(ps_fc_t *fc, const ps_sm_t *sm, const ps_addr_t *from, int64_t now_ns)
 {
+    const bool held = ps_join_holds(fc->join);
+    const int64_t since_ns =
+        fc->join->missing ? ps_join_joined(fc->join, sm->receiver_id, from, now_ns) : now_ns;
+    if (held && !ps_join_holds(fc->join)) {
+        fc->due_ns = now_ns;
+    }
+    return since_ns;
+}
+
+static void add(ps_fc_t *fc, const ps_sm_t *sm, int64_t position, const ps_addr_t *from,
+                int64_t now_ns)
+{
+    const int64_t since_ns = joined(fc, sm, from, now_ns);
+    const int64_t end_ns = since_ns + fc->timeout_ns;
     fc->receivers[fc->tracked] = (ps_fc_receiver_t){ .id = sm->receiver_id,
                                                      .position = position,
                                                      .edge = position + sm->window,
-                                                     .heard_ns = now_ns };
+                                                     .heard_ns = since_ns,
+                                                     .open_ns = since_ns };
     ps_edges_set(&fc->edges, fc->tracked, position + sm->window);
     fc->tracked++;
     (void)ps_map_put(&fc->index, (uint64_t)sm->receiver_id, fc->tracked);
-    if (fc->hold != INT64_MAX) { /* who joined is here: the limit moves on at the next cycle */
-        fc->hold = INT64_MAX;
-        fc->due_ns = now_ns;
-    }
-    fc->due_ns = now_ns + fc->timeout_ns < fc->due_ns ? now_ns + fc->timeout_ns : fc->due_ns;
+    fc->due_ns = end_ns < fc->due_ns ? end_ns : fc->due_ns;
 }
 
 static int64_t min_on_sm(ps_fc_t *fc, const ps_sm_t *sm, int64_t position, int64_t limit,
-                         int64_t now_ns)
+                         const ps_addr_t *from, int64_t now_ns)
 {
     const int64_t edge = position + sm->window;
     const bool leaving = (sm->flags & PS_SM_EOS) != 0;
@@ -69,12 +90,14 @@ static int64_t min_on_sm(ps_fc_t *fc, const ps_sm_t *sm, int64_t position, int64
         ps_edges_set(&fc->edges, (int32_t)(known - fc->receivers), edge);
         known->position = position > known->position ? position : known->position;
         known->heard_ns = now_ns;
+        known->open_ns = is_open(fc, sm) ? now_ns : known->open_ns;
         known->eos = leaving;
+        (void)joined(fc, sm, from, now_ns);
     }
     int64_t least = slowest(fc);
-    if (known == NULL && matches && !leaving && fc->tracked < PS_FC_RECEIVERS_MAX &&
-        (fc->tracked == 0 || edge >= least - sm->window)) {
-        add(fc, sm, position, now_ns);
+    if (known == NULL && matches && !leaving && is_open(fc, sm) &&
+        fc->tracked < PS_FC_RECEIVERS_MAX && (fc->tracked == 0 || edge >= least - sm->window)) {
+        add(fc, sm, position, from, now_ns);
         least = edge < least ? edge : least;
         (void)slowest(fc); /* who it is */
     }
@@ -82,30 +105,33 @@ static int64_t min_on_sm(ps_fc_t *fc, const ps_sm_t *sm, int64_t position, int64
         fc->due_ns = now_ns;
     }
     if (fc->tracked < fc->min_size) {
+        fc->join_binds = false;
         return limit;
     }
     if (fc->tracked == 0) { /* nobody to wait for: as max */
         fc->group_binds = false;
+        fc->join_binds = false;
         return ps_fc_furthest(fc, sm->receiver_id, edge, limit, now_ns);
     }
     return least > limit ? least : limit;
 }
 
-static void min_on_setup_asked(ps_fc_t *fc, const ps_sm_t *sm, int64_t now_ns)
+static int32_t min_on_setup_asked(ps_fc_t *fc, const ps_sm_t *sm, const ps_addr_t *from,
+                                  int64_t now_ns)
 {
-    (void)now_ns;
-    /* One that is followed does not join: a forged or repeated request of it must not hold all. */
-    fc->setup_asked = fc->setup_asked || (carries_tag(fc, sm) && find(fc, sm->receiver_id) == NULL);
+    if (!carries_tag(fc, sm) || fc->tracked == 0 || find(fc, sm->receiver_id) != NULL) {
+        return PS_JOIN_GRANTED; /* nobody has to wait, or it is there */
+    }
+    return ps_join_ask(fc->join, sm->receiver_id, from, now_ns);
 }
 
 static void min_on_setup_sent(ps_fc_t *fc, int64_t limit, int64_t now_ns)
 {
-    if (fc->setup_asked && fc->tracked > 0) {
-        fc->hold = limit;
-        fc->hold_until_ns = now_ns + fc->timeout_ns;
-        fc->due_ns = fc->hold_until_ns < fc->due_ns ? fc->hold_until_ns : fc->due_ns;
+    ps_join_start(fc->join, limit, fc->tracked > 0, now_ns);
+    (void)slowest(fc); /* whose hold it is */
+    if (ps_join_holds(fc->join) && fc->join->until_ns < fc->due_ns) {
+        fc->due_ns = fc->join->until_ns;
     }
-    fc->setup_asked = false;
 }
 
 /* The last one moves into the hole. */
@@ -121,26 +147,27 @@ static void leave(ps_fc_t *fc, int32_t index)
     ps_edges_clear(&fc->edges, last);
 }
 
+static int64_t earlier(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
+/* A receiver goes that left, was silent, or took nothing for the time-out. */
 static void evict(ps_fc_t *fc, int64_t now_ns)
 {
     int64_t due_ns = INT64_MAX;
     for (int32_t i = 0; i < fc->tracked;) {
         const ps_fc_receiver_t *receiver = &fc->receivers[i];
-        const int64_t end_ns = receiver->heard_ns + fc->timeout_ns;
+        const int64_t end_ns = earlier(receiver->heard_ns, receiver->open_ns) + fc->timeout_ns;
         if (receiver->eos || receiver->evict || end_ns <= now_ns) {
             leave(fc, i);
         } else {
-            due_ns = end_ns < due_ns ? end_ns : due_ns;
+            due_ns = earlier(due_ns, end_ns);
             i++;
         }
     }
-    if (fc->hold != INT64_MAX && fc->hold_until_ns <= now_ns) {
-        fc->hold = INT64_MAX;
-    }
-    if (fc->hold != INT64_MAX && fc->hold_until_ns < due_ns) {
-        due_ns = fc->hold_until_ns;
-    }
-    fc->due_ns = due_ns;
+    (void)ps_join_expire(fc->join, now_ns);
+    fc->due_ns = ps_join_holds(fc->join) ? earlier(due_ns, fc->join->until_ns) : due_ns;
 }
 
 static int64_t min_on_idle(ps_fc_t *fc, int64_t limit, int64_t sender_position, int64_t now_ns)
@@ -148,6 +175,7 @@ static int64_t min_on_idle(ps_fc_t *fc, int64_t limit, int64_t sender_position, 
     (void)sender_position;
     evict(fc, now_ns);
     if (fc->tracked < fc->min_size || fc->tracked == 0) {
+        fc->join_binds = false;
         return limit;
     }
     return slowest(fc);

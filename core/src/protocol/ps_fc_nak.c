@@ -35,8 +35,9 @@ static int64_t limit_of(ps_fc_t *fc, int64_t now_ns)
 }
 
 static int64_t nak_on_sm(ps_fc_t *fc, const ps_sm_t *sm, int64_t position, int64_t limit,
-                         int64_t now_ns)
+                         const ps_addr_t *from, int64_t now_ns)
 {
+    (void)from;
     const uint32_t capabilities = sm->trailer.capabilities;
     const int64_t ahead = (capabilities & PS_CAP_KEEPS_TERM) != 0
                               ? ps_log_ahead(2 * (int64_t)fc->half_term, 1)

@@ -11,8 +11,9 @@
 #include "ps_error.h"
 
 static int64_t max_on_sm(ps_fc_t *fc, const ps_sm_t *sm, int64_t position, int64_t limit,
-                         int64_t now_ns)
+                         const ps_addr_t *from, int64_t now_ns)
 {
+    (void)from;
     return ps_fc_furthest(fc, sm->receiver_id, position + sm->window, limit, now_ns);
 }
 
@@ -63,7 +64,6 @@ int ps_fc_init(ps_fc_t *fc, const ps_fc_params_t *params, int32_t term_length, u
                      .tag = params->group_tag,
                      .timeout_ns = params->receiver_timeout_ns,
                      .due_ns = INT64_MAX,
-                     .hold = INT64_MAX,
                      .watch_until_ns = INT64_MAX,
                      .counts_receivers = tracks };
     if (fc->ops == NULL) {
@@ -84,9 +84,12 @@ int ps_fc_init(ps_fc_t *fc, const ps_fc_params_t *params, int32_t term_length, u
     fc->timeout_ns = fc->timeout_ns == 0 ? PS_FC_TIMEOUT_NS : fc->timeout_ns;
     if (tracks) {
         fc->receivers = calloc(PS_FC_RECEIVERS_MAX, sizeof(*fc->receivers));
-        if (fc->receivers == NULL) {
+        fc->join = malloc(sizeof(*fc->join));
+        if (fc->receivers == NULL || fc->join == NULL) {
+            ps_fc_free(fc);
             return ps_fail(PS_E_NO_MEMORY, "no memory for the receivers of a group");
         }
+        ps_join_init(fc->join, fc->timeout_ns);
         const int code = ps_map_init(&fc->index, PS_FC_RECEIVERS_MAX, salt);
         return code != PS_OK ? code : ps_edges_init(&fc->edges, PS_FC_RECEIVERS_MAX);
     }
@@ -96,7 +99,9 @@ int ps_fc_init(ps_fc_t *fc, const ps_fc_params_t *params, int32_t term_length, u
 void ps_fc_free(ps_fc_t *fc)
 {
     free(fc->receivers);
+    free(fc->join);
     fc->receivers = NULL;
+    fc->join = NULL;
     ps_map_fini(&fc->index);
     ps_edges_fini(&fc->edges);
 }

@@ -17,6 +17,7 @@
 
 #include "ps_choices.h"
 #include "ps_edges.h"
+#include "ps_join.h"
 #include "ps_receiver_map.h"
 #include "ps_wire.h"
 
@@ -28,9 +29,10 @@ typedef struct ps_fc_ops {
     int32_t retransmit_window_multiple; /* default */
     /* A status message that passed all checks, at position.  Returns the new limit. */
     int64_t (*on_sm)(ps_fc_t *fc, const ps_sm_t *sm, int64_t position, int64_t limit,
-                     int64_t now_ns);
-    /* An S-flag status message asked for a SETUP. */
-    void (*on_setup_asked)(ps_fc_t *fc, const ps_sm_t *sm, int64_t now_ns);
+                     const ps_addr_t *from, int64_t now_ns);
+    /* An S-flag status message asked for a SETUP.  Returns ps_join_verdict. */
+    int32_t (*on_setup_asked)(ps_fc_t *fc, const ps_sm_t *sm, const ps_addr_t *from,
+                              int64_t now_ns);
     /* The SETUP so asked for left. */
     void (*on_setup_sent)(ps_fc_t *fc, int64_t limit, int64_t now_ns);
     /* A timer cycle.  Returns the limit, which may be lower.  Sets fc->due_ns. */
@@ -45,6 +47,7 @@ typedef struct ps_fc_receiver {
     int64_t position; /* furthest stated */
     int64_t edge;     /* position + window as last stated; may go backwards */
     int64_t heard_ns;
+    int64_t open_ns; /* when it last stated a window of a datagram or more */
     bool eos, evict; /* leaves at the next timer cycle */
 } ps_fc_receiver_t;
 
@@ -56,21 +59,21 @@ struct ps_fc {
     int64_t limiting_receiver; /* id whose edge is the limit, 0 none yet */
     int64_t due_ns;            /* on_idle wants to run again then; INT64_MAX: not */
     bool group_binds;          /* another receiver is further on than the limiting one */
+    bool join_binds;           /* the hold for a joining receiver is the limit */
     bool counts_receivers;     /* tracked is the number to show as fc-receivers */
     int32_t tracked;
     /* constants */
     int32_t kind; /* ps_flow_control */
     int32_t half_term;
     int32_t min_size;
+    int32_t mtu; /* a window below this takes no datagram; set by the owner, 0: any but none does */
     int64_t timeout_ns;
     int64_t tag;
     /* min, tagged */
     ps_fc_receiver_t *receivers; /* [PS_FC_RECEIVERS_MAX] */
     ps_map_t index;              /* receiver id -> index + 1 */
     ps_edges_t edges;            /* of receivers, by index */
-    int64_t hold;                /* limit remembered for a joining receiver, INT64_MAX none */
-    int64_t hold_until_ns;
-    bool setup_asked;
+    ps_join_t *join;             /* the hold for joining receivers */
     /* nak: receivers that cannot signal, the furthest of them, and when one was heard last */
     int64_t plain_heard_ns, plain_edge, plain_receiver;
     int64_t furthest_receiver; /* whose edge is `edge`; 0 none yet */
@@ -107,7 +110,7 @@ extern const ps_fc_ops_t ps_fc_nak_ops;
 extern const ps_fc_ops_t ps_fc_custom_ops;
 
 /* For strategies that need nothing of the kind. */
-void ps_fc_no_setup_asked(ps_fc_t *fc, const ps_sm_t *sm, int64_t now_ns);
+int32_t ps_fc_no_setup_asked(ps_fc_t *fc, const ps_sm_t *sm, const ps_addr_t *from, int64_t now_ns);
 void ps_fc_no_setup_sent(ps_fc_t *fc, int64_t limit, int64_t now_ns);
 /* on_idle of those that use ps_fc_furthest: takes back a limit that no receiver grants. */
 int64_t ps_fc_recede(ps_fc_t *fc, int64_t limit, int64_t sender_position, int64_t now_ns);

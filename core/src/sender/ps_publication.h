@@ -48,7 +48,9 @@ enum ps_pub_pending {
     PS_PEND_GIVEN_UP = 16,
     PS_PEND_TERM = 32,
     PS_PEND_UNBLOCKED = 64,
-    PS_PEND_CORRUPT = 128
+    PS_PEND_CORRUPT = 128,
+    PS_PEND_JOIN = 256,
+    PS_PEND_LAST = PS_PEND_JOIN
 };
 
 typedef struct ps_board_entry ps_board_entry_t; /* ps_publication_board.c */
@@ -146,6 +148,11 @@ struct ps_publication {
     bool timers_started;
     /* sender: who */
     ps_fc_t fc;
+    int32_t join_verdict; /* ps_join_verdict to be reported, of join_id at join_from */
+    int64_t join_id;
+    ps_addr_t join_from;
+    int64_t join_refused; /* refusals since the last report, that one included */
+    int64_t join_told_ns; /* last report of a refusal */
     ps_retransmit_t retransmit;
     ps_pacer_t congestion_pace;         /* by the rate a congestion-controlled receiver states */
     ps_pacer_t repair;                  /* what may be sent again */
@@ -173,7 +180,8 @@ struct ps_publication {
     bool paced;                                 /* the congestion bucket ended the last turn */
     ps_pub_receiver_t *receivers;
     ps_map_t receiver_index; /* receiver id -> index + 1 */
-    ps_board_entry_t *board; /* [receiver_capacity], for the conductor */
+    /* [receiver_capacity], for the conductor, and after them the receiver last held for */
+    ps_board_entry_t *board;
     int32_t receiver_count, receiver_capacity;
     int32_t receivers_shown; /* fc-receivers */
     ps_pub_subscriber_t subscribers[PS_PUB_SUBSCRIBERS];
@@ -310,6 +318,8 @@ void ps_publication_on_nak_list(ps_publication_t *pub, const ps_nak_list_t *list
 /* A receiver rejected the stream: it counts no more, until it sends a status message. */
 void ps_publication_on_error(ps_publication_t *pub, const ps_err_t *err, const ps_addr_t *from,
                              int64_t now_ns);
+/* Shows the receiver that the group is held for, if it is. */
+void ps_publication_show_joiner(ps_publication_t *pub, int64_t now_ns);
 /* The strategy's timer: evicts, recomputes the limit.  Returns when to call again. */
 int64_t ps_publication_step_flow_control(ps_publication_t *pub, int64_t now_ns);
 /* A limit of a custom strategy, which counts until until_ns. */

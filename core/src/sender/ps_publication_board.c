@@ -21,7 +21,7 @@ struct ps_board_entry {
 
 ps_board_entry_t *ps_board_make(int32_t capacity)
 {
-    return calloc((size_t)capacity, sizeof(ps_board_entry_t));
+    return calloc((size_t)capacity + 1, sizeof(ps_board_entry_t));
 }
 
 void ps_board_write(ps_board_entry_t *board, int32_t index, const ps_receiver_view_t *view)
@@ -68,4 +68,10 @@ int32_t ps_publication_receivers(const ps_publication_t *publication, ps_receive
         count += read_entry(&publication->board[i], &out[count]);
     }
     return count;
+}
+
+int32_t ps_publication_joiner(const ps_publication_t *publication, ps_receiver_view_t *out)
+{
+    return publication->board != NULL &&
+           read_entry(&publication->board[publication->receiver_capacity], out);
 }

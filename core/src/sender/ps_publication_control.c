@@ -8,6 +8,7 @@
 #include "ps_sender.h"
 
 enum { RESEND_WINDOW = 128 * 1024, UNICAST_MULTIPLE = 16 };
+#define JOIN_REPORT_NS INT64_C(1000000000) /* refusals are reported no more often */
 
 static ps_pub_receiver_t *find_receiver(ps_publication_t *pub, int64_t receiver_id)
 {
@@ -112,11 +113,61 @@ static void set_limit(ps_publication_t *pub, int64_t limit)
     }
 }
 
+/* ---- receivers that ask to join -------------------------------------------------------------- */
+
+static void report_join(ps_publication_t *pub, int32_t verdict, int64_t receiver_id,
+                        const ps_addr_t *from, int64_t now_ns)
+{
+    if (verdict != PS_JOIN_EXPIRED) {
+        pub->join_refused++;
+        if (now_ns - pub->join_told_ns < JOIN_REPORT_NS) {
+            return;
+        }
+        pub->join_told_ns = now_ns;
+    }
+    pub->join_verdict = verdict;
+    pub->join_id = receiver_id;
+    pub->join_from = *from;
+    pub->pending |= PS_PEND_JOIN;
+    ps_publication_flush_events(pub, now_ns);
+}
+
+void ps_publication_show_joiner(ps_publication_t *pub, int64_t now_ns)
+{
+    const ps_join_t *join = pub->fc.join;
+    if (join == NULL || !ps_join_holds(join)) {
+        return;
+    }
+    const ps_receiver_view_t view = { .receiver_id = join->joiner,
+                                      .heard_ns = now_ns,
+                                      .address = join->joiner_address };
+    ps_board_write(pub->board, pub->receiver_capacity, &view);
+}
+
+static void on_setup_asked(ps_publication_t *pub, const ps_sm_t *sm, const ps_addr_t *from,
+                           int64_t now_ns)
+{
+    ps_sender_t *sender = ps_pub_sender(pub);
+    const int32_t verdict = pub->fc.ops->on_setup_asked(&pub->fc, sm, from, now_ns);
+    pub->setup_elicited = true;
+    if (verdict != PS_JOIN_GRANTED) {
+        report_join(pub, verdict, sm->receiver_id, from, now_ns);
+    }
+    *pub->due_ns = now_ns;
+    ps_sender_due(sender, now_ns);
+    sender->urgent = true;
+}
+
 int64_t ps_publication_step_flow_control(ps_publication_t *pub, int64_t now_ns)
 {
     const int64_t before = pub->sender_limit;
     const int32_t tracked = pub->fc.tracked;
+    const bool held = pub->fc.join != NULL && ps_join_holds(pub->fc.join);
     set_limit(pub, pub->fc.ops->on_idle(&pub->fc, before, pub->sender_position, now_ns));
+    if (held && !ps_join_holds(pub->fc.join)) {
+        report_join(pub, PS_JOIN_EXPIRED, pub->fc.join->joiner, &pub->fc.join->joiner_address,
+                    now_ns);
+    }
     const bool more = pub->fc.tracked != tracked /* of those required one may have gone */
                       && ps_publication_update(pub, pub->in_ready, now_ns);
     if (more || pub->sender_limit > before) { /* a receiver that held it is gone */
@@ -144,11 +195,7 @@ void ps_publication_on_sm(ps_publication_t *pub, const ps_sm_t *sm, int64_t posi
     ps_sender_t *sender = ps_pub_sender(pub);
     if ((sm->flags & PS_SM_SETUP) != 0) {
         if (!pub->end_of_stream) {
-            pub->setup_elicited = true;
-            pub->fc.ops->on_setup_asked(&pub->fc, sm, now_ns);
-            *pub->due_ns = now_ns;
-            ps_sender_due(sender, now_ns);
-            sender->urgent = true;
+            on_setup_asked(pub, sm, from, now_ns);
         }
         return;
     }
@@ -163,7 +210,7 @@ void ps_publication_on_sm(ps_publication_t *pub, const ps_sm_t *sm, int64_t posi
             ps_sender_due(sender, now_ns);
         }
     }
-    set_limit(pub, pub->fc.ops->on_sm(&pub->fc, sm, position, pub->sender_limit, now_ns));
+    set_limit(pub, pub->fc.ops->on_sm(&pub->fc, sm, position, pub->sender_limit, from, now_ns));
     if (pub->fc.due_ns < *pub->due_ns) {
         *pub->due_ns = pub->fc.due_ns;
         ps_sender_due(sender, pub->fc.due_ns);

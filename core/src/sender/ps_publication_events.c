@@ -22,6 +22,27 @@ static bool emit_tethers(ps_publication_t *pub)
     return true;
 }
 
+/* Reports on a receiver that asked to join. */
+static bool emit_join(ps_publication_t *pub)
+{
+    ps_sender_t *sender = ps_pub_sender(pub);
+    const ps_event_t event = { .type = PS_EV_JOIN,
+                               .kind = PS_KIND_PUBLICATION,
+                               .id = pub->id,
+                               .now_ns = sender->now_ns,
+                               .a = pub->join_id,
+                               .b = pub->join_refused,
+                               .reason = pub->join_verdict,
+                               .session_id = pub->log.session_id,
+                               .stream_id = pub->log.stream_id,
+                               .from = pub->join_from };
+    if (!ps_agent_emit(sender->agent, &event)) {
+        return false;
+    }
+    pub->join_refused = 0;
+    return true;
+}
+
 static bool emit_one(ps_publication_t *pub, uint32_t bit)
 {
     switch (bit) {
@@ -37,13 +58,14 @@ static bool emit_one(ps_publication_t *pub, uint32_t bit)
         return emit(pub, PS_EV_PUB_UNBLOCKED, pub->unblocked_at, pub->unblocked_bytes, 0);
     case PS_PEND_CORRUPT:
         return emit(pub, PS_EV_ENDPOINT_ERROR, pub->sender_position, 0, PS_E_CORRUPT);
+    case PS_PEND_JOIN: return emit_join(pub);
     default: return emit_tethers(pub);
     }
 }
 
 void ps_publication_flush_events(ps_publication_t *pub, int64_t now_ns)
 {
-    for (uint32_t bit = 1; bit <= PS_PEND_CORRUPT; bit <<= 1) {
+    for (uint32_t bit = 1; bit <= PS_PEND_LAST; bit <<= 1) {
         if ((pub->pending & bit) != 0) {
             if (!emit_one(pub, bit)) { /* ring full: again at the next tick */
                 *pub->due_ns = now_ns + PS_TICK_NS;

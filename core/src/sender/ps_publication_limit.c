@@ -289,6 +289,9 @@ static int32_t find_cause(const ps_publication_t *pub, int64_t *culprit)
     }
     if (pub->endpoint != NULL && pub->window_shut) {
         *culprit = holder(pub);
+        if (pub->fc.join_binds) {
+            return PS_CAUSE_JOIN_HOLD;
+        }
         if (ps_publication_is_congested(pub, *culprit)) {
             return PS_CAUSE_CONGESTION_WINDOW;
         }

@@ -385,6 +385,7 @@ bool ps_publication_send_setup(ps_publication_t *pub, int64_t now_ns)
         pub->setup_elicited = false;
     }
     pub->fc.ops->on_setup_sent(&pub->fc, pub->sender_limit, now_ns);
+    ps_publication_show_joiner(pub, now_ns);
     return true;
 }
 

@@ -120,6 +120,7 @@ static int64_t network_timers(ps_publication_t *pub, int64_t now_ns)
     int64_t due_ns = ps_publication_expire_receivers(pub, now_ns);
     due_ns = earlier(due_ns, ps_publication_step_flow_control(pub, now_ns));
     due_ns = earlier(due_ns, setup_timer(pub, now_ns));
+    due_ns = earlier(due_ns, pub->fc.due_ns); /* a hold may have begun with the SETUP */
     due_ns = earlier(due_ns, heartbeat_timer(pub, now_ns));
     due_ns = earlier(due_ns, ps_publication_pace_timer(pub, now_ns));
     const int64_t resend_ns = ps_retransmit_next_ns(&pub->retransmit);
@@ -149,7 +150,11 @@ void ps_publication_on_timer(ps_publication_t *pub, int64_t now_ns)
         ps_sender_ready(ps_pub_sender(pub), pub);
     }
     if (pub->endpoint != NULL) {
+        const bool held = pub->fc.join_binds;
         due_ns = earlier(due_ns, network_timers(pub, now_ns));
+        if (pub->fc.join_binds != held) { /* the cause is another one now */
+            ps_sender_ready(ps_pub_sender(pub), pub);
+        }
     }
     if (pub->inherited) {
         due_ns = earlier(due_ns, pub->inherited_until_ns);

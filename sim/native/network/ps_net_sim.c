@@ -259,6 +259,35 @@ int ps_simnet_stuff(ps_simnet_t *simnet, int32_t host, int64_t until_ns, uint32_
     return PS_OK;
 }
 
+int ps_simnet_inject(ps_simnet_t *simnet, int32_t host, const ps_addr_t *from, const ps_addr_t *to,
+                     const uint8_t *data, uint32_t length, int64_t now_ns)
+{
+    if (host < 0 || host >= simnet->host_count || length == 0 ||
+        length > PS_SIM_MAX_DATAGRAM_BYTES) {
+        return ps_fail(PS_E_INVALID, "simulator: no host %d, or a datagram of %u bytes", host,
+                       length);
+    }
+    ps_sim_packet_t *packet = malloc(sizeof *packet + length);
+    if (packet == NULL) {
+        return ps_fail(PS_E_NO_MEMORY, "simulator: no memory for a datagram");
+    }
+    simnet->injected = true;
+    packet->references = 1;
+    packet->length = length;
+    packet->from = *from;
+    packet->to = *to;
+    memcpy(packet->data, data, length);
+    simnet->stats.sent++;
+    simnet->stats.bytes_sent += length;
+    ps_sim_trace(simnet, now_ns, packet, host, PS_SIM_SENT);
+    if (simnet->watch != NULL) {
+        (void)ps_sim_watch_sent(simnet->watch, host, packet);
+    }
+    const int result = ps_sim_route(&simnet->hosts[host], packet, now_ns);
+    ps_sim_release(packet);
+    return result;
+}
+
 ps_net_t *ps_simnet_host_net(ps_simnet_t *simnet, int32_t host)
 {
     if (host < 0 || host >= simnet->host_count) {

@@ -98,6 +98,7 @@ struct ps_simnet {
     ps_sim_arrival_t *heap;
     size_t heap_length;
     size_t heap_capacity;
+    bool injected;           /* a stranger has sent something */
     ps_sim_watch_t *watch;   /* NULL: nobody reads along */
     ps_probe_t *probe;       /* NULL: nobody looks into drivers */
     ps_sim_stamps_t *stamps; /* NULL: no channel has timestamps */

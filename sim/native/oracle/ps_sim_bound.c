@@ -169,6 +169,20 @@ static void check_followed(ps_simworld_t *world, const ps_sim_publisher_t *publi
     }
 }
 
+/* Strangers state windows, too: what they said counts, whatever they have. */
+static int64_t furthest(const ps_simworld_t *world, const ps_sim_publisher_t *publisher,
+                        const ps_publication_t *pub, int64_t edge)
+{
+    const ps_probe_pub_t *model = world->simnet->injected && world->simnet->probe != NULL
+                                      ? ps_probe_pub(world->simnet->probe, publisher->params.host,
+                                                     pub->log.session_id, pub->log.stream_id)
+                                      : NULL;
+    for (int32_t i = 0; model != NULL && i < model->receiver_count; i++) {
+        edge = model->receivers[i].edge > edge ? model->receivers[i].edge : edge;
+    }
+    return edge;
+}
+
 void ps_sim_bound_check(ps_simworld_t *world, const ps_sim_publisher_t *publisher, int64_t end,
                         int32_t size)
 {
@@ -191,7 +205,7 @@ void ps_sim_bound_check(ps_simworld_t *world, const ps_sim_publisher_t *publishe
             ps_sim_bound_look(world, host);
         }
     }
-    const int64_t edge = past_padding(ledger, pub, ledger->edge);
+    const int64_t edge = past_padding(ledger, pub, furthest(world, publisher, pub, ledger->edge));
     if (ledger->edge > 0 && start >= edge + window) {
         fail(world, publisher, start, edge + window, "the receiver furthest on");
         ledger->edge = INT64_MAX / 2;

@@ -266,7 +266,7 @@ static void read_control(ps_probe_t *probe, int32_t host, const ps_sim_packet_t 
     ps_probe_pub_t *pub;
     if (type == PS_TYPE_SM && ps_wire_sm(packet->data, packet->length, &sm) == PS_WIRE_OK &&
         (pub = ps_probe_pub(probe, host, sm.session_id, sm.stream_id)) != NULL) {
-        ps_probe_fc_sm(probe, pub, &sm, now_ns);
+        ps_probe_fc_sm(probe, pub, &sm, &packet->from, now_ns);
     } else if (type == PS_TYPE_NAK &&
                ps_wire_nak(packet->data, packet->length, &nak) == PS_WIRE_OK &&
                (pub = ps_probe_pub(probe, host, nak.session_id, nak.stream_id)) != NULL) {

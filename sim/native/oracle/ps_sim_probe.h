@@ -8,6 +8,7 @@
  *
  *   ps_sim_probe.c        models by object; promises that must be kept within a time
  *   ps_sim_probe_fc.c     receivers heard, the strategy's limit, connection
+ *   ps_sim_probe_join.c   how long a group waits for receivers that join, and for others
  *   ps_sim_probe_send.c   SETUP, heartbeats, data, what is sent again
  *   ps_sim_probe_pub.c    publisher limit, zeroed memory, cause account, ordinals, readers
  *   ps_sim_probe_img.c    what is here and missing, consumption, counters
@@ -46,6 +47,8 @@ enum {
     PS_PROBE_TALLIES = 64,
     PS_PROBE_COUNTERS = 64,
     PS_PROBE_BINS = 16,
+    PS_PROBE_JOINERS = 64,
+    PS_PROBE_HOLDS = 64,
     P_PROBE_WAKE = 34
 };
 
@@ -109,6 +112,7 @@ typedef struct ps_probe_queue {
 typedef struct ps_probe_receiver {
     int64_t id, edge, position, heard_ns;
     int64_t fc_heard_ns, left_ns; /* as the strategy counts; it said that it leaves */
+    int64_t open_ns;              /* last stated a window that takes a datagram */
     uint32_t reason;
     bool live;              /* counts for the connection */
     bool followed, leaving; /* by min, tagged */
@@ -140,6 +144,26 @@ typedef struct ps_probe_ask {
     bool cut;      /* longer than a sender answers at once */
 } ps_probe_ask_t;
 
+/* A receiver for which a group was held while it joined. */
+typedef struct ps_probe_joiner {
+    int64_t id, given_ns;
+    ps_addr_t address;
+    bool used, waited, joined; /* waited: the hold is for it */
+} ps_probe_joiner_t;
+
+typedef struct ps_probe_join {
+    int64_t limit; /* that the hold must have, INT64_MAX none */
+    ps_probe_joiner_t joiners[PS_PROBE_JOINERS];
+    int32_t next_joiner, next_hold;
+    int64_t from_ns[PS_PROBE_HOLDS],
+        to_ns[PS_PROBE_HOLDS]; /* times in which a hold was the limit */
+    bool held;                 /* at the last look */
+    bool fresh, owed;          /* a first request came; a SETUP left for it */
+    bool began;                /* a SETUP left in this cycle */
+    int64_t fresh_id;
+    ps_addr_t fresh_from;
+} ps_probe_join_t;
+
 typedef struct ps_probe_pub {
     int32_t host;
     const ps_publication_t *pub;
@@ -161,8 +185,7 @@ typedef struct ps_probe_pub {
     ps_probe_receiver_t receivers[PS_PROBE_RECEIVERS];
     int64_t watch_ns, watch_edge; /* since then receivers grant less than the limit; 0: no */
     int64_t limit;                /* by the strategy */
-    int64_t hold, hold_until_ns;
-    bool hold_asked;
+    ps_probe_join_t join;
     int32_t answers; /* as many ranges may be asked for at once, 0 not known */
     int64_t plain_ns, plain_edge;
     /* memory and account */
@@ -369,9 +392,22 @@ const char *ps_probe_index_look(ps_probe_index_t *model, const ps_index_ring_t *
 
 /* ps_sim_probe_fc.c */
 void ps_probe_fc_init(ps_probe_pub_t *model, int64_t now_ns);
-void ps_probe_fc_sm(ps_probe_t *probe, ps_probe_pub_t *model, const ps_sm_t *sm, int64_t now_ns);
+void ps_probe_fc_sm(ps_probe_t *probe, ps_probe_pub_t *model, const ps_sm_t *sm,
+                    const ps_addr_t *from, int64_t now_ns);
+/* ps_sim_probe_join.c.  A request for a SETUP; a SETUP; a receiver that the group follows was heard
+ * (returns since when it was waited for, else now_ns); after a cycle. */
+void ps_probe_join_asked(ps_probe_pub_t *model, int64_t id, const ps_addr_t *from, int64_t now_ns);
+void ps_probe_join_setup(ps_probe_pub_t *model);
+int64_t ps_probe_join_came(ps_probe_pub_t *model, int64_t id, const ps_addr_t *from,
+                           int64_t now_ns);
+void ps_probe_join_look(ps_probe_t *probe, ps_probe_pub_t *model, int64_t now_ns);
+/* The hold that binds the strategy, INT64_MAX none. */
+static inline int64_t ps_probe_hold(const ps_probe_pub_t *model)
+{
+    return model->pub->fc.join != NULL ? model->pub->fc.join->limit : INT64_MAX;
+}
 void ps_probe_fc_error(ps_probe_pub_t *model, int64_t receiver_id, int64_t now_ns);
-void ps_probe_fc_setup_sent(ps_probe_pub_t *model, int64_t now_ns);
+void ps_probe_fc_setup_sent(ps_probe_pub_t *model);
 void ps_probe_fc_look(ps_probe_t *probe, ps_probe_pub_t *model, int64_t now_ns);
 
 /* ps_sim_probe_send.c */

@@ -34,7 +34,7 @@ void ps_probe_fc_init(ps_probe_pub_t *model, int64_t now_ns)
 {
     const ps_publication_t *pub = model->pub;
     model->limit = pub->sender_limit;
-    model->hold = INT64_MAX;
+    model->join.limit = INT64_MAX;
     model->plain_ns = INT64_MIN / 2;
     model->ever_heard = pub->has_initial_connection;
     for (int32_t i = 0; i < pub->receiver_count && i < PS_PROBE_RECEIVERS; i++) {
@@ -44,6 +44,7 @@ void ps_probe_fc_init(ps_probe_pub_t *model, int64_t now_ns)
                                    .edge = from->edge,
                                    .heard_ns = from->heard_ns,
                                    .live = true,
+                                   .open_ns = now_ns,
                                    .fc_heard_ns = now_ns };
     }
 }
@@ -79,7 +80,7 @@ static int32_t followed_count(const ps_probe_pub_t *model)
 
 static int64_t least_edge(const ps_probe_pub_t *model)
 {
-    int64_t least = model->hold;
+    int64_t least = model->join.limit;
     for (int32_t i = 0; i < model->receiver_count; i++) {
         const ps_probe_receiver_t *receiver = &model->receivers[i];
         least = receiver->followed && receiver->edge < least ? receiver->edge : least;
@@ -102,7 +103,9 @@ static bool is_meant(const ps_publication_t *pub, const ps_sm_t *sm)
 static bool is_doubtful(const ps_publication_t *pub, const ps_probe_receiver_t *receiver,
                         int64_t now_ns)
 {
-    const int64_t over_ns = now_ns - receiver->fc_heard_ns - pub->fc.timeout_ns;
+    const int64_t last_ns =
+        receiver->open_ns < receiver->fc_heard_ns ? receiver->open_ns : receiver->fc_heard_ns;
+    const int64_t over_ns = now_ns - last_ns - pub->fc.timeout_ns;
     return receiver->fc_heard_ns > 0 && over_ns >= 0 && over_ns <= MOMENT_NS;
 }
 
@@ -127,9 +130,10 @@ static void forget_leaving(ps_probe_pub_t *model)
 }
 
 static void follow(ps_probe_pub_t *model, ps_probe_receiver_t *receiver, const ps_sm_t *sm,
-                   int64_t edge, int64_t now_ns)
+                   const ps_addr_t *from, int64_t edge, int64_t now_ns)
 {
     const bool leaving = (sm->flags & PS_SM_EOS) != 0;
+    const bool open = sm->window >= model->pub->log.mtu; /* it takes a datagram */
     if (!is_meant(model->pub, sm)) {
         return;
     }
@@ -140,14 +144,17 @@ static void follow(ps_probe_pub_t *model, ps_probe_receiver_t *receiver, const p
     if (receiver->followed) {
         receiver->edge = edge;
         receiver->fc_heard_ns = now_ns;
+        receiver->open_ns = open ? now_ns : receiver->open_ns;
+        (void)ps_probe_join_came(model, sm->receiver_id, from, now_ns);
         receiver->left_ns = receiver->leaving ? receiver->left_ns : now_ns;
         receiver->leaving = leaving;
-    } else if (!leaving && (followed_count(model) == 0 || edge >= least_edge(model) - sm->window)) {
+    } else if (!leaving && open &&
+               (followed_count(model) == 0 || edge >= least_edge(model) - sm->window)) {
         receiver->followed = true;
         receiver->leaving = false;
         receiver->edge = edge;
-        receiver->fc_heard_ns = now_ns;
-        model->hold = INT64_MAX;
+        receiver->fc_heard_ns = ps_probe_join_came(model, sm->receiver_id, from, now_ns);
+        receiver->open_ns = receiver->fc_heard_ns;
     } else if (leaving) {
         receiver->edge = edge;
     }
@@ -212,7 +219,8 @@ static int32_t live_count(const ps_probe_pub_t *model)
     return live;
 }
 
-void ps_probe_fc_sm(ps_probe_t *probe, ps_probe_pub_t *model, const ps_sm_t *sm, int64_t now_ns)
+void ps_probe_fc_sm(ps_probe_t *probe, ps_probe_pub_t *model, const ps_sm_t *sm,
+                    const ps_addr_t *from, int64_t now_ns)
 {
     const ps_publication_t *pub = model->pub;
     const int32_t term = pub->log.term_length;
@@ -224,8 +232,10 @@ void ps_probe_fc_sm(ps_probe_t *probe, ps_probe_pub_t *model, const ps_sm_t *sm,
     if ((sm->flags & PS_SM_SETUP) != 0) {
         if (!pub->end_of_stream) {
             model->asked_setup = true;
-            model->hold_asked = model->hold_asked || (follows(pub) && is_meant(pub, sm) &&
-                                                      !is_tracked(pub, sm->receiver_id));
+            if (follows(pub) && is_meant(pub, sm) && followed_count(model) > 0 &&
+                !is_tracked(pub, sm->receiver_id)) {
+                ps_probe_join_asked(model, sm->receiver_id, from, now_ns);
+            }
         }
         return;
     }
@@ -257,7 +267,7 @@ void ps_probe_fc_sm(ps_probe_t *probe, ps_probe_pub_t *model, const ps_sm_t *sm,
     }
     receiver->position = position;
     if (follows(pub)) {
-        follow(model, receiver, sm, position + sm->window, now_ns);
+        follow(model, receiver, sm, from, position + sm->window, now_ns);
     } else {
         raise(model, sm, position, now_ns);
         receiver->edge = position + sm->window;
@@ -277,14 +287,11 @@ void ps_probe_fc_error(ps_probe_pub_t *model, int64_t receiver_id, int64_t now_n
     }
 }
 
-void ps_probe_fc_setup_sent(ps_probe_pub_t *model, int64_t now_ns)
+void ps_probe_fc_setup_sent(ps_probe_pub_t *model)
 {
-    if (model->hold_asked && followed_count(model) > 0) {
-        const int64_t asked_ns = model->pub->params.fc_receiver_timeout_ns;
-        model->hold = model->pub->sender_limit;
-        model->hold_until_ns = now_ns + (asked_ns > 0 ? asked_ns : PS_FC_TIMEOUT_NS);
+    if (follows(model->pub) && followed_count(model) > 0) {
+        ps_probe_join_setup(model);
     }
-    model->hold_asked = false;
 }
 
 /* Until that tick it counts, also for who comes. */
@@ -308,12 +315,10 @@ static int32_t expire(ps_probe_pub_t *model, int64_t now_ns)
         receiver->live = receiver->live && now_ns - receiver->heard_ns < silent_ns;
         live += receiver->live;
         if (receiver->followed && !is_leaving_yet(pub, receiver, now_ns) &&
-            (receiver->leaving || now_ns - receiver->fc_heard_ns >= timeout_ns)) {
+            (receiver->leaving || now_ns - receiver->fc_heard_ns >= timeout_ns ||
+             now_ns - receiver->open_ns >= timeout_ns)) {
             receiver->followed = false;
         }
-    }
-    if (model->hold != INT64_MAX && now_ns >= model->hold_until_ns) {
-        model->hold = INT64_MAX;
     }
     return live;
 }
@@ -377,6 +382,9 @@ void ps_probe_fc_look(ps_probe_t *probe, ps_probe_pub_t *model, int64_t now_ns)
     if (!model->settled && until_ns != 0 && until_ns != now_ns + timeout_ns) {
         ps_probe_fail(probe, model->host, driver_side(model), "a connection is inherited for %lld",
                       (long long)(until_ns - now_ns));
+    }
+    if (follows(pub)) {
+        ps_probe_join_look(probe, model, now_ns);
     }
     look_at_limit(probe, model, now_ns);
     ps_probe_promise(probe, &model->promises[P_RECEIVERS], pub->receiver_count == live, now_ns,

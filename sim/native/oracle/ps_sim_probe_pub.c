@@ -224,6 +224,9 @@ static bool is_possible(const ps_probe_t *probe, const ps_probe_pub_t *model, in
         return network && pub->connected && is_window_shut(pub) &&
                (follows || pub->params.flow_control == PS_FC_CUSTOM);
     case PS_CAUSE_CONGESTION_WINDOW: return network && pub->connected;
+    case PS_CAUSE_JOIN_HOLD:
+        return network && pub->connected && follows && is_window_shut(pub) &&
+               ps_probe_hold(model) != INT64_MAX;
     case PS_CAUSE_NAK_RATE:
         return pub->params.flow_control == PS_FC_NAK && ps_nak_rate_limits(&pub->nak_rate);
     case PS_CAUSE_RATE_LIMIT:
@@ -246,7 +249,7 @@ static bool is_possible(const ps_probe_t *probe, const ps_probe_pub_t *model, in
 static int32_t group_cause(const ps_probe_pub_t *model)
 {
     const ps_publication_t *pub = model->pub;
-    int64_t least = model->hold;
+    int64_t least = INT64_MAX;
     int64_t furthest = INT64_MIN;
     for (int32_t i = 0; i < model->receiver_count; i++) {
         const ps_probe_receiver_t *receiver = &model->receivers[i];
@@ -258,8 +261,11 @@ static int32_t group_cause(const ps_probe_pub_t *model)
             furthest = receiver->edge > furthest ? receiver->edge : furthest;
         }
     }
-    if (pub->rated || !is_window_shut(pub) || furthest == INT64_MIN || model->hold != INT64_MAX) {
+    if (pub->rated || !is_window_shut(pub) || furthest == INT64_MIN) {
         return 0;
+    }
+    if (ps_probe_hold(model) <= least) {
+        return PS_CAUSE_JOIN_HOLD;
     }
     return furthest > least ? PS_CAUSE_GROUP_STRATEGY : PS_CAUSE_RECEIVER_WINDOW;
 }

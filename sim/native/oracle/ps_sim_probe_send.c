@@ -65,7 +65,7 @@ void ps_probe_setup_sent(ps_probe_t *probe, ps_probe_pub_t *model, const ps_setu
         model->asked_setup = false;
     }
     model->setup_ns = now_ns;
-    ps_probe_fc_setup_sent(model, now_ns);
+    ps_probe_fc_setup_sent(model);
 }
 
 static void look_at_setup(ps_probe_t *probe, ps_probe_pub_t *model, int64_t now_ns)

@@ -72,6 +72,10 @@ int ps_simnet_drop(ps_simnet_t *simnet, int32_t from, int32_t to, uint64_t numbe
 /* The host's sockets are full until then: they take nothing.  And of each short_ppm-th call, by
  * chance, they take only the first few datagrams, or none.  PS_E_INVALID. */
 int ps_simnet_stuff(ps_simnet_t *simnet, int32_t host, int64_t until_ns, uint32_t short_ppm);
+/* Sends a datagram of a stranger on that host, from any port of its own.  length 1..65504 bytes.
+ * PS_E_INVALID, PS_E_NO_MEMORY. */
+int ps_simnet_inject(ps_simnet_t *simnet, int32_t host, const ps_addr_t *from, const ps_addr_t *to,
+                     const uint8_t *data, uint32_t length, int64_t now_ns);
 /* Datagrams to or from this port pass every link in delay_ns, whatever befalls others; 0: none.
  * PS_E_INVALID. */
 int ps_simnet_calm(ps_simnet_t *simnet, int32_t port, int64_t delay_ns);

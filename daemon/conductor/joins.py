@@ -1,0 +1,74 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Receivers that ask a group to wait for them and do not come: the log and the event feed of both
+sides name them.
+
+The sender holds a group whose slowest receiver sets the pace (``min``, ``tagged``) while a receiver
+joins, and rations these holds (docs/decisions/0095).  A line is logged at most once in
+``LOG_EVERY_NS`` for each publication and reason; events are as frequent as the sender reports."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from penstock.core.driver_types import DriverEvent, JoinVerdict
+from penstock.daemon.conductor.linking import report_refusal
+from penstock.daemon.conductor.model import RecvEndpoint
+from penstock.daemon.conductor.saga import Refused
+from penstock.daemon.conductor.world import World
+
+LOG_EVERY_NS: Final = 10_000_000_000
+_REMEMBERED: Final = 256                # sessions of an endpoint whose refusal was logged
+_REASONS: Final = {
+    JoinVerdict.EXPIRED: "it did not join within the time-out, and the group goes on without it",
+    JoinVerdict.TOO_SOON: "the group waited for it less than one time-out ago",
+    JoinVerdict.NOT_JOINED: (
+        "a receiver at this address was waited for before and has not joined since"
+    ),
+    JoinVerdict.SPENT: "the group waited for joining receivers during one of the last four "
+    "time-outs",
+}
+
+
+def on_join(world: World, event: DriverEvent) -> None:
+    """Log that a group no longer waits, or does not wait, for a receiver."""
+    publication = world.publications.get(event.id)
+    if publication is None:
+        return
+    reason = JoinVerdict(event.reason)
+    world.event(
+        "join_expired" if reason is JoinVerdict.EXPIRED else "join_refused",
+        publication_id=event.id, stream_id=publication.stream_id,
+        session_id=publication.session_id, receiver_id=event.a, source=str(event.source),
+        reason=reason.name.lower(), refusals=event.b,
+    )
+    last_ns = publication.joins_logged.get(reason)
+    if last_ns is not None and world.now_ns - last_ns < LOG_EVERY_NS:
+        return
+    publication.joins_logged[reason] = world.now_ns
+    verb = "stops waiting" if reason is JoinVerdict.EXPIRED else "does not wait"
+    world.error(
+        f"join ({reason.name.lower()})",
+        publication.plan.channel if event.source is None else event.source,
+        f"{publication.plan.channel}: stream {publication.stream_id} {verb} for the receiver at "
+        f"{event.source}: {_REASONS[reason]}; look into the log of that receiver",
+    )
+
+
+def report_no_image(world: World, endpoint: RecvEndpoint, event: DriverEvent, refused: Refused
+                    ) -> None:
+    """Log that this receiver cannot join a stream, at most once in LOG_EVERY_NS for a session.
+
+    Its sender states the stream again and again, and a group may be waiting for this receiver.
+    """
+    key = (event.stream_id, event.session_id)
+    last_ns = endpoint.refusals.get(key)
+    if last_ns is not None and world.now_ns - last_ns < LOG_EVERY_NS:
+        return
+    if len(endpoint.refusals) >= _REMEMBERED:       # strangers choose sessions
+        endpoint.refusals.pop(next(iter(endpoint.refusals)))
+    endpoint.refusals.pop(key, None)
+    endpoint.refusals[key] = world.now_ns
+    what = f"session {event.session_id} of stream {event.stream_id} from {event.source}"
+    report_refusal(
+        world, f"{endpoint.channel}: cannot join {what}", refused, source=event.source
+    )

@@ -1,0 +1,136 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Receivers that misbehave towards a group: what they say, datagram by datagram.
+
+They know where a stream stands, as a receiver would from what it hears; they keep nothing and
+request nothing else.  A sender whose slowest receiver sets the pace must not be stopped by them.
+"""
+
+from __future__ import annotations
+
+import random
+import struct
+from typing import TYPE_CHECKING, Final
+
+from penstock.config import uri
+from penstock.core.driver_types import Address
+from penstock.daemon.conductor.model import Publication
+from penstock.sim.apps import Publisher
+from penstock.sim.scenario import MisfitScript, host_ip
+
+if TYPE_CHECKING:
+    from penstock.sim.world import World
+
+_SM: Final = struct.Struct("<iBBHiiiiiqq")
+_SM_TYPE: Final = 3
+_SETUP_FLAG: Final = 0x80
+_EOS_FLAG: Final = 0x40
+_PORT: Final = 45000
+_PORTS: Final = 10_000
+_OPEN: Final = 65536                    # a window that any stream has room for: T is twice that
+#: Turns of one that joins before it misbehaves, and of one that comes back.
+_CALM: Final = 3
+_AWAY: Final = 40
+
+
+class Misfit:
+    """One receiver, which acts once in an interval."""
+
+    def __init__(self, script: MisfitScript, world: World, rng: random.Random) -> None:
+        self._script = script
+        self._world = world
+        self._rng = rng
+        self._id = rng.randrange(1, 2**62)
+        self._port = _PORT
+        self._turn = 0
+        self._stuck = -1                # the position that it states for ever
+
+    def act(self) -> None:
+        """Says the next thing, if the stream is there."""
+        for publisher in self._world.publishers:
+            running = publisher.host.running and publisher.is_open
+            if running and publisher.script.stream_id == self._script.stream_id:
+                self._say(publisher)
+                return
+
+    def _say(self, publisher: Publisher) -> None:
+        world = publisher.host.conductor.world
+        found = [
+            p for p in world.publications.values() if p.session_id == publisher.session_id
+        ]
+        if not found:
+            return
+        target = _control_of(publisher.script.channel)
+        if target is None:
+            return
+        at = publisher.host.driver.publication_status(found[0].id).consumer_position
+        turn = self._turn
+        self._turn += 1
+        match self._script.kind:
+            case "never joins":
+                self._send(found[0], target, at, _SETUP_FLAG)
+            case "random ids":
+                self._id = self._rng.randrange(1, 2**62)
+                self._send(found[0], target, at, _SETUP_FLAG)
+            case "crowd":
+                self._id = self._rng.randrange(1, 2**62)
+                self._port = _PORT + self._rng.randrange(_PORTS)
+                self._send(found[0], target, at, _SETUP_FLAG)
+            case "silent":
+                self._silent(found[0], target, at, turn % _AWAY)
+            case "leaves":
+                flags = (_SETUP_FLAG, 0, _EOS_FLAG)[turn % 3]
+                self._send(found[0], target, at, flags)
+            case "shut":
+                self._shut(found[0], target, at, turn)
+            case "frozen":
+                self._frozen(found[0], target, at, turn % (_CALM * _AWAY))
+
+    def _silent(self, publication: Publication, target: Address, at: int, turn: int) -> None:
+        """Joins, and says no more; after a while again."""
+        if turn < 2:
+            self._send(publication, target, at, _SETUP_FLAG if turn == 0 else 0)
+
+    def _shut(self, publication: Publication, target: Address, at: int, turn: int) -> None:
+        """Joins, and from then on has room for nothing."""
+        if turn < 2:
+            self._stuck = at
+            self._send(publication, target, at, _SETUP_FLAG if turn == 0 else 0)
+        else:
+            self._send(publication, target, self._stuck, 0, window=0)
+
+    def _frozen(self, publication: Publication, target: Address, at: int, turn: int) -> None:
+        """Joins and keeps up, is stopped with all its machine, and goes on where it was."""
+        if turn < _CALM * _CALM:
+            self._stuck = at
+            self._send(publication, target, at, _SETUP_FLAG if turn == 0 else 0)
+        elif turn > _AWAY * (_CALM - 1):
+            self._send(publication, target, self._stuck, 0)
+
+    def _send(
+        self, publication: Publication, target: Address, position: int, flags: int, *,
+        window: int | None = None,
+    ) -> None:
+        term = publication.term_length
+        term_id = (publication.initial_term_id + position // term) & 0xFFFFFFFF
+        tag = publication.params.fc_group_tag
+        data = _SM.pack(
+            _SM.size, 0, flags, _SM_TYPE, publication.session_id, publication.stream_id,
+            term_id - (term_id >> 31 << 32), position % term,
+            min(_OPEN, term // 2) if window is None else window, self._id, tag,
+        )
+        host = self._script.host
+        self._world.network.inject(
+            host, Address(ip=host_ip(host), port=self._port), target, data, self._world.now_ns
+        )
+        publication_host = self._world.hosts[host]
+        self._world.native.touch(publication_host.index)
+
+
+def _control_of(channel: str) -> Address | None:
+    """Where receivers of a group send status messages; None: the channel has one receiver."""
+    parsed = uri.parse(channel)
+    if parsed.control is not None and parsed.control.ip is not None:
+        return Address(ip=str(parsed.control.ip), port=parsed.control.port)
+    if not parsed.is_multicast or parsed.endpoint is None or parsed.endpoint.ip is None:
+        return None
+    return Address(ip=str(parsed.endpoint.ip + 1), port=parsed.endpoint.port)
