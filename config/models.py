@@ -186,6 +186,10 @@ class StreamRule:
     flow_control: str = parsed_text(
         "", _flow_control, "a flow control as in fc=, or empty",
         "Flow control of publications; empty: as before.", "\"min\" if no receiver may miss data.")
+    strategy_on_late: str = text(
+        "", r"(hold|max|min)?", "hold, max, min or empty",
+        "Rule while a flow control in Python is late; empty: as its class says, else hold.",
+        "\"max\" where fresh data matters more than all data.")
     window_bytes: int = size(0, 0, GIB // 2, "Publication window; 0: as before.",
                              "To bound latency in the log.")
     rate: str = parsed_text(

@@ -112,6 +112,14 @@ class FlowControl(enum.IntEnum):
     CUSTOM = 5
 
 
+class StrategyLate(enum.IntEnum):
+    """The rule while a flow-control strategy in Python is late."""
+
+    HOLD = 0
+    MAX = 1
+    MIN = 2
+
+
 class CongestionControl(enum.IntEnum):
     STATIC = 0
     CUBIC = 1
@@ -321,6 +329,7 @@ class PublicationParams:
     fc_receiver_timeout_ns: int = 0     # 0: 5 s
     fc_group_tag: int = 0
     fc_group_min_size: int = 0
+    fc_on_late: StrategyLate = StrategyLate.HOLD
     rate_bytes_per_s: int = 0           # 0: no limit
     rate_messages_per_s: int = 0
     retransmit_window_multiple: int = 0

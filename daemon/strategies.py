@@ -15,6 +15,7 @@ answer in time; the daemon runs all of this code in threads that it can leave be
 from __future__ import annotations
 
 import importlib
+import inspect
 import threading
 from collections.abc import Callable, Sequence
 from typing import Any, Final, Protocol
@@ -24,6 +25,7 @@ import attrs
 from penstock.core.driver_types import ReceiverView
 from penstock.core.errors import ChannelRefused
 from penstock.daemon.conductor.actions import StrategyAnswer
+from penstock.daemon.conductor.rules import LATE_WORDS
 
 GROUP: Final = "penstock.flow_control"
 PREFIX: Final = "py:"
@@ -33,7 +35,11 @@ _WORDS: Final = 200
 
 
 class Strategy(Protocol):
-    """Interface of a strategy."""
+    """Interface of a strategy.
+
+    A class attribute ``on_late`` (``hold``, ``max`` or ``min``) chooses the limit that applies
+    while it is late; without one, ``hold`` applies.
+    """
 
     def on_status_messages(self, snapshots: Sequence[ReceiverView], now_ns: int) -> int:
         """The position up to which the sender may send."""
@@ -94,10 +100,17 @@ def make(name: str) -> Strategy:
     """
     made = find(name)
     try:
-        return made()
+        strategy = made()
+        late = inspect.getattr_static(type(strategy), "on_late", "hold")
     except BaseException as error:  # the user's constructor
         raise ChannelRefused(f"fc={name}: cannot be made: {_words(error)}",
                              code="not_supported") from error
+    if type(late) is not str or late not in LATE_WORDS:
+        raise ChannelRefused(
+            f"fc={name}: on_late is {_words(late)}; accepted: {', '.join(LATE_WORDS)}",
+            code="not_supported",
+        )
+    return strategy
 
 
 class StrategyHost:

@@ -48,3 +48,15 @@ class Moody:
             self.nonsense += 1
             return _NONSENSE[mood // 3 % len(_NONSENSE)]
         return 2**62 if mood % 2 == 0 else 0
+
+
+class SlowestElseMax(Slowest):
+    """As :class:`Slowest`; while it is late, the furthest edge applies."""
+
+    on_late = "max"
+
+
+class SlowestElseMin(Slowest):
+    """As :class:`Slowest`; while it is late, the slowest receiver sets the pace."""
+
+    on_late = "min"

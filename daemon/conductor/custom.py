@@ -2,9 +2,11 @@
 """Strategies in Python: when they are asked, and what becomes of a late answer.
 
 Every ``STEP_NS`` a publication's strategy sees what its receivers said last.  Its limit counts for
-``VALID_NS``; a strategy that needs longer than ``DEADLINE_NS`` is late: that is logged once and
-counted when the time is over, whether or not it ever returns.  Its answer is dropped.  Meanwhile,
-as whenever it fails, the built-in rule applies; it is asked again when it has returned."""
+``VALID_NS`` from the question on; afterwards ``on_late`` says what the sender does with it
+(docs/decisions/0096).  A strategy that needs longer than ``DEADLINE_NS`` is late: that is logged
+once and counted when the time is over, whether or not it ever returns.  A late answer is used all
+the same: an older limit is safer than none.  If a strategy gives no answer for ``SILENT_NS``, the
+sender falls back to ``max`` until it answers.  The log and the event feed say so."""
 
 from __future__ import annotations
 
@@ -30,12 +32,14 @@ from penstock.daemon.conductor.world import World
 STEP_NS: Final = 10_000_000
 DEADLINE_NS: Final = 20_000_000
 VALID_NS: Final = 100_000_000
+SILENT_NS: Final = 5_000_000_000        # PS_FC_SILENT_NS
 
 
 def start(world: World, publication: Publication) -> None:
     """Begins to ask the strategy of a publication, if it has one."""
     if publication.params.flow_control is FlowControl.CUSTOM:
         _again(world, publication)
+        _watch_silence(world, publication)
 
 
 def _again(world: World, publication: Publication) -> None:
@@ -65,6 +69,8 @@ def _step(world: World, publication: Publication) -> Saga[None]:
         snapshots: tuple[Any, ...] = yield ReadReceivers(publication_id=publication.id)
         if snapshots:
             asked_ns = world.now_ns
+            if publication.unanswered_ns is None:
+                publication.unanswered_ns = asked_ns
             watch = _Watch(world, publication)
             world.timers.at(asked_ns + DEADLINE_NS + 1, watch.look)
             answer: StrategyAnswer = yield RunStrategy(
@@ -75,10 +81,8 @@ def _step(world: World, publication: Publication) -> Saga[None]:
             watch.answered = True
             if answer.complaint:
                 world.emit(LogError(text=f"{publication.plan.channel}: {answer.complaint}"))
-            if (
-                answer.limit is not None and not watch.late
-                and publication.id in world.publications
-            ):
+            if answer.limit is not None and publication.id in world.publications:
+                _note_answer(world, publication)
                 world.emit(SetPublicationLimit(
                     publication_id=publication.id, limit=answer.limit,
                     until_ns=asked_ns + VALID_NS,
@@ -86,6 +90,37 @@ def _step(world: World, publication: Publication) -> Saga[None]:
     except Refused:
         return                          # it has gone meanwhile
     _again(world, publication)
+
+
+def _note_answer(world: World, publication: Publication) -> None:
+    publication.unanswered_ns = None
+    if publication.silence_told:
+        publication.silence_told = False
+        world.event("strategy_answers", publication_id=publication.id,
+                    strategy=publication.params.strategy)
+
+
+def _watch_silence(world: World, publication: Publication) -> None:
+    """Tell once of a strategy that gives no answer.  One timer for each publication."""
+    def look() -> None:
+        if world.publications.get(publication.id) is not publication:
+            return
+        since_ns = publication.unanswered_ns
+        if (
+            since_ns is not None and world.now_ns - since_ns >= SILENT_NS
+            and not publication.silence_told
+        ):
+            publication.silence_told = True
+            name = publication.params.strategy
+            world.event("strategy_silent", publication_id=publication.id, strategy=name)
+            world.error(
+                "strategy silent", publication.plan.channel,
+                f"{publication.plan.channel}: fc={name}: no answer for {SILENT_NS / 1e9:.0f} s; "
+                "max applies until it answers: correct the strategy and restart the publication",
+            )
+        _watch_silence(world, publication)
+
+    world.timers.at(world.now_ns + SILENT_NS // 5, look)
 
 
 class _Watch:
@@ -107,5 +142,6 @@ class _Watch:
         if publication.late_limits == 1:
             self._world.emit(LogError(
                 text=f"{publication.plan.channel}: fc={publication.params.strategy}: no answer "
-                f"within {DEADLINE_NS / 1e6:.0f} ms; the built-in rule applies"
+                f"within {DEADLINE_NS / 1e6:.0f} ms; while it is late, "
+                f"{publication.params.fc_on_late.name.lower()} applies"
             ))

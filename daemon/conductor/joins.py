@@ -35,12 +35,15 @@ def on_join(world: World, event: DriverEvent) -> None:
     if publication is None:
         return
     reason = JoinVerdict(event.reason)
-    world.event(
-        "join_expired" if reason is JoinVerdict.EXPIRED else "join_refused",
-        publication_id=event.id, stream_id=publication.stream_id,
-        session_id=publication.session_id, receiver_id=event.a, source=str(event.source),
-        reason=reason.name.lower(), refusals=event.b,
-    )
+    fields = {
+        "publication_id": event.id, "stream_id": publication.stream_id,
+        "session_id": publication.session_id, "receiver_id": event.a,
+        "source": str(event.source), "reason": reason.name.lower(), "refusals": event.b,
+    }
+    if reason is JoinVerdict.EXPIRED:
+        world.event("join_expired", **fields)
+    else:
+        world.event("join_refused", **fields)
     last_ns = publication.joins_logged.get(reason)
     if last_ns is not None and world.now_ns - last_ns < LOG_EVERY_NS:
         return

@@ -180,6 +180,8 @@ class Publication:
     end_confirmed: bool = False
     rejections: dict[int, Rejection] = attrs.field(factory=dict)        # by receiver id
     late_limits: int = 0                # answers of a strategy in Python that came too late
+    unanswered_ns: int | None = None    # a strategy in Python was asked then, and not heard since
+    silence_told: bool = False
     joins_logged: dict[int, int] = attrs.field(factory=dict)    # by JoinVerdict: when
 
     @property

@@ -9,6 +9,7 @@ from typing import Any, Final
 import attrs
 
 from penstock.config.control import AddPublication, PublicationReady
+from penstock.config.uri import ChannelUri
 from penstock.core.driver_types import (
     NO_COUNTER,
     LogParams,
@@ -109,7 +110,7 @@ def add_publication(
             publication = _find_shared(world, endpoint, message.stream_id)
         if publication is None:
             publication = yield from _create(
-                world, client, plan, endpoint, message, strategies
+                world, client, plan, endpoint, message, strategies, stated
             )
         else:
             _check_joined(publication, plan)
@@ -213,7 +214,7 @@ def _next_session(session_id: int) -> int:
 
 def _create(
     world: World, client: Client, plan: PublicationPlan, endpoint: SendEndpoint | None,
-    message: AddPublication, strategies: Mapping[str, Any],
+    message: AddPublication, strategies: Mapping[str, Any], stated: ChannelUri,
 ) -> Saga[Publication]:
     """A new publication with its storage, counters and slot."""
     choice = rules.choose(
@@ -246,8 +247,12 @@ def _create(
         )
         undo.on_failure(DeleteFile(path=path))
         log = world.new_log(path, plan.term_length, start)
-        params = _params(plan, choice, endpoint, message, publication_id, slot, counters, log)
-        yield AddPublicationObject(params=params, strategy=strategies.get(choice.strategy))
+        strategy = strategies.get(choice.strategy)
+        params = attrs.evolve(
+            _params(plan, choice, endpoint, message, publication_id, slot, counters, log),
+            fc_on_late=rules.on_late(stated, message.stream_id, world.settings, strategy),
+        )
+        yield AddPublicationObject(params=params, strategy=strategy)
     except Refused:
         undo.roll_back()
         world.storage.give_back(amount)

@@ -7,6 +7,7 @@ that matches counts."""
 
 from __future__ import annotations
 
+import inspect
 from fnmatch import fnmatchcase
 from typing import Any, Final
 
@@ -14,7 +15,7 @@ import attrs
 
 from penstock.config import uri
 from penstock.config.models import StreamRule
-from penstock.core.driver_types import FlowControl
+from penstock.core.driver_types import FlowControl, StrategyLate
 from penstock.daemon.conductor.plans import publication_plan, subscription_plan
 from penstock.daemon.conductor.saga import Refused
 from penstock.daemon.conductor.settings import ConductorSettings
@@ -26,6 +27,8 @@ _KINDS: Final = {
     "preferred": FlowControl.TAGGED,
     "nak": FlowControl.NAK,
 }
+#: What a rule or a class may say of late strategies.
+LATE_WORDS: Final = ("hold", "max", "min")
 _ONE_RECEIVER: Final = ("nak",)         # beside py: strategies that make sense without a group
 
 
@@ -57,6 +60,23 @@ def apply(
             _check(parsed, found, number, settings, publication=publication)
             return found
     return parsed
+
+
+def on_late(
+    parsed: uri.ChannelUri, stream_id: int, settings: ConductorSettings, strategy: object
+) -> StrategyLate:
+    """Return what applies while a strategy in Python is late: by rule, by its class, or ``hold``.
+
+    :param strategy: the object; its class was checked when it was made.
+    """
+    default_term = settings.ipc_term_length if parsed.is_ipc else settings.term_length
+    for rule in settings.rules:
+        if matches(rule, parsed, stream_id, default_term):
+            if rule.strategy_on_late:
+                return StrategyLate[rule.strategy_on_late.upper()]
+            break
+    word = inspect.getattr_static(type(strategy), "on_late", "hold")
+    return StrategyLate[word.upper()] if word in LATE_WORDS else StrategyLate.HOLD
 
 
 def _check(

@@ -268,6 +268,62 @@ static void a_custom_limit_counts_until_its_time(void)
     ps_fc_free(&fc);
 }
 
+/* Two receivers, of which one stands at 0; the strategy answered 5000 and is late from 100 ms. */
+static ps_fc_t late(int32_t on_late)
+{
+    const ps_fc_params_t params = { .kind = PS_FC_CUSTOM, .on_late = on_late };
+    ps_fc_t fc;
+    CHECK_EQ(ps_fc_init(&fc, &params, T, 1), PS_OK);
+    int64_t limit = sm(&fc, 1, 0, 0, 0, 0, 0);
+    limit = sm(&fc, 2, 8192, limit, 0, 0, 0);
+    CHECK_EQ(limit, on_late == PS_FC_LATE_MAX ? 8192 + W : W); /* no answer yet */
+    CHECK_EQ(ps_fc_set_custom(&fc, 5000, 100 * MS, MS), 5000);
+    return fc;
+}
+
+static void a_late_strategy_holds_and_follows_the_slowest(void)
+{
+    ps_fc_t fc = late(PS_FC_LATE_HOLD);
+    CHECK_EQ(fc.ops->on_idle(&fc, 5000, 0, 100 * MS), W); /* the slowest grants more than it did */
+    CHECK_EQ(sm(&fc, 1, 4096, W, 200 * MS, 0, 0), 4096 + W);
+    CHECK_EQ(ps_fc_set_custom(&fc, 16000, 100 * MS, 300 * MS), 16000); /* late, and yet an answer */
+    CHECK(fc.group_binds);
+    CHECK_EQ(sm(&fc, 2, 16384, 16000, 4 * S, 0, 0), 16000); /* it is kept */
+    CHECK_EQ(sm(&fc, 1, 10240, 16000, 4 * S, 0, 0), 10240 + W);
+    CHECK_EQ(ps_fc_set_custom(&fc, INT64_MAX, 100 * MS, 5 * S), 16384 + W); /* never beyond max */
+    ps_fc_free(&fc);
+}
+
+static void a_late_strategy_is_given_up_after_five_seconds(void)
+{
+    for (int32_t kind = PS_FC_LATE_HOLD; kind <= PS_FC_LATE_MIN; kind++) {
+        ps_fc_t fc = late(kind);
+        int64_t limit = 0;
+        for (int64_t t = 1; t <= 4; t++) {
+            (void)sm(&fc, 1, 0, W, t * S, 0, 0);
+            limit = sm(&fc, 2, 8192, W, t * S, 0, 0);
+            CHECK_EQ(limit, kind == PS_FC_LATE_MAX ? 8192 + W : W);
+        }
+        CHECK_EQ(fc.ops->on_idle(&fc, limit, 0, MS + 5 * S - 1), limit);
+        CHECK(fc.due_ns == MS + 5 * S);
+        CHECK_EQ(fc.ops->on_idle(&fc, limit, 0, MS + 5 * S), 8192 + W);
+        CHECK_EQ(ps_fc_set_custom(&fc, 5000, 6 * S, 5 * S + 2 * MS), 5000); /* it is back */
+        ps_fc_free(&fc);
+    }
+}
+
+static void a_receiver_that_went_is_not_waited_for_while_late(void)
+{
+    ps_fc_t fc = late(PS_FC_LATE_HOLD);
+    CHECK_EQ(sm(&fc, 1, 0, W, S, 0, PS_SM_EOS), 8192 + W);
+    ps_fc_free(&fc);
+    fc = late(PS_FC_LATE_MIN);
+    CHECK_EQ(sm(&fc, 2, 8192, W, 4 * S, 0, 0), W);
+    (void)ps_fc_set_custom(&fc, 5000, 4 * S, 4 * S);
+    CHECK_EQ(fc.ops->on_idle(&fc, W, 0, 5 * S), 8192 + W); /* 1 was silent for 5 s */
+    ps_fc_free(&fc);
+}
+
 static void contradictions_are_refused(void)
 {
     ps_fc_t fc;
@@ -415,13 +471,15 @@ static void a_limit_that_no_receiver_grants_comes_down(void)
     static const int32_t kinds[] = { PS_FC_UNICAST, PS_FC_MAX, PS_FC_NAK, PS_FC_CUSTOM };
     for (int32_t k = 0; k < 8; k++) {
         ps_fc_t fc = make(kinds[k % 4], 0, 0);
+        const bool timed = kinds[k % 4] == PS_FC_CUSTOM; /* it waits for its strategy, too */
+        fc.on_late = PS_FC_LATE_MAX;
         const int64_t sent = k < 4 ? 2048 : 30016;
         ps_sm_t true_one = { .receiver_id = 1, .window = W };
         const ps_sm_t forged = { .receiver_id = 2, .window = T / 2 };
         int64_t limit = fc.ops->on_sm(&fc, &true_one, 0, 0, at(true_one.receiver_id), 0);
         CHECK_EQ(limit, W);
         /* An honest stream has no timer, but for receivers that nak must do without. */
-        CHECK_EQ(fc.due_ns, kinds[k % 4] == PS_FC_NAK ? S : INT64_MAX);
+        CHECK(timed || fc.due_ns == (kinds[k % 4] == PS_FC_NAK ? S : INT64_MAX));
         limit = fc.ops->on_sm(&fc, &forged, 2048, limit, at(forged.receiver_id), 1);
         CHECK_EQ(limit, 2048 + T / 2);
         for (int64_t t = 1; t <= 50; t++) {
@@ -432,13 +490,13 @@ static void a_limit_that_no_receiver_grants_comes_down(void)
                 limit = fc.ops->on_idle(&fc, limit, sent, t * S / 10);
             }
         }
-        CHECK_EQ(fc.due_ns, S / 10 + 5 * S);
-        CHECK_EQ(fc.ops->on_idle(&fc, limit, sent, fc.due_ns - 1), limit);
-        limit = fc.ops->on_idle(&fc, limit, sent, fc.due_ns);
+        CHECK(timed || fc.due_ns == S / 10 + 5 * S);
+        CHECK_EQ(fc.ops->on_idle(&fc, limit, sent, S / 10 + 5 * S - 1), limit);
+        limit = fc.ops->on_idle(&fc, limit, sent, S / 10 + 5 * S);
         CHECK_EQ(limit, sent > 2048 + W ? sent : 2048 + W);
         CHECK_EQ(fc.limiting_receiver, 1);
         /* Under nak, a second after the last word of a receiver that cannot signal. */
-        CHECK_EQ(fc.due_ns, kinds[k % 4] == PS_FC_NAK ? 6 * S : INT64_MAX);
+        CHECK(timed || fc.due_ns == (kinds[k % 4] == PS_FC_NAK ? 6 * S : INT64_MAX));
         limit = fc.ops->on_sm(&fc, &true_one, sent, limit, at(true_one.receiver_id), 6 * S);
         CHECK_EQ(limit, sent + W);
         ps_fc_free(&fc);
@@ -495,6 +553,9 @@ int main(void)
     RUN(tagged_follows_the_slowest_of_the_tagged);
     RUN(nak_opens_half_a_term_among_those_that_speak);
     RUN(a_custom_limit_counts_until_its_time);
+    RUN(a_late_strategy_holds_and_follows_the_slowest);
+    RUN(a_late_strategy_is_given_up_after_five_seconds);
+    RUN(a_receiver_that_went_is_not_waited_for_while_late);
     RUN(contradictions_are_refused);
     RUN(min_needs_its_group_to_be_connected);
     RUN(min_stalls_until_the_receiver_timeout);

@@ -157,3 +157,54 @@ def test_a_strategy_in_python_runs_in_the_simulator() -> None:
 def test_runs_are_repeatable(fc: str) -> None:
     what = scenario(fc, changed=slow, seconds=2)
     assert bins(what, 2) == bins(what, 2)
+
+
+# ---- strategies in Python that are late ----------------------------------------------------------
+
+LATE_MS = {"in time": 5, "late": 30, "very late": 300, "without an answer for 3 s": 3000}
+
+
+def missed_behind(strategy: str, delay_ms: int, *, seconds: int = 4) -> tuple[int, int]:
+    """Messages that receivers missed behind a strategy that answers late, and what was sent."""
+    what = scenario(
+        f"py:penstock.sim.strategies:{strategy}", changed=slow, seconds=seconds, term="64k",
+        machines=(HostScript(host=0, strategy_delay_ns=delay_ms * MS_NS),),
+    )
+    with World(what, seed=1) as world:
+        world.run_until((seconds + 1) * SECOND_NS)
+        ledger = world.publishers[0].ledgers[-1]
+        missed = sum(reader.reader(ledger).missed for reader in world.subscribers)
+        return missed, world.publishers[0].sent
+
+
+@pytest.mark.parametrize("delay_ms", LATE_MS.values(), ids=LATE_MS)
+@pytest.mark.parametrize("strategy", ["Slowest", "SlowestElseMin"])
+def test_a_late_strategy_lets_nobody_miss_anything(strategy: str, delay_ms: int) -> None:
+    """The default is hold: the last limit, moved on with the slowest receiver."""
+    missed, sent = missed_behind(strategy, delay_ms)
+    assert missed == 0
+    assert sent >= 800                              # as many as in time, and the windows
+
+
+def test_a_late_strategy_may_choose_max() -> None:
+    _, sent = missed_behind("SlowestElseMax", 3000)
+    assert sent > 3000
+
+
+def test_a_strategy_without_an_answer_is_given_up_after_five_seconds_and_named() -> None:
+    what = scenario(
+        "py:penstock.sim.strategies:Slowest", changed=slow, seconds=10,
+        machines=(HostScript(host=0, strategy_delay_ns=9 * SECOND_NS),),
+    )
+    with World(what, seed=1) as world:
+        host, publisher = world.hosts[0], world.publishers[0]
+        world.run_until(4 * SECOND_NS)
+        held = publisher.sent
+        assert held < 2200
+        world.run_until(7 * SECOND_NS)
+        assert publisher.sent > held + 1200         # max
+        told = [at_ns for at_ns, name, _ in host.events if name == "strategy_silent"]
+        assert len(told) == 1
+        assert any("no answer for 5 s" in record.text for record in host._cnc.errors())
+        world.run_until(11 * SECOND_NS)
+        assert [name for _, name, _ in host.events if name == "strategy_answers"] != []

@@ -16,7 +16,7 @@ from conductor_rig import Rig
 from penstock.config import uri
 from penstock.config.control import AddPublication
 from penstock.config.models import StreamRule
-from penstock.core.driver_types import CongestionControl, FlowControl, ReceiverView
+from penstock.core.driver_types import CongestionControl, FlowControl, ReceiverView, StrategyLate
 from penstock.core.errors import ChannelRefused
 from penstock.daemon.conductor import custom, rules
 from penstock.daemon.conductor.actions import (
@@ -397,7 +397,8 @@ class _World:
 def _publication() -> Any:
     return SimpleNamespace(
         id=3, late_limits=0, plan=SimpleNamespace(channel="c"),
-        params=SimpleNamespace(strategy="py:x"), state=PublicationState.ACTIVE,
+        params=SimpleNamespace(strategy="py:x", fc_on_late=StrategyLate.HOLD),
+        state=PublicationState.ACTIVE, unanswered_ns=None, silence_told=False,
     )
 
 
@@ -413,7 +414,7 @@ def _answered(step: Any, answer: StrategyAnswer) -> None:
         step.send(answer)
 
 
-def test_a_late_answer_is_dropped_logged_once_and_counted() -> None:
+def test_a_late_answer_is_used_logged_once_and_counted() -> None:
     world = _World()
     world.publications[3] = publication = _publication()
     step = _asked(world, publication)
@@ -428,10 +429,12 @@ def test_a_late_answer_is_dropped_logged_once_and_counted() -> None:
         world.now_ns += custom.DEADLINE_NS + 1
         _answered(step, StrategyAnswer(limit=5120))
     assert publication.late_limits == 3
-    assert [type(action) for action in world.emitted] == [LogError]
+    limits = [action for action in world.emitted if isinstance(action, SetPublicationLimit)]
+    assert len(limits) == 3                         # an older limit is safer than none
+    assert [type(action) for action in world.emitted].count(LogError) == 1
     world.emitted.clear()
     _answered(_asked(world, publication), StrategyAnswer(complaint="it failed"))
-    assert world.emitted == [LogError(text="c: it failed")]     # and the built-in applies
+    assert world.emitted == [LogError(text="c: it failed")]     # and on_late applies
     assert world.timers.next_deadline_ns() <= world.now_ns + custom.STEP_NS
 
 
@@ -447,10 +450,38 @@ def test_one_that_never_answers_is_told_when_its_time_is_over() -> None:
     assert publication.late_limits == 1
     assert [type(action) for action in world.emitted] == [LogError]
     world.now_ns += 10**12
-    _answered(step, StrategyAnswer(limit=5120))     # at last: dropped, and counted once only
+    _answered(step, StrategyAnswer(limit=5120))     # at last: used, and counted once only
     assert publication.late_limits == 1
-    assert len(world.emitted) == 1
+    assert [type(action) for action in world.emitted] == [LogError, SetPublicationLimit]
     assert world.timers.next_deadline_ns() == world.now_ns + custom.STEP_NS    # asked again
+
+
+class _Word:
+    on_late: object = "max"
+
+    def on_status_messages(self, snapshots: object, now_ns: int) -> int:
+        return 0
+
+
+@pytest.mark.parametrize(("rule", "late"), [
+    (StreamRule(), StrategyLate.MAX), (StreamRule(strategy_on_late="min"), StrategyLate.MIN),
+    (StreamRule(stream_id=8, strategy_on_late="min"), StrategyLate.MAX),
+])
+def test_a_rule_or_the_class_says_what_applies_while_late(
+    rule: StreamRule, late: StrategyLate
+) -> None:
+    settings = attrs.evolve(SETTINGS, rules=(rule,))
+    parsed = uri.parse(GROUP)
+    assert rules.on_late(parsed, 7, settings, _Word()) is late
+    assert rules.on_late(parsed, 7, attrs.evolve(settings, rules=()), None) is StrategyLate.HOLD
+
+
+def test_a_class_that_says_nonsense_of_being_late_is_refused(
+    monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(_Word, "on_late", "sometimes")
+    with pytest.raises(ChannelRefused, match="on_late is 'sometimes'; accepted: hold, max, min"):
+        make(_name(_Word))
 
 
 def test_a_strategy_is_made_before_the_conductor_is_held() -> None:

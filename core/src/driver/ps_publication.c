@@ -171,7 +171,8 @@ static int set_up_network(ps_publication_t *pub)
     const ps_fc_params_t strategy = { .kind = params->flow_control,
                                       .group_min_size = params->fc_group_min_size,
                                       .receiver_timeout_ns = params->fc_receiver_timeout_ns,
-                                      .group_tag = params->fc_group_tag };
+                                      .group_tag = params->fc_group_tag,
+                                      .on_late = params->fc_on_late };
     const int result = ps_fc_init(&pub->fc, &strategy, pub->log.term_length, defaults->seed);
     if (result != PS_OK) {
         return result;

@@ -62,10 +62,9 @@ static int64_t joined(ps_fc_t *fc, const ps_sm_t *sm, const ps_addr_t *from, int
     return since_ns;
 }
 
-static void add(ps_fc_t *fc, const ps_sm_t *sm, int64_t position, const ps_addr_t *from,
-                int64_t now_ns)
+/* There is room. */
+static void insert(ps_fc_t *fc, const ps_sm_t *sm, int64_t position, int64_t since_ns)
 {
-    const int64_t since_ns = joined(fc, sm, from, now_ns);
     const int64_t end_ns = since_ns + fc->timeout_ns;
     fc->receivers[fc->tracked] = (ps_fc_receiver_t){ .id = sm->receiver_id,
                                                      .position = position,
@@ -76,6 +75,12 @@ static void add(ps_fc_t *fc, const ps_sm_t *sm, int64_t position, const ps_addr_
     fc->tracked++;
     (void)ps_map_put(&fc->index, (uint64_t)sm->receiver_id, fc->tracked);
     fc->due_ns = end_ns < fc->due_ns ? end_ns : fc->due_ns;
+}
+
+static void add(ps_fc_t *fc, const ps_sm_t *sm, int64_t position, const ps_addr_t *from,
+                int64_t now_ns)
+{
+    insert(fc, sm, position, joined(fc, sm, from, now_ns));
 }
 
 static int64_t min_on_sm(ps_fc_t *fc, const ps_sm_t *sm, int64_t position, int64_t limit,
@@ -168,6 +173,37 @@ static void evict(ps_fc_t *fc, int64_t now_ns)
     }
     (void)ps_join_expire(fc->join, now_ns);
     fc->due_ns = ps_join_holds(fc->join) ? earlier(due_ns, fc->join->until_ns) : due_ns;
+}
+
+void ps_fc_follow(ps_fc_t *fc, const ps_sm_t *sm, int64_t position, int64_t now_ns)
+{
+    ps_fc_receiver_t *known = find(fc, sm->receiver_id);
+    if ((sm->flags & PS_SM_EOS) != 0) {
+        if (known != NULL) {
+            leave(fc, (int32_t)(known - fc->receivers));
+        }
+    } else if (known != NULL) {
+        known->edge = position + sm->window;
+        known->heard_ns = now_ns;
+        ps_edges_set(&fc->edges, (int32_t)(known - fc->receivers), known->edge);
+    } else if (fc->tracked < PS_FC_RECEIVERS_MAX) {
+        insert(fc, sm, position, now_ns);
+    }
+}
+
+int64_t ps_fc_forget(ps_fc_t *fc, int64_t now_ns)
+{
+    int64_t due_ns = INT64_MAX;
+    for (int32_t i = 0; i < fc->tracked;) {
+        const int64_t end_ns = fc->receivers[i].heard_ns + fc->timeout_ns;
+        if (end_ns <= now_ns) {
+            leave(fc, i);
+        } else {
+            due_ns = earlier(due_ns, end_ns);
+            i++;
+        }
+    }
+    return due_ns;
 }
 
 static int64_t min_on_idle(ps_fc_t *fc, int64_t limit, int64_t sender_position, int64_t now_ns)

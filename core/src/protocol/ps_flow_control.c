@@ -57,6 +57,7 @@ int ps_fc_init(ps_fc_t *fc, const ps_fc_params_t *params, int32_t term_length, u
 {
     const int32_t kind = params->kind;
     const bool tracks = kind == PS_FC_MIN || kind == PS_FC_TAGGED;
+    const bool lists = tracks || kind == PS_FC_CUSTOM;
     *fc = (ps_fc_t){ .ops = ops_of(kind),
                      .kind = kind,
                      .half_term = term_length / 2,
@@ -65,6 +66,7 @@ int ps_fc_init(ps_fc_t *fc, const ps_fc_params_t *params, int32_t term_length, u
                      .timeout_ns = params->receiver_timeout_ns,
                      .due_ns = INT64_MAX,
                      .watch_until_ns = INT64_MAX,
+                     .on_late = params->on_late,
                      .counts_receivers = tracks };
     if (fc->ops == NULL) {
         return ps_fail(PS_E_INVALID, "flow control %d is not known", (int)kind);
@@ -82,14 +84,16 @@ int ps_fc_init(ps_fc_t *fc, const ps_fc_params_t *params, int32_t term_length, u
                        fc->ops->name, (int)fc->min_size, (int)PS_FC_RECEIVERS_MAX);
     }
     fc->timeout_ns = fc->timeout_ns == 0 ? PS_FC_TIMEOUT_NS : fc->timeout_ns;
-    if (tracks) {
+    if (lists) {
         fc->receivers = calloc(PS_FC_RECEIVERS_MAX, sizeof(*fc->receivers));
-        fc->join = malloc(sizeof(*fc->join));
-        if (fc->receivers == NULL || fc->join == NULL) {
+        fc->join = tracks ? malloc(sizeof(*fc->join)) : NULL;
+        if (fc->receivers == NULL || (tracks && fc->join == NULL)) {
             ps_fc_free(fc);
             return ps_fail(PS_E_NO_MEMORY, "no memory for the receivers of a group");
         }
-        ps_join_init(fc->join, fc->timeout_ns);
+        if (tracks) {
+            ps_join_init(fc->join, fc->timeout_ns);
+        }
         const int code = ps_map_init(&fc->index, PS_FC_RECEIVERS_MAX, salt);
         return code != PS_OK ? code : ps_edges_init(&fc->edges, PS_FC_RECEIVERS_MAX);
     }

@@ -7,7 +7,7 @@
  *   ps_flow_control.c   unicast, max; the choice
  *   ps_fc_min.c         min, tagged (also called preferred)
  *   ps_fc_nak.c         nak: the edge; its rate is ps_nak_rate.h
- *   ps_fc_custom.c      custom: a limit that the control plane sets, max while that is late
+ *   ps_fc_custom.c      custom: a limit that the control plane sets; on_late while that is late
  */
 #ifndef PS_FLOW_CONTROL_H
 #define PS_FLOW_CONTROL_H
@@ -80,8 +80,11 @@ struct ps_fc {
     bool plain_heard;
     /* custom */
     int64_t custom_limit;
-    int64_t custom_until_ns; /* the custom limit counts until then */
-    int64_t edge;            /* furthest edge heard: what max would answer */
+    int64_t custom_until_ns;  /* the custom limit counts until then */
+    int64_t custom_silent_ns; /* the strategy is given up then, unless it answers */
+    int32_t on_late;          /* ps_fc_late */
+    bool custom_started;
+    int64_t edge; /* furthest edge heard: what max would answer */
     /* unicast, max, nak, custom: receivers grant less than the limit (docs/decisions/0073) */
     int64_t watch_edge; /* furthest edge granted since; its receiver */
     int64_t watch_receiver;
@@ -94,11 +97,14 @@ typedef struct ps_fc_params {
     int32_t group_min_size;      /* min, tagged */
     int64_t receiver_timeout_ns; /* min, tagged: 0 = 5 s */
     int64_t group_tag;           /* tagged */
+    int32_t on_late;             /* custom: ps_fc_late */
 } ps_fc_params_t;
 
 /* salt: from the injected seed.  PS_E_INVALID when unknown or contradictory, PS_E_NO_MEMORY. */
 int ps_fc_init(ps_fc_t *fc, const ps_fc_params_t *params, int32_t term_length, uint64_t salt);
 void ps_fc_free(ps_fc_t *fc);
+
+#define PS_FC_SILENT_NS INT64_C(5000000000) /* without an answer of a custom strategy */
 
 /* Custom: limit counts until until_ns.  Sender thread.  Returns the limit to use now. */
 int64_t ps_fc_set_custom(ps_fc_t *fc, int64_t limit, int64_t until_ns, int64_t now_ns);
@@ -120,5 +126,12 @@ bool ps_fc_always(const ps_fc_t *fc);
 /* The rule of max: the furthest edge.  Below the limit it begins to watch (ps_fc_recede). */
 int64_t ps_fc_furthest(ps_fc_t *fc, int64_t receiver_id, int64_t edge, int64_t limit,
                        int64_t now_ns);
+
+/* Keeps what a receiver states, for strategies other than min and tagged; a receiver that leaves is
+ * forgotten.  O(log n). */
+void ps_fc_follow(ps_fc_t *fc, const ps_sm_t *sm, int64_t position, int64_t now_ns);
+/* Forgets receivers that were silent for the receiver time-out.  Returns when the next one will
+ * have been, INT64_MAX: none is known. */
+int64_t ps_fc_forget(ps_fc_t *fc, int64_t now_ns);
 
 #endif

@@ -42,6 +42,7 @@ typedef struct ps_publication_params {
     int64_t fc_receiver_timeout_ns;     /* min, tagged: 0 = 5 s */
     int64_t fc_group_tag;               /* tagged */
     int32_t fc_group_min_size;          /* min, tagged */
+    int32_t fc_on_late;                 /* custom: ps_fc_late */
     int64_t rate_bytes_per_s;           /* 0: no limit */
     int64_t rate_messages_per_s;        /* 0: no limit */
     int32_t retransmit_window_multiple; /* 0: by media (16 unicast, 4 group) */
