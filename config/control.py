@@ -6,8 +6,8 @@ Every message is a frozen attrs class.  On the wire it is one msgpack array
 socket, a SEQPACKET datagram on the lease socket.  A request carries a correlation id > 0 chosen by
 the client; its one reply repeats it.  Notices carry 0.
 
-Decoding is strict. Unknown types, unknown or missing fields, wrong types and values out of range
-raise :class:`ControlError`, which names the message, the field and the expected value.
+Decoding is strict. Unknown types, unknown or missing fields, wrong types and values out
+of range raise :class:`ControlError`. It names the message, the field and the expected value.
 """
 
 from __future__ import annotations

@@ -145,7 +145,7 @@ class DriverState(enum.IntEnum):
 
 
 class Cause(enum.IntEnum):
-    """Why a stream is held (semantics.md section 7)."""
+    """Why a stream is held (docs/spec/rules.md section 6)."""
 
     NONE = 0
     RECEIVER_WINDOW = 1

@@ -2,9 +2,9 @@
 """Where a task finds the frames of a range: in a log mapped on its own host, or fetched from a
 daemon that holds them.
 
-A worker process keeps what it opened for its next task. Workers live on between tasks and batches,
-mapping a log again faults in every page of it, and a connection with keys takes several round
-trips.
+A worker process keeps what it opened for its next task. Workers live on between tasks and
+batches. Mapping a log again faults in every page of it, and a connection with keys takes several
+round trips.
 """
 
 from __future__ import annotations

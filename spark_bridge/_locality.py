@@ -2,9 +2,9 @@
 """Reading each range on the host that holds it.
 
 Spark asks a Python source for no preferred locations, and spreads tasks as it likes. In a barrier
-stage each task knows where all of them run, so all compute the same table. A range goes to a task
-on a host that holds it, in turn among several, and to any task if no task runs on such a host. The
-driver decides which names a host has, so that all tasks compare the same texts.
+stage each task knows where all of them run, so all compute the same table. A range goes to a
+task on a host that holds it, in turn among several. If no task runs on such a host, it goes to any.
+The driver decides which names a host has, so that all tasks compare the same texts.
 """
 
 from __future__ import annotations

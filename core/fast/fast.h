@@ -3,10 +3,10 @@
  * fast.h: what the files of `penstock._fast` share.
  *
  * The extension holds the per-message part of the Python client: base classes of Publication,
- * Subscription, Image and Header whose methods call the core without a Python frame and without
- * giving up the interpreter's lock.  Keeping the lock is on purpose: an offer takes some 50 ns, a
- * poll some 10 ns a message, and with a second busy Python thread every release of the lock costs
- * a switch interval (5 ms) to get it back.
+ * Subscription, Image and Header. Their methods call the core without a Python frame and without
+ * releasing the interpreter's lock. The lock is kept on purpose: an offer takes some 50 ns, a
+ * poll some 10 ns a message. With a second busy Python thread every release of the lock costs a
+ * switch interval (5 ms).
  *
  * Everything rare (refusals, closed handles, lists of buffers, changes of images) is left to
  * methods of the Python classes, called by name.

@@ -3,9 +3,9 @@
  * penstock.h: the data path of a penstock client.
  *
  * A client process maps a daemon's directory, then publishes with offer and receives with poll
- * without any system call in steady state.  What has to be negotiated (adding publications and
- * subscriptions) happens over the daemon's control socket, in Python; the answer of that exchange
- * is exactly the parameters that the _open functions below take.
+ * without any system call in steady state. Adding publications and subscriptions is negotiated
+ * over the daemon's control socket, in Python. The answer of that exchange is exactly the
+ * parameters that the _open functions below take.
  *
  * Threads: a ps_client_t may be shared by threads.  A shared publication may be offered to from
  * several threads and processes; an exclusive publication, a subscription and an image belong to
@@ -29,12 +29,12 @@ extern "C" {
 
 /* ---- results --------------------------------------------------------------------------------- */
 
-/* Why an offer was refused.  -1..-6 are Aeron's values; ours are <= -100 (semantics.md section
- * 6). */
+/* Why an offer was refused. -1..-6 are Aeron's values; ours are <= -100 (docs/spec/rules.md
+ * section 5). */
 enum ps_offer_code {
     PS_NOT_CONNECTED = -1,         /* no receiver; retry when one joins */
     PS_BACK_PRESSURED = -2,        /* position reached the publisher limit; retry */
-    PS_ADMIN_ACTION = -3,          /* term rotation under way; retry at once */
+    PS_ADMIN_ACTION = -3,          /* term rotation in progress; retry at once */
     PS_CLOSED = -4,                /* the publication was closed */
     PS_MAX_POSITION_EXCEEDED = -5, /* 2^31 terms used; make a new publication */
     PS_OFFER_ERROR = -6,           /* see ps_last_error() */
@@ -44,7 +44,7 @@ enum ps_offer_code {
     PS_DROPPED = -103,
     PS_FAILED = -104,
     PS_STORAGE = -105,    /* a term could not be reserved: no space */
-    PS_DAEMON_AWAY = -106 /* the daemon died; offers resume when its successor adopts */
+    PS_DAEMON_AWAY = -106 /* the daemon died; offers resume when a new daemon adopts the stream */
 };
 
 /* Misuse or trouble; never back pressure. */
@@ -96,16 +96,17 @@ void ps_client_close(ps_client_t *client);
 /* Marks the daemon as gone (1) or back (0): offers answer PS_DAEMON_AWAY meanwhile.  Any thread. */
 void ps_client_set_daemon_away(ps_client_t *client, int32_t away);
 
-/* Waiting.  A waiter takes a ticket, looks whether what it waits for has happened, and if not
- * sleeps; whatever happens after the ticket was taken ends the sleep.  The daemon bumps the word
+/* Waiting. A waiter takes a ticket, looks whether what it waits for has happened, and if not
+ * sleeps; whatever happens after the ticket was taken ends the sleep. The daemon bumps the word
  * when an image of the client gets data, when a publication's limit moves while the client waits,
- * and when the control plane has a notice; ps_client_wake() does it from inside the process. */
+ * and when the control plane has a notice. ps_client_wake() bumps it from inside the process. */
 uint32_t ps_client_ticket(ps_client_t *client);
 /* Sleeps until the word differs from ticket, or timeout_ns (>= 0; < 0 = for ever).
  * 0 = woken, PS_E_TIMEOUT, PS_E_INTERRUPTED, PS_E_FORKED. */
 int ps_client_sleep(ps_client_t *client, uint32_t ticket, int64_t timeout_ns);
-/* The first part of such a sleep, without the kernel's: 1 as soon as the word differs from ticket,
- * 0 after at most 150 us, or at once when waits have been long of late, or in a forked child. */
+/* The first part of such a sleep, without the kernel's part. Returns 1 as soon as the word
+ * differs from ticket. Returns 0 after at most 150 us, at once if recent waits were long, or in a
+ * forked child. */
 int32_t ps_client_await(ps_client_t *client, uint32_t ticket);
 void ps_client_wake(ps_client_t *client);
 
@@ -244,16 +245,17 @@ const uint8_t *ps_img_map(const ps_img_t *image, int64_t *length_bytes);
 /* 1 when a poll would find something: a frame, or a gap that was not taken. */
 int32_t ps_img_has_data(const ps_img_t *image);
 
-/* Delivers up to limit messages of one image.  flags: see ps_poll_flags.  Returns the count >= 0 or
- * a negative ps_error_code (PS_E_CORRUPT: the image is stopped at that position).  0: nothing was
- * there after a look that began with this call, so whoever took a ticket before it may sleep.
- * First releases what the previous poll delivered.  Bound: limit messages, the end of a term that
- * any of them was in, three terms of padding or fragments. */
+/* Delivers up to limit messages of one image. flags: see ps_poll_flags. Returns the count >= 0 or
+ * a negative ps_error_code (PS_E_CORRUPT: the image is stopped at that position). Returns 0 if no
+ * message was available at any time during the call; a caller that took its ticket before the
+ * call may sleep. First releases what the previous poll delivered. Bound: limit messages, the end
+ * of a term that any of them was in, three terms of padding or fragments. */
 int32_t ps_img_poll(ps_img_t *image, ps_message_t *out, int32_t limit, int32_t flags);
 /* From now on a poll that comes to a gap that will not be repaired (reliable=false, dropped ranges)
  * ends before it; the next one passes it and returns PS_E_GAP until it is taken. */
 void ps_img_report_gaps(ps_img_t *image);
-/* 1: *from..*to (positions) are missing for good, *messages of them, -1 not known.  0: no gap. */
+/* 1: *from..*to (positions) are missing permanently, *messages of them, -1 not known. 0: no gap.
+ * */
 int32_t ps_img_take_gap(ps_img_t *image, int64_t *from, int64_t *to, int64_t *messages);
 /* Messages between two frame boundaries of what was received, without a gap; -1: not known, or the
  * log does not hold frames there.  Bound: three terms. */

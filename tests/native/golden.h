@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * golden.h: frames of a worked session (aeron-interop.md section 10), byte for byte.  The numbered
+ * golden.h: frames of a worked session (docs/spec/wire-format.md0), byte for byte.  The numbered
  * ones were exchanged with the reference driver.  Publication on stream 1001, session 0x11223344,
  * initial term id 7, term length 64 KiB, MTU 1408; receiver id 0x0102030405060708.
  */

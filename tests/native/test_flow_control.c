@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Strategies: each rule of aeron-interop.md section 6 by itself, then min and tagged through a real
+ * Strategies: each rule of docs/flow-control.md by itself, then min and tagged through a real
  * sender in virtual time: connection, the limit that comes down, eviction, causes and culprits.
  */
 #include "ps_flow_control.h"

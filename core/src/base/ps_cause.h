@@ -4,7 +4,7 @@
 #ifndef PS_CAUSE_H
 #define PS_CAUSE_H
 
-/* Causes (semantics.md section 7), in precedence order on ties. */
+/* Causes (docs/spec/rules.md section 6), in precedence order on ties. */
 enum ps_cause {
     PS_CAUSE_NONE = 0,
     PS_CAUSE_RECEIVER_WINDOW = 1,

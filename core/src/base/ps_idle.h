@@ -15,7 +15,8 @@
 
 #include "ps_types.h"
 
-/* So many or fewer: whoever spins holds the processor that the awaited one needs. */
+/* With this many processors or fewer, a spinning thread holds the processor that the awaited
+ * thread needs. */
 enum { PS_IDLE_FEW_CPUS = 2 };
 
 enum ps_idle_step {
@@ -38,9 +39,9 @@ typedef struct ps_idle_state {
 
 /* cpus <= PS_IDLE_FEW_CPUS: no spinning, only yielding. */
 void ps_idle_init(ps_idle_state_t *idle, int32_t strategy, int32_t cpus);
-/* A duty cycle found work.  light: little of it, with more unlikely to follow at once.  What was
- * waited for then goes to a client or comes from one, so with few CPUs a parking thread offers it
- * the processor before it looks again.  True: it did, time has passed. */
+/* A duty cycle found work. light: little of it, with more unlikely to follow at once. The awaited
+ * work goes to a client or comes from one. With few CPUs a parking thread therefore yields the
+ * processor before it checks again. True: it did, time has passed. */
 bool ps_idle_on_work(ps_idle_state_t *idle, int64_t now_ns, bool light);
 /* A duty cycle found nothing; may pause the CPU or yield, and says what to do next. */
 int ps_idle_on_nothing(ps_idle_state_t *idle, int64_t now_ns);

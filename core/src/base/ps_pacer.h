@@ -4,8 +4,8 @@
  * bursts stay bounded.  The unit is the caller's (bytes, messages, datagrams).  Pure: no clock, no
  * allocation; time comes with each call.  Owner: the thread that sends.
  *
- * Exact: a nanosecond at `rate` units a second is worth `rate` nano-units, which is what is
- * counted, so nothing is lost to rounding however often the bucket is looked at.
+ * Exact: a nanosecond at `rate` units a second is worth `rate` nano-units, which is the unit of
+ * the count. No rounding error accumulates, however often the bucket is read.
  *
  *     pacer, ps_pacer_set(&p, 1000000, 2816, now)      1 MB/s, at most two datagrams at once
  *     if (ps_pacer_room(&p, now) > 0) { send; ps_pacer_spend(&p, bytes); }
@@ -30,8 +30,8 @@ typedef struct ps_pacer {
 
 /* Unlimited. */
 void ps_pacer_init(ps_pacer_t *pacer);
-/* Sets rate (units per second, <= 0: unlimited) and burst (units, at least 1).  What was saved up
- * stays, cut to the new burst; an unlimited bucket becomes a full one. */
+/* Sets rate (units per second, <= 0: unlimited) and burst (units, at least 1). Saved units stay,
+ * cut to the new burst; an unlimited bucket becomes a full one. */
 void ps_pacer_set(ps_pacer_t *pacer, int64_t rate, int64_t burst, int64_t now_ns);
 static inline bool ps_pacer_limits(const ps_pacer_t *pacer)
 {

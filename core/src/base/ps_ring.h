@@ -3,8 +3,7 @@
  * ps_ring.h: bounded queue of fixed-size records between exactly one producer and one consumer.
  *
  * Each side keeps a copy of the other's index and re-reads the real one only when the copy says
- * full or empty, so a busy queue moves few cache lines (Lamport 1983; FastForward 2008).
- */
+ * full or empty. A busy queue thus moves few cache lines (Lamport 1983; FastForward 2008). */
 #ifndef PS_RING_H
 #define PS_RING_H
 

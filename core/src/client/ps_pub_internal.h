@@ -101,7 +101,7 @@ static inline void ps_pub_count(ps_pub_t *pub, int64_t messages)
     }
 }
 
-/* Why position may not be published at: precedence of semantics.md section 6. */
+/* Why position may not be published at: precedence of docs/spec/rules.md section 5. */
 int64_t ps_pub_refuse(const ps_pub_t *pub, int64_t position);
 /* Bytes that may be reserved as one run at the end of the stream: room in the term and *budget, how
  * far below the limit a message may begin.  Returns 0 or a code. */

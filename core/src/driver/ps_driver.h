@@ -96,13 +96,13 @@ int ps_publication_remove_client(ps_driver_t *driver, ps_publication_t *publicat
 /* No client holds it any more: stop the producers, send what is there, then PS_EV_PUB_DRAINED. */
 int ps_publication_drain(ps_driver_t *driver, ps_publication_t *publication);
 int ps_publication_revoke(ps_driver_t *driver, ps_publication_t *publication);
-/* The claimer in client_slot is dead: pad over what it left, now.  -1: whoever blocks. */
+/* The claimer in client_slot is dead: pad over its claims now. -1: over any blocking claim. */
 int ps_publication_unblock(ps_driver_t *driver, ps_publication_t *publication, int32_t client_slot);
 /* Storage is there below position (INT64_MAX: all three terms). */
 int ps_publication_reserved(ps_driver_t *driver, ps_publication_t *publication, int64_t position);
-/* Asks the sender to give up the terms that are not in use; PS_EV_GIVEN_UP follows.  Until that the
- * memory stays, and of a term asked for before it nothing is known any more: if it is still wanted
- * it is asked for again.  least_terms: to keep, from the one in use on; 1 or 2. */
+/* Asks the sender to release the terms that are not in use; PS_EV_GIVEN_UP follows. Until that
+ * the memory stays, and of a term asked for before it nothing is known any more: if it is still
+ * wanted it is asked for again. least_terms: to keep, from the one in use on; 1 or 2. */
 int ps_publication_give_up(ps_driver_t *driver, ps_publication_t *publication, int32_t least_terms);
 void ps_publication_get_status(const ps_publication_t *publication, ps_publication_status_t *out);
 
@@ -146,9 +146,9 @@ int ps_recv_endpoint_remove_interest(ps_driver_t *driver, ps_recv_endpoint_t *en
  * keep = 1: ignore the session until its interest goes; 0: the next SETUP is reported again. */
 int ps_recv_endpoint_forget_session(ps_driver_t *driver, ps_recv_endpoint_t *endpoint,
                                     int32_t stream_id, int32_t session_id, int32_t keep);
-/* As keep = 0, for a SETUP that can never become an image: the sender at `source`, heard by the
- * destination of that index, gets an ERR frame with the reason (at most 127 bytes), and the session
- * is ignored for PS_REFUSED_NS, so that repeated SETUPs cost nothing more. */
+/* As keep = 0, for a SETUP that can never become an image. The sender at `source`, heard by the
+ * destination of that index, gets an ERR frame with the reason (at most 127 bytes). The session is
+ * ignored for PS_REFUSED_NS, so that repeated SETUPs cost nothing more. */
 int ps_recv_endpoint_refuse_session(ps_driver_t *driver, ps_recv_endpoint_t *endpoint,
                                     int32_t stream_id, int32_t session_id, int32_t destination,
                                     const ps_addr_t *source, const char *reason);

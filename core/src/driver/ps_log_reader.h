@@ -31,7 +31,7 @@ void ps_log_reader_facts(const ps_log_reader_t *reader, ps_log_facts_t *out);
 /* Where a publication's producers stand; INT64_MAX for the log of an image. */
 int64_t ps_log_reader_producer(const ps_log_reader_t *reader);
 /* How far committed frames reach without a gap from the frame boundary `from`, looking at no more
- * than max_bytes.  What is no frame of this position ends the walk. */
+ * than max_bytes. A word that is no frame of this position ends the walk. */
 int64_t ps_log_reader_end(const ps_log_reader_t *reader, int64_t from, int64_t max_bytes);
 /* The furthest frame boundary in (from, to] within max_bytes and the term of `from`; one frame is
  * always admitted (padding may be long).  PS_E_CORRUPT: no whole frame of this position begins at
@@ -57,7 +57,7 @@ typedef struct ps_release_params {
     int32_t publication_slot;
 } ps_release_params_t;
 int ps_driver_release(ps_driver_t *driver, const ps_release_params_t *params);
-/* What a group slot says, for whoever maps penstock.dat. */
+/* Content of a group slot, for programs that map penstock.dat. */
 int ps_slot_describe_group(ps_shared_t *shared, int32_t index, int64_t committed,
                            int64_t retained_from, int64_t expiry_ms);
 

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * ps_account.h: which cause holds a publication, since when, and through whose fault
- * (semantics.md section 7).  Intervals close at each change, so that the sums by cause and the sums
- * by culprit both equal the time held.
- */
+ * (docs/spec/rules.md section 6). Intervals close at each change, so that the sums by cause and
+ * the sums by culprit both equal the time held. */
 #ifndef PS_ACCOUNT_H
 #define PS_ACCOUNT_H
 

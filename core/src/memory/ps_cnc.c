@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * ps_cnc.c: cnc.dat and loss-report.dat: making, mapping, identity, heartbeat
- * (aeron-cnc.md section 1).  Conductor thread; tools map read-only. */
+ * (docs/spec/shared-memory.md section 2).  Conductor thread; tools map read-only. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -41,9 +41,9 @@ int ps_cnc_log_error(ps_cnc_t *cnc, int64_t epoch_ms, const char *text);
 /* Reads record `index` of the error log: 1 = filled, 0 = no more.  text is cut to capacity. */
 int32_t ps_cnc_read_error(const ps_cnc_t *cnc, int32_t index, int64_t *count, int64_t *first_ms,
                           int64_t *last_ms, char *text, int32_t capacity);
-/* Loss report (aeron-interop.md 9.5): adds to the entry of this (session, stream, channel,
- * source).  Each gap is an observation, as in Aeron; gaps >= 0, 0: known ones grew.  A new entry
- * has one at least: 0 ends the report.  PS_E_INVALID, PS_E_NO_SPACE. */
+/* Loss report (docs/spec/shared-memory.md section 2): adds to the entry of this (session, stream,
+ * channel, source). Each gap is an observation, as in Aeron; gaps >= 0, 0: known ones grew. A new
+ * entry has one at least: 0 ends the report. PS_E_INVALID, PS_E_NO_SPACE. */
 int ps_cnc_report_loss(ps_cnc_t *cnc, int64_t epoch_ms, int64_t bytes, int32_t gaps,
                        int32_t session_id, int32_t stream_id, const char *channel,
                        const char *source);
@@ -69,7 +69,7 @@ typedef struct ps_counter_info {
 } ps_counter_info_t;
 void ps_counter_read(const ps_cnc_t *cnc, int32_t counter_id, ps_counter_info_t *out);
 
-/* System counter ids (aeron-interop.md 9.3). */
+/* System counter ids (docs/spec/shared-memory.md section 2). */
 enum ps_system_counter {
     PS_SYS_BYTES_SENT = 0,
     PS_SYS_BYTES_RECEIVED = 1,

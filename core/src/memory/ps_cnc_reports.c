@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * ps_cnc_reports.c: distinct error log and loss report (aeron-interop.md 9.4, 9.5).
+ * ps_cnc_reports.c: distinct error log and loss report (docs/spec/shared-memory.md section 2).
  * One writer: the conductor thread.  Readers: tools. */
 #include <string.h>
 

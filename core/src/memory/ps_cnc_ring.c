@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * ps_cnc_ring.c: commands that Aeron clients put into cnc.dat are answered with "not supported"
- * (aeron-cnc.md sections 2.4, 3.2, 5.1).  Conductor thread. */
+ * (docs/spec/shared-memory.md section 2).  Conductor thread. */
 #include <stdbool.h>
 #include <string.h>
 

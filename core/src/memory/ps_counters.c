@@ -1,6 +1,6 @@
-/* SPDX-License-Identifier: Apache-2.0
- * ps_counters.c: counters of cnc.dat (aeron-interop.md section 9, aeron-cnc.md section 6.1).
- * Allocation: one conductor thread.  Values: their one writer, any reader. */
+/* SPDX-License-Identifier: Apache-2.0 ps_counters.c: counters of cnc.dat
+ * (docs/spec/shared-memory.md section 2, docs/spec/shared-memory.md section 2). Allocation: one
+ * conductor thread. Values: their one writer, any reader. */
 #include <stdlib.h>
 #include <string.h>
 

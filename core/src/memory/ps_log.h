@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * ps_log.h: Aeron's log buffer: three terms and a 4096-byte metadata page (aeron-interop.md section
- * 2).
+ * ps_log.h: Aeron's log buffer: three terms and a 4096-byte metadata page
+ * (docs/spec/log-buffer.md).
  *
  *   0        T        2T       3T ..           file end - 4096
  *   | term 0 | term 1 | term 2 | (page gap)    | metadata |
@@ -10,13 +10,12 @@
  * term_count = term_id - initial_term_id (wrapping).  Frames start at multiples of 32.
  * frame_length: 0 nothing yet, < 0 claimed, > 0 complete (acquire-load it before reading the rest).
  *
- * Claim protocol of penstock publishers (semantics.md section 5).  The first 8 bytes of a frame are
- * one word.  A shared publisher claims with a 64-bit compare-and-swap 0 -> {frame_length = -(n),
- * upper half = its client slot}, and commits with a compare-and-swap of that word to {+n, version,
- * flags, type}; so the daemon can tell who holds a blocked frame, and a claim that was padded over
- * is never delivered twice.  An exclusive publisher, alone on its log, uses plain release stores,
- * and zeroes the word where its data ends before that end can be seen.
- */
+ * Claim protocol of penstock publishers (docs/spec/rules.md section 3). The first 8 bytes of a
+ * frame are one word. A shared publisher claims with a 64-bit compare-and-swap 0 -> {frame_length
+ * = -(n), upper half = its client slot}. It commits with a compare-and-swap of that word to {+n,
+ * version, flags, type}. The daemon can therefore tell the holder of a blocked frame, and a
+ * padded claim is never delivered twice. An exclusive publisher, alone on its log, uses plain
+ * release stores, and zeroes the word where its data ends before that end can be seen. */
 #ifndef PS_LOG_H
 #define PS_LOG_H
 
@@ -110,17 +109,17 @@ int64_t ps_log_message_space(int64_t length, int32_t max_payload);
 /* Zeroes [from, to) of one term (never crossing its end): all but the first 8 bytes, then these
  * with release.  Owner: the agent that cleans. */
 void ps_log_clean(const ps_log_t *log, int64_t from, int64_t to);
-/* Writes a complete PAD frame of length bytes at position from the default header, replacing word
- * `expected` (0 or a claim word) by compare-and-swap.  1 = done, 0 = the word was something
- * else. */
+/* Writes a complete PAD frame of length bytes at position from the default header. It replaces
+ * word `expected` (0 or a claim word) by compare-and-swap. 1 = done, 0 = the word was another. */
 int ps_log_pad(const ps_log_t *log, int64_t position, int32_t length, uint64_t expected);
 
-/* ps_log_pad with this reserved value.  The range must be nobody's claim. */
+/* ps_log_pad with this reserved value. The range must hold no claim. */
 int ps_log_pad_marked(const ps_log_t *log, int64_t position, int32_t length, int64_t mark);
-/* Unblocks at position (aeron-interop.md 2.8): negative length -> PAD of it; zero -> PAD over the
- * hole up to the next frame or, below the tail, the end of term; predecessor active -> rotates.
- * Returns bytes padded (>= 0; 0 = nothing to do).  *claimer: client slot of a claim word, -1 for a
- * hole.  only_claimer >= 0: acts only on that client's claim (holes stay).  Sender thread. */
+/* Unblocks at position (docs/spec/log-buffer.md, section 6). Negative length: PAD of that length.
+ * Zero: PAD over the hole up to the next frame or, below the tail, the end of term. Previous term
+ * still active: rotates. Returns bytes padded (>= 0; 0 = nothing to do). *claimer: client slot of
+ * a claim word, -1 for a hole. only_claimer >= 0: acts only on that client's claim (holes stay).
+ * Sender thread. */
 int32_t ps_log_unblock(const ps_log_t *log, int64_t position, int32_t only_claimer,
                        int32_t *claimer);
 /* Rotates to term_count + 1; returns 1 if this call did it.  Any publisher, the unblocker. */

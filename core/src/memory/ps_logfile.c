@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * ps_logfile.c: making log buffer files and reserving their terms (aeron-interop.md 2.1-2.3).
+ * ps_logfile.c: making log buffer files and reserving their terms (docs/spec/log-buffer.md).
  * Control plane. */
 #include <errno.h>
 #include <fcntl.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * ps_shared.h: layout of DIR/penstock.dat (semantics.md section 12), native byte order.
+ * ps_shared.h: layout of DIR/penstock.dat (docs/spec/shared-memory.md), native byte order.
  *
  *   +------------------+ 0        ps_shared_header_t (4096 bytes)
  *   | header           |

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * ps_congestion.h: congestion control at the receiver: it decides the window that status messages
- * offer (aeron-interop.md section 7, docs/congestion-control.md).  A table of functions and a small
+ * offer (docs/congestion-control.md).  A table of functions and a small
  * inline state, so that a strategy needs no allocation.
  */
 #ifndef PS_CONGESTION_H
@@ -14,7 +14,7 @@
 
 typedef struct ps_congestion ps_congestion_t;
 
-/* What a strategy is told at each rebuild pass; positions in bytes. */
+/* Input of a strategy at each rebuild pass; positions in bytes. */
 typedef struct ps_congestion_input {
     int64_t now_ns;
     int64_t consumption; /* slowest gating subscriber */
@@ -50,7 +50,7 @@ struct ps_congestion {
  * unknown kind. */
 int ps_congestion_init(ps_congestion_t *congestion, int32_t kind, int32_t window_max, int32_t mtu,
                        bool friendly);
-/* Bytes that may be under way, 0: the strategy has no such bound. */
+/* Bytes that may be in flight, 0: the strategy has no such bound. */
 static inline int64_t ps_congestion_window(const ps_congestion_t *congestion)
 {
     return congestion->cubic.segment > 0 ? ps_cubic_window(&congestion->cubic) : 0;

@@ -3,11 +3,12 @@
  * ps_cubic.h: CUBIC (RFC 9438) with HyStart++ (RFC 9406), run by the receiver of a stream.
  *
  * The receiver steers the sender through the window of its status messages, so the roles of TCP
- * turn round: what TCP calls acknowledged is here received, and what it calls in flight is granted
- * but not received.  Three things follow.  A hole does not stop the window: bytes received above it
- * have left the network and are granted anew, as with selective acknowledgement.  A congestion
- * event is a new gap; gaps that begin below what was granted at the last event belong to it.  A
- * round trip's round is told by the clock and the measured round trip, not by sequence numbers.
+ * turn round: what TCP calls acknowledged is here received, and what it calls in flight is
+ * granted but not received. Three things follow. A hole does not stop the window: bytes received
+ * above it have left the network and are granted again, as with selective acknowledgement. A
+ * congestion event is a new gap; gaps that begin below what was granted at the last event belong
+ * to it. A round trip's round is told by the clock and the measured round trip, not by sequence
+ * numbers.
  *
  * Pure, integers only: one history gives one window on every machine.  Windows in bytes, with 16
  * bits of fraction where they accumulate.  Owner: the receiver thread.

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * ps_destinations.h: where a multi-destination endpoint sends (aeron-interop.md section 4.7).
+ * ps_destinations.h: where a multi-destination endpoint sends (docs/spec/wire-format.md section 7).
  * Dynamic: learnt from status messages, forgotten after silence.  Manual: told by the conductor,
  * bound to a receiver id by its status messages.
  *
@@ -48,7 +48,7 @@ typedef struct ps_destinations {
     bool dynamic;
     int32_t count; /* confirmed, or manual */
     int32_t limit;
-    int32_t start;          /* rotates, so that nobody is always first */
+    int32_t start;          /* rotates, so that no destination is always first */
     int32_t oldest, newest; /* by heard_ns, -1 none */
     int32_t provisional_count;
     uint64_t salt;
@@ -94,9 +94,9 @@ bool ps_destinations_expire(ps_destinations_t *list, int64_t timeout_ns, int64_t
                             ps_addr_t *gone);
 /* Earliest time expire or a report of silence can be due, INT64_MAX if none. */
 int64_t ps_destinations_next_ns(const ps_destinations_t *list, int64_t timeout_ns);
-/* Sends the batch to every confirmed or manual destination.  Returns how many datagrams all of them
- * took; errors of one destination count into *errors and hold nobody else (loss recovery repairs
- * them). */
+/* Sends the batch to every confirmed or manual destination. Returns the number of datagrams that
+ * all destinations took. Errors of one destination count into *errors and delay no other (loss
+ * recovery repairs them). */
 int32_t ps_destinations_send(ps_destinations_t *list, const ps_net_ops_t *ops, ps_socket_t *socket,
                              const ps_dgram_t *dgrams, int32_t count, int64_t now_ns,
                              int32_t *errors);

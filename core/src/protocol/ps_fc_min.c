@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * ps_fc_min.c: min and tagged: the slowest receiver sets the pace, of all or of those that carry
- * the group's tag (aeron-interop.md section 6.3).
+ * the group's tag (docs/flow-control.md).
  *
  * A receiver is followed from its first status message on, unless that is more than one window
  * behind the slowest: such a one is not waited for.  It leaves with an EOS flag, with an ERR frame,

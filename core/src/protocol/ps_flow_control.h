@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * ps_flow_control.h: the strategy that turns status messages into a sender limit
- * (aeron-interop.md section 6, docs/flow-control.md).  A table of callbacks and a state; each
+ * (docs/flow-control.md).  A table of callbacks and a state; each
  * publication has its own.
  *
  *   ps_flow_control.c   unicast, max; the choice
@@ -58,7 +58,7 @@ struct ps_fc {
     const ps_fc_ops_t *ops;
     int64_t limiting_receiver; /* id whose edge is the limit, 0 none yet */
     int64_t due_ns;            /* on_idle wants to run again then; INT64_MAX: not */
-    bool group_binds;          /* another receiver is further on than the limiting one */
+    bool group_binds;          /* another receiver is more advanced than the limiting one */
     bool join_binds;           /* the hold for a joining receiver is the limit */
     bool counts_receivers;     /* tracked is the number to show as fc-receivers */
     int32_t tracked;

@@ -44,7 +44,7 @@ int32_t ps_gaps_find(const ps_gaps_t *gaps, int64_t position);
  * Both halves of a split keep times and count. */
 bool ps_gaps_fill(ps_gaps_t *gaps, int64_t from, int64_t to);
 
-/* Bytes missing in all gaps, counted anew: equals gaps->missing.  O(count). */
+/* Bytes missing in all gaps, counted again: equals gaps->missing. O(count). */
 int64_t ps_gaps_bytes(const ps_gaps_t *gaps);
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * ps_nak.h: when to ask for a missing range, and when to ask again (aeron-interop.md 5.7).
- */
+ * ps_nak.h: when to ask for a missing range, and when to ask again (docs/spec/wire-format.md
+ * section 6). */
 #ifndef PS_NAK_H
 #define PS_NAK_H
 
@@ -20,11 +20,11 @@ typedef struct ps_nak_policy {
 /* Delay before the first NAK of a new gap. */
 int64_t ps_nak_first_ns(const ps_nak_policy_t *policy, ps_random_t *random);
 
-/* Delay before the next NAK of the same gap, asked for `asked` >= 0 times before.  answer_ns: how
- * long an answer may take, from measured round trips: asking sooner only produces duplicates.
- * 0 unknown: the delay doubles with each time, to 100 ms at most, so that a long path sees no
- * storm.  Known: eight times as often as answers may come, then doubling to 16 times that (or 1 s;
- * the back-off doubles too, to 100 ms), since what is not repaired by then may be gone for good:
+/* Delay before the next NAK of the same gap, after `asked` >= 0 NAKs. answer_ns: the longest time
+ * of an answer, from measured round trips; an earlier NAK only produces duplicates. If 0
+ * (unknown), the delay doubles each time, up to 100 ms, so that a long path sees no storm. Known:
+ * eight NAKs at the interval of answers. Then the interval doubles to 16 times that (or 1 s; the
+ * back-off doubles too, to 100 ms), since a range that is still missing may be lost permanently:
  * NAKs per loss are bounded by 9 + log2 of the time it stays open, then by its length. */
 int64_t ps_nak_retry_ns(const ps_nak_policy_t *policy, int64_t answer_ns, int32_t asked,
                         ps_random_t *random);

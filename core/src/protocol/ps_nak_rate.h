@@ -14,12 +14,12 @@
  *   overrun         of the above, at most r times 3/4 (1/2) when more than an eighth (half) of the
  *                   capacity is there beyond it
  *
- * The limit is the lowest such rate.  Its receiver (the culprit) moves it down and up; others only
- * down.  In each window, max(50 ms, two round trips, cadence) of the culprit, without a signal of
- * the culprit the limit rises by a step, which grows with the number k of such windows.  Below the
- * wall, which is what the culprits state, smoothed: min(k, 8) / 16 of the limit.  Within an eighth
+ * The limit is the lowest such rate. Its receiver (the culprit) moves it down and up; others only
+ * down. A window is max(50 ms, two round trips, cadence) of the culprit. In each window without
+ * its signal the limit rises by a step, which grows with the number k of such windows. Below the
+ * wall, which is what the culprits state, smoothed: min(k, 8) / 16 of the limit. Within an eighth
  * of it: probe x (1 + k/8), where probe is between 1/64 and 1/16, a quarter of the relative
- * deviation of the walls.  Above it, with j windows there: min(j, 8) / 32.
+ * deviation of the walls. Above it, with j windows there: min(j, 8) / 32.
  *
  * Bounds (tested): the limit never falls below the floor; from the floor F it exceeds any rate R
  * after at most ps_nak_recovery_windows(F, R) quiet windows; an unlimited rate returns after that.
@@ -36,7 +36,7 @@
 #define PS_NAK_UNLIMITED (INT64_C(1) << 40)    /* a limit that reached it is none */
 enum { PS_NAK_BUCKETS = 8 };
 
-/* What a signal says; unknown values are 0. */
+/* Content of a signal; unknown values are 0. */
 typedef struct ps_nak_report {
     int64_t receiver_id;
     int32_t level; /* 1..4 */

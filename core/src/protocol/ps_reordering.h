@@ -1,14 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * ps_reordering.h: how late datagrams come that others overtook, learned from one path, so that a
- * gap is asked for, and counts as a loss, only when it is older than that.
+ * ps_reordering.h: lateness of overtaken datagrams, learned from one path. The receiver requests
+ * a gap, and counts a loss, only when the gap is older than that.
  *
- * A gap that closes before it was asked for held something late.  One that closes after it was
- * asked for once may hold the repair or the late original: it was the original when the same bytes
- * come a second time (the proof that RFC 8985 takes from duplicate acknowledgements).
+ * A gap that closes before it was asked for held something late. If a gap fills after one
+ * request, the frame may be the retransmit or the late original. It was the original if the same
+ * bytes come a second time (the proof that RFC 8985 takes from duplicate acknowledgements).
  *
- * Pure: no clock.  For unicast, where nobody else asks.  Owner: the receiver agent.
- */
+ * Pure: no clock. For unicast, where no other receiver sends NAKs. Owner: the receiver agent. */
 #ifndef PS_REORDERING_H
 #define PS_REORDERING_H
 

@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * ps_retransmit.h: what was asked for again (aeron-interop.md section 4.5).  A small pool of
+ * ps_retransmit.h: what was asked for again (docs/spec/wire-format.md section 5). A small pool of
  * actions: each waits for its delay, is sent in slices, then lingers so that repeats of the same
- * NAK are absorbed.  Towards an Aeron unicast receiver there is one action that a new NAK replaces;
- * towards a group or a penstock receiver there are several, and a full pool gives up the action
- * that lingers longest.
- */
+ * NAK are absorbed. Towards an Aeron unicast receiver there is one action that a new NAK
+ * replaces. Towards a group or a penstock receiver there are several, and a full pool drops the
+ * action that lingers longest. */
 #ifndef PS_RETRANSMIT_H
 #define PS_RETRANSMIT_H
 
@@ -43,7 +42,7 @@ void ps_retransmit_set_capacity(ps_retransmit_t *retransmit, int32_t capacity);
 /* Up to count actions that are due, in turn, so that none waits for ever.  Returns how many. */
 int32_t ps_retransmit_due(ps_retransmit_t *retransmit, int64_t now_ns, ps_resend_t **due,
                           int32_t count);
-/* The action is sent (or given up): linger from now. */
+/* The action is sent (or dropped): linger from now. */
 void ps_retransmit_done(ps_retransmit_t *retransmit, ps_resend_t *action, int64_t now_ns);
 /* Earliest due time of a PENDING action, INT64_MAX if none. */
 int64_t ps_retransmit_next_ns(const ps_retransmit_t *retransmit);

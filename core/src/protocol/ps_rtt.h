@@ -1,10 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * ps_rtt.h: round trips as measured by RTTM requests of a receiver: several may be under way, since
- * on a long path one at a time would give one sample a round trip.  Smoothed as in RFC 6298, but
- * with a smaller first variation.
- * Pure.  Owner: the receiver thread.
- */
+ * ps_rtt.h: round trips as measured by RTTM requests of a receiver. Several requests may be in
+ * flight, since on a long path one at a time would give one sample a round trip. Smoothed as in
+ * RFC 6298, but with a smaller first variation. Pure. Owner: the receiver thread. */
 #ifndef PS_RTT_H
 #define PS_RTT_H
 
@@ -21,10 +19,10 @@ typedef struct ps_rtt {
     uint32_t next;
 } ps_rtt_t;
 
-/* A request with this stamp (> 0) leaves now; the oldest of sixteen is given up. */
+/* A request with this stamp (> 0) leaves now; the oldest of sixteen is dropped. */
 void ps_rtt_asked(ps_rtt_t *rtt, int64_t stamp_ns);
-/* An answer: sample in ns (> 0), or 0 when it answers nothing that was asked, answers twice, or
- * states a delay at the other end that cannot be. */
+/* An answer: sample in ns (> 0). 0 if it answers no request, answers twice, or states an
+ * impossible delay at the other end. */
 int64_t ps_rtt_answered(ps_rtt_t *rtt, int64_t stamp_ns, int64_t delta_ns, int64_t now_ns);
 /* How long an answer may take before it counts as lost: smoothed + 4 variations, at least 9/8
  * smoothed.  0 unknown. */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * ps_tether.h: the states of a subscriber that may be left behind (aeron-interop.md section 5.9).
+ * ps_tether.h: the states of a subscriber that may be left behind (docs/spec/wire-format.md
+ * section 6).
  *
  *   ACTIVE --behind for window_limit--> LINGER --linger--> RESTING --resting--> ACTIVE (rejoined)
  *                                          \--linger, rejoin off--> CLOSED

@@ -44,7 +44,7 @@ enum {
 #define PS_JOIN_HOLD_NONE INT64_MAX
 #define PS_JOIN_HOLD_NS   INT64_C(5000000000)
 
-/* Life of an image (aeron-interop.md 5.8).
+/* Life of an image (docs/spec/wire-format.md section 6).
  *
  *   ACTIVE --reason found--> ENDED --ps_image_drain--> DRAINING --read out, 5 SMs--> DRAINED
  *
@@ -117,7 +117,7 @@ struct ps_image {
     int64_t reserved_position;
     int64_t kept_position; /* answer to PS_RCMD_GIVE_UP: terms [kept, given_up_to) */
     int64_t given_up_to;   /* -1 nothing */
-    int64_t free_to;       /* nobody reads below: written over three terms on */
+    int64_t free_to;       /* no reader is below: written over three terms on */
     int64_t lost_bytes;    /* not yet reported by PS_EV_LOSS */
     int32_t lost_gaps;     /* the same of gaps; those that grew count once */
     int64_t loss_due_ns;
@@ -195,7 +195,7 @@ struct ps_image {
     _Atomic int32_t shown_subscribers;
     _Atomic int64_t shown_pressure; /* PRESSURE frames sent */
     _Atomic int64_t shown_foreign;
-    /* conductor writes, receiver reads: nothing at or above this is given up meanwhile */
+    /* conductor writes, receiver reads: nothing at or above this is released meanwhile */
     _Atomic int64_t join_hold;
     /* conductor */
     int32_t joined[PS_IMAGE_SUBSCRIBERS_MAX]; /* position counter ids */
@@ -217,11 +217,12 @@ int ps_image_on_data(ps_image_t *image, const ps_recv_destination_t *destination
 uint32_t ps_image_on_run(ps_image_t *image, const ps_recv_destination_t *destination,
                          const uint8_t *data, uint32_t length, uint32_t segment,
                          const ps_addr_t *from, int64_t rx_ns);
-/* Where the next bytes of the stream may be received to: false when it is not plain now.  Nobody
- * can come to what lies there: the word at the high-water mark stays zero until it was checked. */
+/* Where the next bytes of the stream may be received to: false when it is not plain now. No
+ * reader reaches these bytes: the word at the high-water mark stays zero until the run was
+ * checked. */
 bool ps_image_land(const ps_image_t *image, ps_landing_t *out);
-/* What landed, but for its first 8 bytes: takes whole datagrams from the first on, returns their
- * bytes. */
+/* Checks the received bytes, all but the first 8 in place. Takes whole datagrams from the first
+ * on, returns their bytes. */
 uint32_t ps_image_on_landed(ps_image_t *image, const ps_recv_destination_t *destination,
                             const ps_landing_t *landing, uint64_t first_word, uint32_t length,
                             uint32_t segment, const ps_addr_t *from);
@@ -299,7 +300,7 @@ bool ps_image_release_due(const ps_image_t *image);
 /* Asks for gaps that are due (or pads them over); sets nak_due_ns. */
 int32_t ps_image_ask(ps_image_t *image, int64_t now_ns);
 void ps_image_consumption(ps_image_t *image);
-/* What a subscriber has consumed, by its cell, within what may be. */
+/* Position that a subscriber has consumed, by its cell, clamped to the possible range. */
 int64_t ps_image_position_of(const ps_image_t *image, const ps_image_subscriber_t *subscriber);
 void ps_image_send_sm(ps_image_t *image, int64_t now_ns);
 /* Cuts image->window to what storage is there for; sets storage_binds. */
@@ -332,7 +333,7 @@ static inline int64_t ps_image_edge(const ps_image_t *image)
     return ps_image_under_nak(image) ? image->consumption + image->log.term_length
                                      : image->sm_position + image->log.term_length / 2;
 }
-/* Gives up what nobody reads any more. */
+/* Releases memory that no reader needs. */
 void ps_image_reclaim(ps_image_t *image);
 /* Where writing must end: storage ends there, or somebody may still read what lies three terms
  * below.  The word at the end of what is written is zeroed too, so it is kept free. */
@@ -351,7 +352,7 @@ void ps_image_check_storage(ps_image_t *image);
 void ps_image_establish(ps_image_t *image);
 /* Emits PS_EV_IMAGE_ESTABLISHED; false: not taken yet. */
 bool ps_image_tell_established(ps_image_t *image);
-/* Gives up the terms that are not in use, if it can; tells so in any case. */
+/* Releases the terms that are not in use, if it can; reports the result in any case. */
 void ps_image_on_give_up(ps_image_t *image, int32_t least_terms);
 void ps_image_tell_given_up(ps_image_t *image, int64_t now_ns);
 void ps_image_report_loss(ps_image_t *image, int64_t now_ns);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * ps_image_end.c: when a stream ends (aeron-interop.md 5.8, docs/decisions/0071).
+ * ps_image_end.c: when a stream ends (docs/spec/wire-format.md section 6, docs/decisions/0071).
  *
  * A heartbeat with the EOS flag states an end.  Its source repeats the heartbeat for its linger
  * time, so the receiver can wait for a second one: one datagram alone ends nothing while its source

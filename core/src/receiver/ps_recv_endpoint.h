@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * ps_recv_endpoint.h: a receive channel endpoint: its destinations (sockets), what is wanted
- * (interest) and what is known of each session (aeron-interop.md 5.1, 5.2).
+ * (interest) and what is known of each session (docs/spec/wire-format.md section 6).
  */
 #ifndef PS_RECV_ENDPOINT_H
 #define PS_RECV_ENDPOINT_H

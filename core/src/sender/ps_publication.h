@@ -38,8 +38,7 @@ enum {
 
 enum ps_pub_state { PS_PUB_ACTIVE = 0, PS_PUB_DRAINING = 1, PS_PUB_DRAINED = 2 };
 
-/* Events that the ring did not take yet, in the order in which they are told: what was given up
- * before what is asked for. */
+/* Events that the ring did not take yet, in the order of emission: releases before requests. */
 enum ps_pub_pending {
     PS_PEND_CONNECTED = 1,
     PS_PEND_DRAINED = 2,
@@ -112,7 +111,7 @@ struct ps_publication {
     int64_t consumer_position; /* IPC: furthest reader so far */
     int64_t reserved_position; /* storage */
     int64_t kept_position;     /* no memory below: the stream began here, or gave it up */
-    int64_t rests_at;          /* producer position when storage was given up; -1 */
+    int64_t rests_at;          /* producer position when storage was released; -1 */
     int64_t given_up_to;       /* answer to PS_SC_GIVE_UP; -1 nothing */
     int64_t end_position;      /* draining: final producer position */
     int64_t sent_ordinal;
@@ -155,7 +154,7 @@ struct ps_publication {
     int64_t join_told_ns; /* last report of a refusal */
     ps_retransmit_t retransmit;
     ps_pacer_t congestion_pace;         /* by the rate a congestion-controlled receiver states */
-    ps_pacer_t repair;                  /* what may be sent again */
+    ps_pacer_t repair;                  /* budget of bytes that may be retransmitted */
     ps_pacer_t byte_rate, message_rate; /* ps-rate */
     ps_pacer_t nak_pace;                /* the rate of nak_rate */
     ps_nak_rate_t nak_rate;
@@ -171,7 +170,7 @@ struct ps_publication {
     ps_allowance_t byte_allowance, message_allowance;
     int64_t padding_bytes;   /* of the log that did not travel: padding goes as its header */
     int64_t spent;           /* messages admitted, as last read */
-    int64_t spent_uncounted; /* of these, beyond sent_ordinal when nothing was under way */
+    int64_t spent_uncounted; /* of these, beyond sent_ordinal when nothing was in flight */
     int64_t admit_due_ns;    /* a limit of a rate rises then; INT64_MAX: none that is reached */
     bool bytes_bind, messages_bind;             /* the rate is used up */
     bool bytes_lead_binds, messages_lead_binds; /* a tenth of a second of it is not sent */
@@ -234,7 +233,7 @@ void ps_publication_add_index(ps_publication_t *pub, int64_t position, int64_t o
 void ps_publication_move_sender(ps_publication_t *pub, int64_t position, int64_t messages,
                                 int64_t now_ns);
 
-/* Nothing below is sent again. */
+/* Nothing below is retransmitted. */
 int64_t ps_publication_resend_floor(const ps_publication_t *pub);
 
 /* ---- ps_publication_pace.c ------------------------------------------------------------------- */
@@ -242,7 +241,8 @@ int64_t ps_publication_resend_floor(const ps_publication_t *pub);
 void ps_publication_pace_init(ps_publication_t *pub);
 /* A status message: takes its pacing rate (unicast). */
 void ps_publication_on_congestion(ps_publication_t *pub, const ps_sm_t *sm, int64_t now_ns);
-/* True: nothing may leave (may be sent again) now; the publication becomes ready when it may. */
+/* True: nothing may leave (may be retransmitted) now; the publication becomes ready when it may.
+ * */
 bool ps_publication_pace_shut(ps_publication_t *pub, int64_t now_ns);
 bool ps_publication_repair_shut(ps_publication_t *pub, int64_t now_ns);
 /* So much left: new data, and repairs. */
@@ -264,7 +264,7 @@ void ps_publication_clean_behind(ps_publication_t *pub);
 
 /* ---- ps_publication_idle.c ------------------------------------------------------------------- */
 
-/* Gives up the terms that are not in use, if it can; tells so in any case. */
+/* Releases the terms that are not in use, if it can; reports the result in any case. */
 void ps_publication_on_give_up(ps_publication_t *pub, int32_t least_terms);
 
 /* ---- ps_publication_local.c ------------------------------------------------------------------ */
@@ -272,8 +272,8 @@ void ps_publication_on_give_up(ps_publication_t *pub, int32_t least_terms);
 /* New data may be there: wakes parked local readers (fences once). */
 void ps_publication_wake_subscribers(ps_publication_t *pub);
 void ps_publication_wake_clients(ps_publication_t *pub);
-/* Whether a client set the dirty flag and then not the bit: it was killed or stopped in between, or
- * is just there.  Nobody else would set the bit any more. */
+/* Whether a client set the dirty flag and then not the bit: it was killed or stopped in between,
+ * or is just there. No publisher would set the bit any more. */
 bool ps_publication_is_forgotten(const ps_publication_t *pub);
 /* As if a publisher had set the flag and the bit: for one that died before it could. */
 void ps_publication_look_again(ps_publication_t *pub);
@@ -300,11 +300,11 @@ void ps_publication_flush_events(ps_publication_t *pub, int64_t now_ns);
 
 /* ---- ps_publication_unblock.c ---------------------------------------------------------------- */
 
-/* Explicit: the client in client_slot is dead (-1: whoever blocks). */
+/* Explicit: the client in client_slot is dead (-1: any blocking claimer). */
 void ps_publication_unblock_client(ps_publication_t *pub, int32_t client_slot, int64_t now_ns);
 /* A turn that found something: starts the clock of a stuck claim. */
 void ps_publication_note_blocked(ps_publication_t *pub, int64_t now_ns);
-/* Timer: pads over what stands still too long.  Returns when to look again. */
+/* Timer: pads over a claim that blocks too long. Returns when to look again. */
 int64_t ps_publication_check_blocked(ps_publication_t *pub, int64_t now_ns);
 /* True when the producer is ahead of the consumer with nothing readable there. */
 bool ps_publication_is_blocked(const ps_publication_t *pub, int64_t *position);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * ps_publication_control.c: what receivers say to a publication: status messages, NAKs, errors
- * (aeron-interop.md sections 4.3 and 4.5).
+ * (docs/spec/wire-format.md section 5).
  */
 #include <string.h>
 

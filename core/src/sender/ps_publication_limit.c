@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * ps_publication_limit.c: how far producers may go (aeron-interop.md sections 2.7, 2.9, 4.4): the
+ * ps_publication_limit.c: how far producers may go (docs/spec/log-buffer.md): the
  * slowest of sender and local readers plus a window, never into memory that is not given up, not
  * backed by storage, or that a stopped claimer may still write.  And, when producers are at the
  * limit, why.

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * ps_publication_send.c: what leaves: data, retransmissions, SETUP, heartbeats
- * (aeron-interop.md sections 4.2 and 4.5).  A datagram is a run of whole frames up to the MTU; a
+ * (docs/spec/wire-format.md section 5).  A datagram is a run of whole frames up to the MTU; a
  * PAD ends it, as its header only.
  */
 #include <assert.h>

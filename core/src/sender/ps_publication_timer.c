@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * ps_publication_timer.c: what a publication does because time passed, how it ends
- * (aeron-interop.md sections 4.2 and 4.6), and events that wait for room in the ring.
+ * (docs/spec/wire-format.md section 5), and events that wait for room in the ring.
  */
 #include "ps_sender.h"
 

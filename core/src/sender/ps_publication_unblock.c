@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * ps_publication_unblock.c: claims that nobody completes (aeron-interop.md section 2.8,
- * semantics.md section 5).  A dead claimer's claim is padded over at once; one that merely stopped
- * is padded over after a time-out, and its memory is quarantined until it answers or dies.
- */
+ * ps_publication_unblock.c: claims that nobody completes (docs/spec/log-buffer.md,
+ * docs/spec/rules.md section 3). A dead claimer's claim is padded over at once; one that merely
+ * stopped is padded over after a time-out, and its memory is quarantined until it answers or
+ * dies. */
 #include "ps_sender.h"
 
 enum { WALK_STEPS = 1 << 20, EXCLUSIVE_STEPS = 64, IDLE_LOOKS = 4 };

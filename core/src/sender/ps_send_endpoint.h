@@ -76,9 +76,10 @@ int32_t ps_send_endpoint_send(ps_send_endpoint_t *endpoint, const ps_dgram_t *dg
  * latest at the end of this cycle. */
 void ps_send_endpoint_queue(ps_send_endpoint_t *endpoint, ps_publication_t *pub,
                             const uint8_t *frame, int64_t now_ns);
-/* Sends what is queued.  A heartbeat the socket does not take is sent again an interval later. */
+/* Sends what is queued. A heartbeat that the socket does not take is due again an interval later.
+ * */
 void ps_send_endpoint_flush(ps_send_endpoint_t *endpoint, int64_t now_ns);
-/* False when there is nobody to send to. */
+/* False without a destination. */
 static inline bool ps_send_endpoint_reachable(const ps_send_endpoint_t *endpoint)
 {
     return endpoint->params.mdc == PS_MDC_NONE || endpoint->destinations.count > 0;

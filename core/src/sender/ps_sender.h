@@ -108,7 +108,7 @@ void ps_sender_watch(ps_sender_t *sender, ps_publication_t *publication);
 void ps_sender_leave_watch(ps_sender_t *sender, ps_publication_t *publication);
 /* A timer of publication or endpoint is due at due_ns. */
 void ps_sender_due(ps_sender_t *sender, int64_t due_ns);
-/* All publications of endpoint may be able to send again. */
+/* All publications of endpoint may be able to send now. */
 void ps_sender_ready_endpoint(ps_sender_t *sender, const ps_send_endpoint_t *endpoint);
 ps_publication_t *ps_sender_find(ps_sender_t *sender, const ps_send_endpoint_t *endpoint,
                                  int32_t session_id, int32_t stream_id);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * ps_sender_control.c: datagrams that come in on a sender's socket: checked, counted, handed to the
- * publication they name (aeron-interop.md sections 1.5 and 4.3).
+ * publication they name (docs/spec/wire-format.md).
  */
 #include "ps_sender.h"
 #include "ps_wire_fields.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * ps_net.h: the transport seam.  Sender and receiver state machines see datagrams only through this
- * table; kernel UDP, the impairing wrapper and the simulator implement it (DESIGN section 1).
+ * table; kernel UDP, the impairing wrapper and the simulator implement it (docs/internals.md).
  */
 #ifndef PS_NET_H
 #define PS_NET_H
@@ -29,8 +29,8 @@ typedef void (*ps_on_datagram_fn)(void *context, const uint8_t *data, uint32_t l
 typedef void (*ps_on_run_fn)(void *context, const uint8_t *data, uint32_t length, uint32_t segment,
                              const ps_addr_t *from, int64_t rx_ns);
 
-/* Memory into which the next bytes of a stream may be received at once.  Nobody reads it; its first
- * 8 bytes must stay as they are, all others may become anything. */
+/* Memory into which the next bytes of a stream may be received at once. No reader reaches it; its
+ * first 8 bytes must stay as they are, all others may become anything. */
 typedef struct ps_landing {
     uint8_t *at;
     uint32_t length; /* PS_LANDING_LEAST to PS_LANDING_MOST */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * ps_wire.c: checks, decoding and building of frames (aeron-interop.md sections 1.4 and 1.5).
+ * ps_wire.c: checks, decoding and building of frames (docs/spec/wire-format.md).
  *
  * Fields are read with memcpy, since receiver ids and timestamps are not aligned and a datagram may
  * start anywhere.  Where we are stricter than the reference (frames shorter than their own header,

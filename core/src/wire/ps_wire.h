@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * ps_wire.h: frames on the wire: layout, checks, building (aeron-interop.md section 1), and our
- * trailers and EXT frames (semantics.md section 12, docs/wire-extensions.md).
+ * ps_wire.h: frames on the wire: layout, checks, building (docs/spec/wire-format.md), and our
+ * trailers and EXT frames (docs/spec/shared-memory.md, docs/wire-extensions.md).
  *
  * All integers little-endian.  Nothing here trusts its input: a datagram of any bytes and any
  * length is safe.  Structures below hold decoded, host-order values; no pointer into the datagram
@@ -86,7 +86,7 @@ typedef struct ps_trailer {
      * control characters. */
     char client_name[PS_NAME_MAX + 1];
     char host[PS_NAME_MAX + 1];
-    int64_t congestion_window; /* SM: bytes that may be under way, 0 no such bound */
+    int64_t congestion_window; /* SM: bytes that may be in flight, 0 no such bound */
     int64_t pacing_rate;       /* SM: bytes a second to pace at, 0 no opinion */
     int64_t rtt_ns;            /* SM: smoothed, 0 unknown */
 } ps_trailer_t;

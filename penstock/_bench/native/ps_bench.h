@@ -4,10 +4,9 @@
  * around penstock.h, run with the interpreter's lock released.  The loops are an extension of their
  * own and call the core through its table of functions.  Also the cffi declaration.
  *
- * Every peer in bench/ sends the same messages and computes the same hash: message i is size bytes,
- * its first 8 bytes hold i (little-endian), the rest repeat the byte (i & 0xff) only in its last 8
- * bytes; receivers fold  h = (h ^ first8) * 0x9E3779B97F4A7C15 + last8  over the messages in order.
- */
+ * Every peer in bench/ sends the same messages and computes the same hash. Message i is size
+ * bytes; its first 8 bytes hold i (little-endian), its last 8 bytes repeat the byte (i & 0xff).
+ * Receivers fold h = (h ^ first8) * 0x9E3779B97F4A7C15 + last8 over the messages in order. */
 #ifndef PS_BENCH_H
 #define PS_BENCH_H
 

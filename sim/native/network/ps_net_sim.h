@@ -99,12 +99,13 @@ struct ps_simnet {
     size_t heap_length;
     size_t heap_capacity;
     bool injected;           /* a stranger has sent something */
-    ps_sim_watch_t *watch;   /* NULL: nobody reads along */
-    ps_probe_t *probe;       /* NULL: nobody looks into drivers */
+    ps_sim_watch_t *watch;   /* NULL: no watch */
+    ps_probe_t *probe;       /* NULL: no probe */
     ps_sim_stamps_t *stamps; /* NULL: no channel has timestamps */
 };
 
-/* What the watch makes of a datagram: data sent for the first time on this way, or again. */
+/* Kind of a datagram as the watch sees it: data sent for the first time on this path, or
+ * retransmitted. */
 enum ps_sim_kind { PS_SIM_OTHER = 0, PS_SIM_FRESH = 1, PS_SIM_AGAIN = 2 };
 
 /* A stranger's copy of a datagram for a receiver; NULL: none of it (ps_net_sim_forge.c). */

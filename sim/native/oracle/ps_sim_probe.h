@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * ps_sim_probe.h: oracles that look over a driver's shoulder.  The probe sees every datagram that a
- * driver reads and sends, at the virtual time at which it does so, and looks at its publications
- * and images after each duty cycle.  From the datagrams it keeps a model of its own of what each
- * publication and image must know; the model is written from the protocol's description, not from
- * the code under test, and is compared with what the driver holds.
+ * ps_sim_probe.h: oracles that look over a driver's shoulder. The probe sees every datagram that
+ * a driver reads and sends, at the virtual time of that call. It checks publications and images
+ * after each duty cycle. From the datagrams it keeps a model of its own of what each publication
+ * and image must know; the model is written from the protocol's description, not from the code
+ * under test, and is compared with what the driver holds.
  *
  *   ps_sim_probe.c        models by object; promises that must be kept within a time
  *   ps_sim_probe_fc.c     receivers heard, the strategy's limit, connection
@@ -71,7 +71,7 @@ typedef struct ps_probe_tether {
     int64_t surely_ns, far_ns; /* near for so long that a look saw it; last seen behind */
 } ps_probe_tether_t;
 
-/* What came after it was asked for once: late, if it comes again. */
+/* Data that arrived after one request: late, if it comes a second time. */
 typedef struct ps_probe_suspect {
     int64_t from, to, late_ns;
 } ps_probe_suspect_t;
@@ -119,28 +119,28 @@ typedef struct ps_probe_receiver {
     bool within;            /* the sender was within its window once */
 } ps_probe_receiver_t;
 
-/* What somebody may sleep for, before a cycle.  limit: of an image its position. */
+/* Events that a client may sleep for, before a cycle. limit: of an image its position. */
 typedef struct ps_probe_news {
     bool marked, connected;
     int32_t state;
     int64_t limit;
 } ps_probe_news_t;
 
-/* What the conductor was told.  tether_ids: counter ids + 1, 0 free. */
+/* Events that the conductor got. tether_ids: counter ids + 1, 0 free. */
 typedef struct ps_probe_told {
     int32_t connected; /* -1: nothing yet */
     bool drained, ended;
     int64_t term, term_ns; /* storage asked for, and when; term_ns 0: never */
-    int64_t given_up_at;   /* a publication's end when storage was given up, + 1; 0 never */
+    int64_t given_up_at;   /* a publication's end when storage was released, + 1; 0 never */
     int64_t lost, lost_before, loss_ns, lost_gaps;
     int64_t tether_ids[PS_PROBE_TETHERS];
     int32_t tether_states[PS_PROBE_TETHERS];
 } ps_probe_told_t;
 
-/* A range that was asked for: to may be sent again, need must be. */
+/* A range that was requested: to may be retransmitted, need must be. */
 typedef struct ps_probe_ask {
     int64_t from, to, need, cursor, asked_ns, done_ns; /* done -1: open */
-    bool optional; /* so much was asked that it may be given up */
+    bool optional; /* enough requests that it may be abandoned */
     bool cut;      /* longer than a sender answers at once */
 } ps_probe_ask_t;
 
@@ -175,7 +175,7 @@ typedef struct ps_probe_pub {
     int64_t high, last_high; /* end of what was sent, now and at the last look */
     int64_t messages;        /* sent, counted by their END flags */
     int64_t setup_ns, beat_ns, data_ns;
-    int64_t idle_ns; /* last seen with nobody to send heartbeats to */
+    int64_t idle_ns; /* last seen without a destination for heartbeats */
     bool asked_setup, ever_heard, ever_connected;
     uint64_t naks;
     int32_t ask_count, asked_now;
@@ -204,7 +204,7 @@ typedef struct ps_probe_pub {
     ps_probe_tether_t tethers[PS_PROBE_TETHERS];
     int64_t last_leader;
     int64_t spied;    /* furthest that a spy ever was */
-    bool spies_heard; /* at the last look: somebody was, or inherited */
+    bool spies_heard; /* at the last check: a receiver was connected, or adopted */
     ps_probe_news_t news;
     ps_probe_told_t told;
     bool counted, was_revoked; /* as of the last look at the counters */
@@ -287,13 +287,13 @@ typedef struct ps_probe_cycle {
     bool timed;           /* a timer was due */
     int64_t tick_ns, readers;
     uint64_t positions, news;
-    uint64_t events[2]; /* so many were told by each agent */
+    uint64_t events[2]; /* number of each that an agent reported */
     uint32_t woken[PS_PROBE_CLIENTS];
     int64_t sent;                /* or refused, of any kind */
     int64_t read, data, answers; /* datagrams: read; sent, with data; sent, by the receiver */
 } ps_probe_cycle_t;
 
-/* What an endpoint's destination got in a cycle. */
+/* Datagrams that an endpoint's destination got in a cycle. */
 typedef struct ps_probe_tally {
     const ps_send_endpoint_t *endpoint;
     ps_addr_t to;
@@ -337,7 +337,7 @@ typedef struct ps_probe {
 
 /* ---- acceptance: ps_sim_bound.c, ps_sim_lead.c ----------------------------------------------- */
 
-/* What a message takes of the log. */
+/* Bytes of log that a message takes. */
 int64_t ps_sim_framed_bytes(const ps_publication_t *pub, int32_t size);
 /* A message that begins there was accepted as the latest of its ledger: its rate must allow it. */
 void ps_sim_lead_check(ps_simworld_t *world, const ps_sim_publisher_t *publisher,
@@ -386,7 +386,7 @@ const ps_sim_ledger_t *ps_probe_ledger(const ps_probe_t *probe, int32_t session_
                                        int32_t stream_id);
 /* Messages of a ledger that end at or below position; -1: unknown. */
 int64_t ps_probe_ordinal(const ps_sim_ledger_t *ledger, int64_t position);
-/* What is wrong with an index that has counted up to end, NULL nothing. */
+/* Error of an index that has counted up to end, NULL none. */
 const char *ps_probe_index_look(ps_probe_index_t *model, const ps_index_ring_t *ring, int64_t end,
                                 int32_t term_length, int64_t epoch_offset_ns, int64_t now_ns);
 
@@ -466,7 +466,7 @@ void ps_probe_path_look(ps_probe_t *probe, ps_probe_image_t *model, int64_t now_
 void ps_probe_pub_tethers(ps_probe_t *probe, ps_probe_pub_t *model, int64_t now_ns);
 
 /* ps_sim_probe_spy.c */
-/* What the sender passed over without sending is known to the model from now on. */
+/* The model takes over what the sender passed without sending. */
 void ps_probe_spies_passed(ps_probe_t *probe, ps_probe_pub_t *model, int64_t now_ns);
 void ps_probe_spies_look(ps_probe_t *probe, ps_probe_pub_t *model, int64_t now_ns);
 

@@ -63,7 +63,7 @@ void ps_simnet_destroy(ps_simnet_t *simnet);
 int32_t ps_simnet_add_host(ps_simnet_t *simnet);
 /* Gives a host an address (port ignored): 8 each, PS_E_NO_SPACE; PS_E_ADDRESS_IN_USE. */
 int ps_simnet_add_address(ps_simnet_t *simnet, int32_t host, const ps_addr_t *address);
-/* Sets the link from host to host; -1 stands for all.  Datagrams under way keep what they had.
+/* Sets the link from host to host; -1 stands for all. Datagrams in flight keep their properties.
  * PS_E_INVALID. */
 int ps_simnet_set_link(ps_simnet_t *simnet, int32_t from, int32_t to, const ps_simnet_link_t *link);
 /* Loses the number-th datagram (0, 1, ...) put on the link from host to host.  PS_E_INVALID,
@@ -82,7 +82,7 @@ int ps_simnet_calm(ps_simnet_t *simnet, int32_t port, int64_t delay_ns);
 /* A network for a driver on that host, which takes it over; the simnet must outlive it.
  * NULL: no memory or no such host. */
 ps_net_t *ps_simnet_host_net(ps_simnet_t *simnet, int32_t host);
-/* Time of the next arrival, INT64_MAX if nothing is under way. */
+/* Time of the next arrival, INT64_MAX if no datagram is in flight. */
 int64_t ps_simnet_next_event_ns(const ps_simnet_t *simnet);
 /* Moves what arrives at or before now_ns into the sockets' queues.  Returns how many arrivals. */
 int32_t ps_simnet_advance(ps_simnet_t *simnet, int64_t now_ns);
@@ -184,8 +184,8 @@ int ps_simworld_probe(ps_simworld_t *world);
 /* Something was done on the host: its driver must be stepped. */
 void ps_simworld_touch(ps_simworld_t *world, int32_t host);
 
-/* What a session carried: its messages are made from seed and number, so that every receiver can
- * check them.  Returns its index.  PS_E_NO_MEMORY. */
+/* Content of a session: its messages are made from seed and number, so that every receiver can
+ * check them. Returns its index. PS_E_NO_MEMORY. */
 int32_t ps_simworld_add_ledger(ps_simworld_t *world, int32_t session_id, int32_t stream_id,
                                uint64_t seed);
 int64_t ps_simworld_ledger_messages(const ps_simworld_t *world, int32_t ledger);
@@ -220,7 +220,7 @@ void ps_simworld_hold_control(ps_simworld_t *world, int32_t host, int64_t until_
 /* Does a conductor of this host have to act now? */
 int32_t ps_simworld_wants_control(const ps_simworld_t *world, int32_t host, int64_t now_ns);
 uint64_t ps_simworld_steps(const ps_simworld_t *world);
-/* What was found wrong, "" beyond the last.  The first 16 are kept. */
+/* Violation by index, "" beyond the last. The first 16 are kept. */
 const char *ps_simworld_violation(const ps_simworld_t *world, int32_t index);
 
 #endif

@@ -16,7 +16,7 @@ enum {
     PS_SIM_MESSAGE_MAX = 1 << 20
 };
 
-/* What a session carried. */
+/* Content of a session. */
 typedef struct ps_sim_ledger {
     int32_t session_id;
     int32_t stream_id;
@@ -48,12 +48,12 @@ typedef struct ps_sim_publisher {
     bool paused;
 } ps_sim_publisher_t;
 
-/* A range of positions that is missing for good, as the subscriber was told. */
+/* A range of positions that is missing permanently, as reported to the subscriber. */
 typedef struct ps_sim_gap {
     int64_t from, to;
 } ps_sim_gap_t;
 
-/* What one subscriber has of one ledger. */
+/* Progress of one subscriber in one ledger. */
 typedef struct ps_sim_reader {
     int32_t ledger;
     bool may_jump;
@@ -113,10 +113,10 @@ int64_t ps_sim_subscriber_due_ns(const ps_sim_subscriber_t *subscriber);
 void ps_sim_apps_free(ps_simworld_t *world);
 /* A duty cycle of the host ended: how far its receivers have room. */
 void ps_sim_bound_look(ps_simworld_t *world, int32_t host);
-/* A message of so many bytes that ends there was accepted: it must begin within the windows. */
+/* A message of this length that ends there was accepted: it must begin within the windows. */
 void ps_sim_bound_check(ps_simworld_t *world, const ps_sim_publisher_t *publisher, int64_t end,
                         int32_t size);
-/* The reader's place for a session, made when there is none.  NULL: nobody publishes it. */
+/* The reader's place for a session, made when there is none. NULL: it has no publisher. */
 ps_sim_reader_t *ps_sim_reader_of(ps_simworld_t *world, int32_t subscriber, int32_t session_id,
                                   int32_t stream_id);
 /* Takes the gaps that the subscriber's images stand behind.  Returns whether there was one. */
