@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  * ps_file.c: making and mapping files of a daemon directory. */
 #define _GNU_SOURCE 1 /* fallocate */
+#include "ps_set_up.h"
+
 #include "ps_file.h"
 
 #include <errno.h>

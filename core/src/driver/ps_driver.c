@@ -4,6 +4,8 @@
  */
 #define _GNU_SOURCE 1
 
+#include "ps_set_up.h"
+
 #include <assert.h>
 #include <errno.h>
 #include <sched.h>

@@ -3,6 +3,8 @@
  * ps_image_api.c: the conductor's half of images: mapping, allocation, hand-over, and what it may
  * read while the receiver owns the object.
  */
+#include "ps_set_up.h"
+
 #include <assert.h>
 #include <malloc.h>
 #include <stdlib.h>

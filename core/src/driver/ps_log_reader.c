@@ -2,6 +2,8 @@
  *
  * ps_log_reader.c: logs as consumer groups need them in the control plane.
  */
+#include "ps_set_up.h"
+
 #include "ps_log_reader.h"
 
 #include <stdlib.h>

@@ -2,6 +2,8 @@
  *
  * ps_publication.c: making and unmaking publications; the conductor's calls.
  */
+#include "ps_set_up.h"
+
 #include "ps_publication.h"
 
 #include <assert.h>

@@ -3,6 +3,8 @@
  * ps_recv_endpoint_api.c: the conductor's half of receive endpoints: opens sockets, allocates, and
  * hands over by command.
  */
+#include "ps_set_up.h"
+
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  * ps_cnc.c: cnc.dat and loss-report.dat: making, mapping, identity, heartbeat
  * (docs/spec/shared-memory.md section 2).  Conductor thread; tools map read-only. */
+#include "ps_set_up.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  * ps_cnc_reports.c: distinct error log and loss report (docs/spec/shared-memory.md section 2).
  * One writer: the conductor thread.  Readers: tools. */
+#include "ps_set_up.h"
+
 #include <string.h>
 
 #include "ps_cnc_internal.h"

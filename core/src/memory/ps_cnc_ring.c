@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  * ps_cnc_ring.c: commands that Aeron clients put into cnc.dat are answered with "not supported"
  * (docs/spec/shared-memory.md section 2).  Conductor thread. */
+#include "ps_set_up.h"
+
 #include <stdbool.h>
 #include <string.h>
 

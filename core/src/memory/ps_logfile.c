@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  * ps_logfile.c: making log buffer files and reserving their terms (docs/spec/log-buffer.md).
  * Control plane. */
+#include "ps_set_up.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <stdbool.h>

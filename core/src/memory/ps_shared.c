@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  * ps_shared.c: penstock.dat: making, checking, slots, wake-ups. */
 
+#include "ps_set_up.h"
+
 #include "ps_shared.h"
 
 #include <limits.h>

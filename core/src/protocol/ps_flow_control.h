@@ -81,7 +81,7 @@ struct ps_fc {
     /* custom */
     int64_t custom_limit;
     int64_t custom_until_ns;  /* the custom limit counts until then */
-    int64_t custom_silent_ns; /* the strategy is given up then, unless it answers */
+    int64_t custom_silent_ns; /* the strategy is dropped then, unless it answers */
     int32_t on_late;          /* ps_fc_late */
     bool custom_started;
     int64_t edge; /* furthest edge heard: what max would answer */

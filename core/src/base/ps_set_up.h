@@ -1,0 +1,12 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * ps_set_up.h: included by files whose code only creates, opens and removes objects.  They run on
+ * the conductor's thread, not once a message, so the compiler optimises them for size.
+ */
+#ifndef PS_SET_UP_H
+#define PS_SET_UP_H
+
+#if defined(__GNUC__) && !defined(__clang__)
+#pragma GCC optimize("Os")
+#endif
+
+#endif
