@@ -34,7 +34,7 @@ FOREIGN = (
     ("publication", "ps_publication_slot_t", "dirty"),
     ("publication", "ps_publication_slot_t", "want_room"),
     ("publication", "ps_publication_slot_t", "published_ordinal"),
-    ("publication", "ps_publication_slot_t", "credit_spent"),
+    ("publication", "ps_publication_slot_t", "spend"),
     ("subscriber", "ps_subscriber_slot_t", "delivered"),
     ("subscriber", "ps_subscriber_slot_t", "released"),
     ("subscriber", "ps_subscriber_slot_t", "gap_sequence_seen"),

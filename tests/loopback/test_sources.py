@@ -61,6 +61,11 @@ class Sender:
                            TERM_ID + at // TERM, TERM, mtu, 0)
         self._send(base + (trailer(ordinal, epoch) if ordinal >= 0 else b""))
 
+    def announce(self, frame: int, *, ordinal: int = -1) -> None:
+        """A SETUP and a heartbeat: subscribers see an image from its first frame on."""
+        self.setup(frame, ordinal=ordinal)
+        self.beat(frame)
+
     def data(self, frame: int, text: bytes) -> None:
         body = text.ljust(FRAME - 32, b".")
         self._send(self._header(frame, FRAME, 0xC0) + body)
@@ -131,7 +136,7 @@ def test_zombie_and_live_sender_swap_three_times_on_sockets(
     ):
         senders = [first, second]
         first.setup(0)
-        until(lambda: bool(subscription.images), lambda: first.setup(0), "no image")
+        until(lambda: bool(subscription.images), lambda: first.announce(0), "no image")
         frame = 0
         for swap in range(4):
             live, zombie = senders[swap % 2], senders[1 - swap % 2]
@@ -173,7 +178,8 @@ def test_a_stream_that_returns_tells_the_gap_with_its_count(
         remote.add_subscription(f"aeron:udp?endpoint=127.0.0.1:{number}", STREAM) as subscription,
         contextlib.closing(Sender(number)) as sender,
     ):
-        until(lambda: bool(subscription.images), lambda: sender.setup(100, ordinal=250), "no image")
+        until(lambda: bool(subscription.images), lambda: sender.announce(100, ordinal=250),
+              "no image")
         for frame in range(100, 110):
             sender.data(frame, b"%d" % frame)
         eventually(lambda: remote_images(remote)[0]["position"] == 110 * FRAME, "not received")
@@ -219,4 +225,4 @@ def test_an_mtu_above_the_window_is_answered_with_an_error(
         assert b"MTU 8192" in texts[0]
         assert b"receiver window 4096" in texts[0]
         assert not subscription.images
-        until(lambda: bool(subscription.images), lambda: sender.setup(0), "no image")
+        until(lambda: bool(subscription.images), lambda: sender.announce(0), "no image")
