@@ -162,7 +162,7 @@ def test_zombie_and_live_sender_swap_three_times_on_sockets(
 
 def rejoin(subscription: penstock.Subscription, sender: Sender, frame: int, ordinal: int) -> None:
     def again() -> None:
-        sender.setup(frame, ordinal=ordinal)
+        sender.announce(frame, ordinal=ordinal)
         subscription.poll(lambda _m, _h: None)
 
     until(lambda: bool(subscription.gaps), again, "no gap was told")
