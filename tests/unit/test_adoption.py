@@ -26,7 +26,7 @@ from penstock.daemon.journal import Journal, JournalDamaged
 
 UNICAST = "aeron:udp?endpoint=10.0.0.2:40456"
 RECEIVE = "aeron:udp?endpoint=10.0.0.1:0"
-HEAD = b"PENSTOCK-REGISTRY 5\n"
+HEAD = b"PENSTOCK-REGISTRY 6\n"
 TOKEN = b"secret of the client"
 
 
