@@ -12,6 +12,7 @@ import statistics
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,7 @@ import trio
 from support.hosts import PenstockHost, memory_directory
 
 import penstock
+from penstock.cli._background import owner
 from penstock.daemon.processes import process_started
 
 PENSTOCK = [sys.executable, "-m", "penstock"]
@@ -265,6 +267,9 @@ def test_a_daemon_that_is_still_starting_is_enough(
     daemon = host.run("-m", "penstock", "daemon", f"--dir={directory}")
     try:
         with daemon:
+            while owner(directory) is None:     # it has not taken the directory yet
+                assert daemon.process.poll() is None
+                time.sleep(0.01)
             assert pid_of(up()) == daemon.process.pid
     finally:
         daemon.stop()

@@ -76,11 +76,13 @@ void ps_sim_lead_check(ps_simworld_t *world, const ps_sim_publisher_t *publisher
                        const ps_publication_t *pub, int64_t start)
 {
     ps_sim_ledger_t *ledger = &world->ledgers[publisher->params.ledger];
-    if (ledger->lead_pub != pub) { /* the first, or a new daemon's: its rates begin anew */
-        ledger->lead_since = ledger->lead_pub == NULL ? 0 : ledger->count - 1;
+    const int64_t life = world->seats[publisher->params.host].lives;
+    if (ledger->lead_life != life || ledger->lead_id != pub->id) { /* the first, or a new daemon's: its rates begin anew */
+        ledger->lead_since = ledger->lead_life == 0 ? 0 : ledger->count - 1;
         ledger->second_from = ledger->count - 1;
         ledger->second_bytes = 0;
-        ledger->lead_pub = pub;
+        ledger->lead_life = life;
+        ledger->lead_id = pub->id;
     }
     if (pub->params.rate_messages_per_s > 0) {
         check_messages(world, ledger, pub);

@@ -49,6 +49,7 @@ int ps_simworld_set_driver(ps_simworld_t *world, int32_t host, ps_driver_t *driv
     if (world->simnet->probe != NULL) {
         ps_probe_forget_host(world->simnet->probe, host);
     }
+    seat->lives += driver != NULL;
     seat->driver = driver;
     seat->cycle_ns = cycle_ns;
     seat->ready_ns = world->now_ns;

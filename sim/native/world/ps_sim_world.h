@@ -28,7 +28,8 @@ typedef struct ps_sim_ledger {
     int32_t *sizes; /* of message i */
     int64_t edge;   /* furthest that a receiver ever had room for */
     /* ps_sim_lead.c: whose rates the messages from lead_since on keep to; their last second */
-    const void *lead_pub;
+    int64_t lead_life; /* ps_sim_seat_t.lives then; 0: nothing was accepted yet */
+    int64_t lead_id;   /* of the publication; an address may come twice */
     int64_t lead_since, second_from, second_bytes;
 } ps_sim_ledger_t;
 
@@ -77,6 +78,7 @@ typedef struct ps_sim_subscriber {
 
 typedef struct ps_sim_seat {
     ps_driver_t *driver;
+    int64_t lives; /* drivers that sat here so far, this one included */
     int64_t cycle_ns;
     int64_t ready_ns;    /* the next step is not before */
     int64_t deadline_ns; /* the driver's own */
