@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * ps_publication.c: making and unmaking publications; the conductor's calls.
+ * ps_publication_api.c: making and unmaking publications; the conductor's calls.
  */
 #include "ps_set_up.h"
 
