@@ -37,7 +37,7 @@ static void bind_cells(ps_publication_t *pub)
 static int check_adopted(const ps_publication_t *pub, int64_t sent, int64_t limit, int64_t producer)
 {
     const int64_t start = pub->params.start_position;
-    const int64_t term = ps_pub_term(pub);
+    const int64_t term = ps_publication_term(pub);
     const bool network = pub->endpoint != NULL;
     if (pub->log.meta->correlation_id != pub->id || start < 0 || producer < start ||
         (producer & (PS_FRAME_ALIGNMENT - 1)) != 0 ||
@@ -65,14 +65,15 @@ static int64_t count_from_index(const ps_publication_t *pub, int64_t position)
         if (at > position) {
             continue;
         }
-        if (ordinal < 0 || at < pub->params.start_position || position - at > ps_pub_term(pub) ||
-            (at & (PS_FRAME_ALIGNMENT - 1)) != 0) {
+        if (ordinal < 0 || at < pub->params.start_position ||
+            position - at > ps_publication_term(pub) || (at & (PS_FRAME_ALIGNMENT - 1)) != 0) {
             return -1;
         }
         while (at < position) {
             const ps_frame_t *frame = ps_frame_at(&pub->log, at);
             const int32_t length = ps_frame_length_acquire(frame);
-            if (length < PS_HEADER_BYTES || length > ps_pub_term(pub) - (at & pub->log.term_mask)) {
+            if (length < PS_HEADER_BYTES ||
+                length > ps_publication_term(pub) - (at & pub->log.term_mask)) {
                 return -1;
             }
             ordinal += frame->type == PS_TYPE_DATA && (frame->flags & PS_FLAG_END) != 0;
@@ -107,7 +108,7 @@ static int take_over(ps_publication_t *pub, int64_t producer)
     if (pub->endpoint == NULL) { /* readers tell; without any, the limit was pulled back to them */
         pub->sender_position = pub->connected || limit > producer ? producer : limit;
     }
-    pub->clean_position = ((furthest >> pub->log.shift) - 2) * ps_pub_term(pub);
+    pub->clean_position = ((furthest >> pub->log.shift) - 2) * ps_publication_term(pub);
     if (pub->clean_position < pub->params.start_position) {
         pub->clean_position = pub->params.start_position;
     }
@@ -180,7 +181,8 @@ static int set_up_network(ps_publication_t *pub)
         return result;
     }
     pub->fc.mtu = pub->log.mtu;
-    pub->receiver_capacity = params->group ? PS_PUB_RECEIVERS_GROUP : PS_PUB_RECEIVERS_UNICAST;
+    pub->receiver_capacity =
+        params->group ? PS_PUBLICATION_RECEIVERS_GROUP : PS_PUBLICATION_RECEIVERS_UNICAST;
     pub->receivers = calloc((size_t)pub->receiver_capacity, sizeof(*pub->receivers));
     const int mapped = ps_map_init(&pub->receiver_index, pub->receiver_capacity,
                                    defaults->seed ^ (uint64_t)pub->id);
@@ -286,9 +288,9 @@ int ps_publication_add_subscriber(ps_driver_t *driver, ps_publication_t *publica
     if (params->position_counter_id < 0) {
         return ps_fail(PS_E_INVALID, "a subscriber needs a position counter");
     }
-    if (publication->subscribers_asked >= PS_PUB_SUBSCRIBERS) {
+    if (publication->subscribers_asked >= PS_PUBLICATION_SUBSCRIBERS) {
         return ps_fail(PS_E_NO_SPACE, "a publication has at most %d local subscribers",
-                       (int)PS_PUB_SUBSCRIBERS);
+                       (int)PS_PUBLICATION_SUBSCRIBERS);
     }
     const int result = ps_agent_command(&driver->agents[PS_AGENT_SENDER], &command);
     publication->subscribers_asked += result == PS_OK;
@@ -309,9 +311,9 @@ int ps_publication_add_client(ps_driver_t *driver, ps_publication_t *publication
     if (client_slot < 0 || client_slot >= driver->context.params.shared->n_clients) {
         return ps_fail(PS_E_INVALID, "client slot %d is out of range", (int)client_slot);
     }
-    if (publication->clients_asked >= PS_PUB_CLIENTS) {
+    if (publication->clients_asked >= PS_PUBLICATION_CLIENTS) {
         return ps_fail(PS_E_NO_SPACE, "a publication is shared by at most %d clients",
-                       (int)PS_PUB_CLIENTS);
+                       (int)PS_PUBLICATION_CLIENTS);
     }
     const int result = tell(driver, publication, PS_SC_ADD_CLIENT, client_slot, 0);
     publication->clients_asked += result == PS_OK;

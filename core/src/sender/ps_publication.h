@@ -29,17 +29,21 @@
 #include "ps_tether.h"
 
 enum {
-    PS_PUB_SUBSCRIBERS = 64,
-    PS_PUB_CLIENTS = 64,
-    PS_PUB_QUARANTINE = 16,
-    PS_PUB_RECEIVERS_UNICAST = 64,
-    PS_PUB_RECEIVERS_GROUP = 2048 /* as many as a dynamic list has places */
+    PS_PUBLICATION_SUBSCRIBERS = 64,
+    PS_PUBLICATION_CLIENTS = 64,
+    PS_PUBLICATION_QUARANTINE = 16,
+    PS_PUBLICATION_RECEIVERS_UNICAST = 64,
+    PS_PUBLICATION_RECEIVERS_GROUP = 2048 /* as many as a dynamic list has places */
 };
 
-enum ps_pub_state { PS_PUB_ACTIVE = 0, PS_PUB_DRAINING = 1, PS_PUB_DRAINED = 2 };
+enum ps_publication_state {
+    PS_PUBLICATION_ACTIVE = 0,
+    PS_PUBLICATION_DRAINING = 1,
+    PS_PUBLICATION_DRAINED = 2
+};
 
 /* Events that the ring did not take yet, in the order of emission: releases before requests. */
-enum ps_pub_pending {
+enum ps_publication_pending {
     PS_PEND_CONNECTED = 1,
     PS_PEND_DRAINED = 2,
     PS_PEND_EOS_ACK = 4,
@@ -54,7 +58,7 @@ enum ps_pub_pending {
 
 typedef struct ps_board_entry ps_board_entry_t; /* ps_publication_board.c */
 
-typedef struct ps_pub_receiver {
+typedef struct ps_publication_receiver {
     int64_t id;
     int64_t heard_ns;
     int64_t edge;          /* position + window of its last status message */
@@ -62,25 +66,25 @@ typedef struct ps_pub_receiver {
     uint32_t reason;       /* ps_cause it states for itself */
     int64_t reason_client;
     ps_receiver_view_t view; /* as shown on the board */
-} ps_pub_receiver_t;
+} ps_publication_receiver_t;
 
-typedef struct ps_pub_subscriber {
+typedef struct ps_publication_subscriber {
     int32_t counter_id;
     int32_t client_slot;
     _Atomic int64_t *cell; /* sub-pos, written by the client */
     int64_t position;      /* last value that made sense */
     ps_tether_t tether;
     bool tether_pending; /* its state change is still to be reported */
-} ps_pub_subscriber_t;
+} ps_publication_subscriber_t;
 
 /* A claim that was padded over while its owner may come back. */
-typedef struct ps_pub_quarantine {
+typedef struct ps_publication_quarantine {
     int32_t client_slot;
     int64_t client_id;
     uint64_t claims_lost; /* released when the client counted up to this */
     int64_t from;
     int64_t to;
-} ps_pub_quarantine_t;
+} ps_publication_quarantine_t;
 
 struct ps_publication {
     /* constants */
@@ -117,8 +121,8 @@ struct ps_publication {
     int64_t sent_ordinal;
     int64_t index_position, index_ns;
     /* sender: state */
-    int32_t state;    /* ps_pub_state */
-    uint32_t pending; /* ps_pub_pending */
+    int32_t state;    /* ps_publication_state */
+    uint32_t pending; /* ps_publication_pending */
     bool connected, has_initial_connection, has_receivers, setup_elicited, end_of_stream, revoked,
         corrupt, eos_acked, back_pressured, short_send, window_shut, cleaning_behind,
         storage_clamped, quarantine_clamped, limit_raised, removed;
@@ -177,20 +181,20 @@ struct ps_publication {
     _Atomic int64_t status_signals;             /* PRESSURE frames heard */
     int64_t paced_until_ns;                     /* a bucket is empty until then; INT64_MAX none */
     bool paced;                                 /* the congestion bucket ended the last turn */
-    ps_pub_receiver_t *receivers;
+    ps_publication_receiver_t *receivers;
     ps_map_t receiver_index; /* receiver id -> index + 1 */
     /* [receiver_capacity], for the conductor, and after them the receiver last held for */
     ps_board_entry_t *board;
     int32_t receiver_count, receiver_capacity;
     int32_t receivers_shown; /* fc-receivers */
-    ps_pub_subscriber_t subscribers[PS_PUB_SUBSCRIBERS];
+    ps_publication_subscriber_t subscribers[PS_PUBLICATION_SUBSCRIBERS];
     int32_t subscriber_count;
     int32_t gating_count; /* as of the last look */
     int64_t slowest_position, fastest_position;
     int32_t slowest_client_slot;
-    int32_t clients[PS_PUB_CLIENTS];
+    int32_t clients[PS_PUBLICATION_CLIENTS];
     int32_t client_count;
-    ps_pub_quarantine_t quarantine[PS_PUB_QUARANTINE];
+    ps_publication_quarantine_t quarantine[PS_PUBLICATION_QUARANTINE];
     int32_t quarantine_count;
     /* sender: lists */
     ps_publication_t *next_ready, *next_watch, *prev_watch, *next_bucket, *next_released;
@@ -199,19 +203,20 @@ struct ps_publication {
     int64_t no_due_ns; /* stands in for that once removed */
 };
 
-static inline ps_sender_t *ps_pub_sender(const ps_publication_t *pub)
+static inline ps_sender_t *ps_publication_sender(const ps_publication_t *pub)
 {
     return pub->sender;
 }
-static inline int64_t ps_pub_term(const ps_publication_t *pub)
+static inline int64_t ps_publication_term(const ps_publication_t *pub)
 {
     return pub->log.term_length;
 }
 
 /* From where on a receiver may miss what was sent. */
-static inline int64_t ps_pub_sent_floor(const ps_publication_t *pub)
+static inline int64_t ps_publication_sent_floor(const ps_publication_t *pub)
 {
-    return pub->sender_position - ps_log_repair_reach(ps_pub_term(pub), pub->log.mtu, pub->nak);
+    return pub->sender_position -
+           ps_log_repair_reach(ps_publication_term(pub), pub->log.mtu, pub->nak);
 }
 
 /* ---- ps_publication_send.c ------------------------------------------------------------------- */

@@ -50,7 +50,7 @@ static void wait_until(ps_publication_t *pub, int64_t due_ns)
 {
     pub->admit_due_ns = due_ns < pub->admit_due_ns ? due_ns : pub->admit_due_ns;
     *pub->due_ns = due_ns < *pub->due_ns ? due_ns : *pub->due_ns;
-    ps_sender_due(ps_pub_sender(pub), due_ns);
+    ps_sender_due(ps_publication_sender(pub), due_ns);
 }
 
 /* Messages admitted and not sent yet, as far as the sender can tell.  Ordinals whose publisher died

@@ -10,7 +10,7 @@
 enum { RESEND_WINDOW = 128 * 1024, UNICAST_MULTIPLE = 16 };
 #define JOIN_REPORT_NS INT64_C(1000000000) /* refusals are reported no more often */
 
-static ps_pub_receiver_t *find_receiver(ps_publication_t *pub, int64_t receiver_id)
+static ps_publication_receiver_t *find_receiver(ps_publication_t *pub, int64_t receiver_id)
 {
     const int32_t index = ps_map_get(&pub->receiver_index, (uint64_t)receiver_id);
     return index == 0 ? NULL : &pub->receivers[index - 1];
@@ -20,8 +20,8 @@ _Static_assert(sizeof(((ps_receiver_view_t *)0)->reason_name) == PS_NAME_MAX + 1
                    sizeof(((ps_receiver_view_t *)0)->reason_host) == PS_NAME_MAX + 1,
                "names as in trailers");
 
-static void show_receiver(ps_publication_t *pub, ps_pub_receiver_t *receiver, const ps_sm_t *sm,
-                          int64_t position, const ps_addr_t *from)
+static void show_receiver(ps_publication_t *pub, ps_publication_receiver_t *receiver,
+                          const ps_sm_t *sm, int64_t position, const ps_addr_t *from)
 {
     const bool speaks = sm->trailer.capabilities != 0;
     receiver->view =
@@ -44,10 +44,10 @@ static void show_receiver(ps_publication_t *pub, ps_pub_receiver_t *receiver, co
     ps_board_write(pub->board, (int32_t)(receiver - pub->receivers), &receiver->view);
 }
 
-static void forget_receiver(ps_publication_t *pub, ps_pub_receiver_t *receiver)
+static void forget_receiver(ps_publication_t *pub, ps_publication_receiver_t *receiver)
 {
     static const ps_receiver_view_t nobody;
-    ps_pub_receiver_t *last = &pub->receivers[--pub->receiver_count];
+    ps_publication_receiver_t *last = &pub->receivers[--pub->receiver_count];
     ps_map_remove(&pub->receiver_index, (uint64_t)receiver->id);
     if (receiver != last) {
         *receiver = *last;
@@ -63,7 +63,7 @@ static void forget_receiver(ps_publication_t *pub, ps_pub_receiver_t *receiver)
 static void refresh_receiver(ps_publication_t *pub, const ps_sm_t *sm, int64_t position,
                              const ps_addr_t *from, int64_t now_ns)
 {
-    ps_pub_receiver_t *receiver = find_receiver(pub, sm->receiver_id);
+    ps_publication_receiver_t *receiver = find_receiver(pub, sm->receiver_id);
     if (receiver == NULL) {
         if (pub->receiver_count == pub->receiver_capacity) {
             return;
@@ -92,7 +92,7 @@ static void refresh_receiver(ps_publication_t *pub, const ps_sm_t *sm, int64_t p
 
 static void on_receiver_leaving(ps_publication_t *pub, const ps_sm_t *sm)
 {
-    ps_pub_receiver_t *receiver = find_receiver(pub, sm->receiver_id);
+    ps_publication_receiver_t *receiver = find_receiver(pub, sm->receiver_id);
     if (receiver != NULL) {
         forget_receiver(pub, receiver);
     }
@@ -147,7 +147,7 @@ void ps_publication_show_joiner(ps_publication_t *pub, int64_t now_ns)
 static void on_setup_asked(ps_publication_t *pub, const ps_sm_t *sm, const ps_addr_t *from,
                            int64_t now_ns)
 {
-    ps_sender_t *sender = ps_pub_sender(pub);
+    ps_sender_t *sender = ps_publication_sender(pub);
     const int32_t verdict = pub->fc.ops->on_setup_asked(&pub->fc, sm, from, now_ns);
     pub->setup_elicited = true;
     if (verdict != PS_JOIN_GRANTED) {
@@ -171,7 +171,7 @@ int64_t ps_publication_step_flow_control(ps_publication_t *pub, int64_t now_ns)
     const bool more = pub->fc.tracked != tracked /* of those required one may have gone */
                       && ps_publication_update(pub, pub->in_ready, now_ns);
     if (more || pub->sender_limit > before) { /* a receiver that held it is gone */
-        ps_sender_ready(ps_pub_sender(pub), pub);
+        ps_sender_ready(ps_publication_sender(pub), pub);
     }
     return pub->fc.due_ns;
 }
@@ -185,14 +185,14 @@ void ps_publication_set_custom_limit(ps_publication_t *pub, int64_t limit, int64
     const int64_t before = pub->sender_limit;
     set_limit(pub, ps_fc_set_custom(&pub->fc, limit, until_ns, now_ns));
     if (pub->sender_limit > before) {
-        ps_sender_ready(ps_pub_sender(pub), pub);
+        ps_sender_ready(ps_publication_sender(pub), pub);
     }
 }
 
 void ps_publication_on_sm(ps_publication_t *pub, const ps_sm_t *sm, int64_t position,
                           const ps_addr_t *from, int64_t now_ns)
 {
-    ps_sender_t *sender = ps_pub_sender(pub);
+    ps_sender_t *sender = ps_publication_sender(pub);
     if ((sm->flags & PS_SM_SETUP) != 0) {
         if (!pub->end_of_stream) {
             on_setup_asked(pub, sm, from, now_ns);
@@ -236,18 +236,19 @@ static bool ask_again(ps_publication_t *pub, const ps_nak_t *nak, int64_t now_ns
                              : multiple;
     const int64_t most = multiple * (term / 2 < RESEND_WINDOW ? term / 2 : RESEND_WINDOW);
     const int64_t length = nak->length < most ? nak->length : most;
-    if (length == 0 || from < 0 || from < ps_pub_sent_floor(pub) || from >= pub->sender_position) {
+    if (length == 0 || from < 0 || from < ps_publication_sent_floor(pub) ||
+        from >= pub->sender_position) {
         return true;
     }
     const int verdict = ps_retransmit_on_nak(&pub->retransmit, from, from + length, now_ns);
     if (verdict == PS_RESEND_OVERFLOW) {
         ps_system_add(pub->context, PS_SYS_RETRANSMIT_OVERFLOW, 1);
     } else if (verdict == PS_RESEND_ADDED && pub->retransmit.delay_ns == 0) {
-        ps_sender_ready(ps_pub_sender(pub), pub);
+        ps_sender_ready(ps_publication_sender(pub), pub);
     } else if (verdict == PS_RESEND_ADDED) {
         const int64_t due_ns = now_ns + pub->retransmit.delay_ns;
         *pub->due_ns = due_ns < *pub->due_ns ? due_ns : *pub->due_ns;
-        ps_sender_due(ps_pub_sender(pub), due_ns);
+        ps_sender_due(ps_publication_sender(pub), due_ns);
     }
     return true;
 }
@@ -284,7 +285,7 @@ void ps_publication_on_nak_list(ps_publication_t *pub, const ps_nak_list_t *list
 void ps_publication_on_error(ps_publication_t *pub, const ps_err_t *err, const ps_addr_t *from,
                              int64_t now_ns)
 {
-    ps_pub_receiver_t *receiver = find_receiver(pub, err->receiver_id);
+    ps_publication_receiver_t *receiver = find_receiver(pub, err->receiver_id);
     ps_event_t event = { .type = PS_EV_REMOTE_ERROR,
                          .kind = PS_KIND_PUBLICATION,
                          .id = pub->id,
@@ -301,12 +302,12 @@ void ps_publication_on_error(ps_publication_t *pub, const ps_err_t *err, const p
     if (receiver != NULL) { /* it takes nothing any more, and sends no status message */
         forget_receiver(pub, receiver);
         ps_publication_update_connected(pub, now_ns);
-        ps_sender_ready(ps_pub_sender(pub), pub);
+        ps_sender_ready(ps_publication_sender(pub), pub);
     }
     pub->fc.ops->on_error(&pub->fc, err->receiver_id, now_ns);
     if (pub->fc.due_ns < *pub->due_ns) {
         *pub->due_ns = pub->fc.due_ns;
-        ps_sender_due(ps_pub_sender(pub), pub->fc.due_ns);
+        ps_sender_due(ps_publication_sender(pub), pub->fc.due_ns);
     }
 }
 
@@ -328,7 +329,7 @@ int64_t ps_publication_expire_receivers(ps_publication_t *pub, int64_t now_ns)
         }
     }
     if (pub->receiver_count != before && ps_publication_update(pub, pub->in_ready, now_ns)) {
-        ps_sender_ready(ps_pub_sender(pub), pub);
+        ps_sender_ready(ps_publication_sender(pub), pub);
     }
     /* With nobody there, the first status message starts the timer again. */
     pub->receivers_check_ns = next_ns == INT64_MAX ? 0 : next_ns;

@@ -6,13 +6,14 @@
 
 static bool emit(ps_publication_t *pub, int32_t type, int64_t a, int64_t b, int32_t reason)
 {
-    return ps_sender_emit(ps_pub_sender(pub), type, PS_KIND_PUBLICATION, pub->id, a, b, reason);
+    return ps_sender_emit(ps_publication_sender(pub), type, PS_KIND_PUBLICATION, pub->id, a, b,
+                          reason);
 }
 
 static bool emit_tethers(ps_publication_t *pub)
 {
     for (int32_t i = 0; i < pub->subscriber_count; i++) {
-        ps_pub_subscriber_t *subscriber = &pub->subscribers[i];
+        ps_publication_subscriber_t *subscriber = &pub->subscribers[i];
         if (subscriber->tether_pending &&
             !emit(pub, PS_EV_SUBSCRIBER, subscriber->counter_id, 0, subscriber->tether.state)) {
             return false;
@@ -25,7 +26,7 @@ static bool emit_tethers(ps_publication_t *pub)
 /* Reports on a receiver that asked to join. */
 static bool emit_join(ps_publication_t *pub)
 {
-    ps_sender_t *sender = ps_pub_sender(pub);
+    ps_sender_t *sender = ps_publication_sender(pub);
     const ps_event_t event = { .type = PS_EV_JOIN,
                                .kind = PS_KIND_PUBLICATION,
                                .id = pub->id,
@@ -69,7 +70,7 @@ void ps_publication_flush_events(ps_publication_t *pub, int64_t now_ns)
         if ((pub->pending & bit) != 0) {
             if (!emit_one(pub, bit)) { /* ring full: again at the next tick */
                 *pub->due_ns = now_ns + PS_TICK_NS;
-                ps_sender_due(ps_pub_sender(pub), *pub->due_ns);
+                ps_sender_due(ps_publication_sender(pub), *pub->due_ns);
                 return;
             }
             pub->pending &= ~bit;
@@ -79,7 +80,7 @@ void ps_publication_flush_events(ps_publication_t *pub, int64_t now_ns)
 
 void ps_publication_check_drained(ps_publication_t *pub)
 {
-    if (pub->state != PS_PUB_DRAINING) {
+    if (pub->state != PS_PUBLICATION_DRAINING) {
         return;
     }
     const bool network = pub->endpoint != NULL;
@@ -87,7 +88,7 @@ void ps_publication_check_drained(ps_publication_t *pub)
     pub->end_of_stream = pub->end_of_stream || sent;
     const bool read = pub->gating_count == 0 || pub->slowest_position >= pub->end_position;
     if ((sent || !(pub->has_receivers || pub->inherited) || pub->corrupt) && read) {
-        pub->state = PS_PUB_DRAINED;
+        pub->state = PS_PUBLICATION_DRAINED;
         pub->pending |= PS_PEND_DRAINED;
     }
 }

@@ -18,7 +18,8 @@ static int64_t lowest_in_use(const ps_publication_t *pub)
     }
     /* A hole was padded over whose owner may still try to claim it: refused as long as the PAD is
      * there, and that is to be as long as in a stream that goes on. */
-    if (pub->unblocked_bytes > 0 && pub->unblocked_at + ps_pub_term(pub) > pub->producer_position) {
+    if (pub->unblocked_bytes > 0 &&
+        pub->unblocked_at + ps_publication_term(pub) > pub->producer_position) {
         lowest = pub->unblocked_at < lowest ? pub->unblocked_at : lowest;
     }
     return lowest > pub->kept_position ? lowest : pub->kept_position;
@@ -28,7 +29,7 @@ static int64_t lowest_in_use(const ps_publication_t *pub)
  * beyond the producer position, as consumers are never ahead of that. */
 static int64_t highest_in_use(const ps_publication_t *pub, int32_t least_terms)
 {
-    const int64_t term = ps_pub_term(pub);
+    const int64_t term = ps_publication_term(pub);
     int64_t highest = pub->producer_position + pub->window_bytes;
     highest = highest > pub->publisher_limit ? highest : pub->publisher_limit;
     const int64_t to = (highest + term - 1) & ~(int64_t)pub->log.term_mask;
@@ -41,7 +42,8 @@ void ps_publication_on_give_up(ps_publication_t *pub, int32_t least_terms)
     pub->term_needed_for = 0;
     pub->pending = (pub->pending & ~(uint32_t)PS_PEND_TERM) | PS_PEND_GIVEN_UP;
     pub->given_up_to = -1;
-    if (pub->state != PS_PUB_ACTIVE || pub->revoked || pub->corrupt || pub->quarantine_count > 0) {
+    if (pub->state != PS_PUBLICATION_ACTIVE || pub->revoked || pub->corrupt ||
+        pub->quarantine_count > 0) {
         return;
     }
     const int64_t producer = ps_log_producer_position(&pub->log);
@@ -53,8 +55,8 @@ void ps_publication_on_give_up(ps_publication_t *pub, int32_t least_terms)
     const int64_t from = lowest_in_use(pub) & ~(int64_t)pub->log.term_mask;
     const int64_t to = highest_in_use(pub, least_terms);
     /* Of the terms that stay, those ahead must be clean: the ones that go leave zeroes. */
-    if (to > pub->reserved_position || to - from >= PS_PARTITIONS * ps_pub_term(pub) ||
-        pub->clean_position < to - PS_PARTITIONS * ps_pub_term(pub)) {
+    if (to > pub->reserved_position || to - from >= PS_PARTITIONS * ps_publication_term(pub) ||
+        pub->clean_position < to - PS_PARTITIONS * ps_publication_term(pub)) {
         return;
     }
     pub->clean_position = from > pub->clean_position ? from : pub->clean_position;

@@ -49,7 +49,7 @@ void ps_publication_update_connected(ps_publication_t *pub, int64_t now_ns)
         return;
     }
     pub->connected = connected;
-    if (connected && pub->state == PS_PUB_ACTIVE && !pub->revoked) {
+    if (connected && pub->state == PS_PUBLICATION_ACTIVE && !pub->revoked) {
         (void)raise_limit(pub, now_ns); /* who sees the connection finds room */
     }
     atomic_store_explicit(&pub->log.meta->is_connected, connected, memory_order_release);
@@ -90,7 +90,7 @@ static int64_t last_consumer(const ps_publication_t *pub)
 
 void ps_publication_clean_behind(ps_publication_t *pub)
 {
-    (void)clean(pub, last_consumer(pub) - ps_pub_term(pub));
+    (void)clean(pub, last_consumer(pub) - ps_publication_term(pub));
 }
 
 /* The furthest limit whose term producers may write: its partition is zero.  That is two terms
@@ -102,7 +102,7 @@ static int64_t clean_limit(const ps_publication_t *pub)
     return (terms << pub->log.shift) - PS_FRAME_ALIGNMENT;
 }
 
-static bool has_answered(const ps_publication_t *pub, const ps_pub_quarantine_t *entry)
+static bool has_answered(const ps_publication_t *pub, const ps_publication_quarantine_t *entry)
 {
     const ps_client_slot_t *client = &pub->context->params.shared->clients[entry->client_slot];
     return atomic_load_explicit(&client->id, memory_order_acquire) != entry->client_id ||
@@ -113,7 +113,7 @@ static bool has_answered(const ps_publication_t *pub, const ps_pub_quarantine_t 
 void ps_publication_release_quarantine(ps_publication_t *pub)
 {
     for (int32_t i = 0; i < pub->quarantine_count;) {
-        const ps_pub_quarantine_t entry = pub->quarantine[i];
+        const ps_publication_quarantine_t entry = pub->quarantine[i];
         if (!has_answered(pub, &entry)) {
             i++;
             continue;
@@ -176,7 +176,7 @@ static int64_t storage_limit(const ps_publication_t *pub)
 
 static void ask_for_storage(ps_publication_t *pub, int64_t want, int64_t storage, int64_t now_ns)
 {
-    const bool short_of = storage != INT64_MAX && want > storage - ps_pub_term(pub) / 2;
+    const bool short_of = storage != INT64_MAX && want > storage - ps_publication_term(pub) / 2;
     if (!short_of || pub->rests_at == pub->producer_position ||
         (pub->term_needed_for == pub->reserved_position + 1 &&
          now_ns - pub->term_needed_ns < TERM_EVENT_INTERVAL_NS)) {
@@ -208,7 +208,7 @@ static bool raise_limit(ps_publication_t *pub, int64_t now_ns)
     if (want <= pub->publisher_limit) {
         return false;
     }
-    const bool cleaned = clean(pub, consumer - ps_pub_term(pub));
+    const bool cleaned = clean(pub, consumer - ps_publication_term(pub));
     const int64_t zeroed = clean_limit(pub);
     pub->cleaning_behind = !cleaned && want > zeroed; /* cleaned: the consumers hold it */
     want = want > zeroed ? zeroed : want;
@@ -332,7 +332,7 @@ static void bind_cause(ps_publication_t *pub, int64_t now_ns)
 {
     int64_t culprit = 0;
     int32_t cause = PS_CAUSE_NONE;
-    if (pub->state == PS_PUB_ACTIVE && !pub->revoked &&
+    if (pub->state == PS_PUBLICATION_ACTIVE && !pub->revoked &&
         (pub->producer_position >= pub->publisher_limit || ps_publication_admits_no_message(pub))) {
         cause = find_cause(pub, &culprit);
     }
@@ -347,7 +347,7 @@ static void set_wake_position(ps_publication_t *pub)
         const bool waited_for =
             pub->producer_position >= pub->publisher_limit ||
             atomic_load_explicit(&pub->slot->want_room, memory_order_relaxed) != 0;
-        if (pub->state != PS_PUB_ACTIVE) {
+        if (pub->state != PS_PUBLICATION_ACTIVE) {
             wake = pub->producer_position;
         } else if (waited_for) {
             wake = pub->slowest_position + PS_FRAME_ALIGNMENT;
@@ -401,7 +401,7 @@ bool ps_publication_update(ps_publication_t *pub, bool sending, int64_t now_ns)
     if (pub->quarantine_count > 0) {
         ps_publication_release_quarantine(pub);
     }
-    if (pub->state == PS_PUB_ACTIVE && !pub->revoked) {
+    if (pub->state == PS_PUBLICATION_ACTIVE && !pub->revoked) {
         if (pub->connected || (pub->endpoint != NULL && pub->has_receivers)) {
             more = raise_limit(pub, now_ns) || more;
         } else {

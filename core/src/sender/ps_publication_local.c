@@ -33,7 +33,7 @@ void ps_publication_look_again(ps_publication_t *pub)
     if (!pub->hot) {
         atomic_store_explicit(&pub->slot->dirty, PS_DIRTY_NOT, memory_order_seq_cst);
     }
-    ps_sender_ready(ps_pub_sender(pub), pub);
+    ps_sender_ready(ps_publication_sender(pub), pub);
     ps_publication_wake_subscribers(pub);
 }
 
@@ -51,7 +51,7 @@ bool ps_publication_read_subscribers(ps_publication_t *pub)
     int64_t slowest = INT64_MAX, fastest = INT64_MIN;
     pub->gating_count = 0;
     for (int32_t i = 0; i < pub->subscriber_count; i++) {
-        ps_pub_subscriber_t *subscriber = &pub->subscribers[i];
+        ps_publication_subscriber_t *subscriber = &pub->subscribers[i];
         /* acquire: what the reader released may be overwritten after this */
         int64_t position = atomic_load_explicit(subscriber->cell, memory_order_acquire);
         /* A client wrote it: believed only forward, at frame boundaries, and up to what was
@@ -90,7 +90,7 @@ int64_t ps_publication_step_tethers(ps_publication_t *pub, int64_t now_ns)
     };
     const int64_t leader = pub->endpoint != NULL ? pub->sender_position : pub->consumer_position;
     for (int32_t i = 0; i < pub->subscriber_count; i++) {
-        ps_pub_subscriber_t *subscriber = &pub->subscribers[i];
+        ps_publication_subscriber_t *subscriber = &pub->subscribers[i];
         if (!ps_tether_step(&subscriber->tether, subscriber->position, leader, pub->window_bytes,
                             &timeouts, now_ns)) {
             continue;
@@ -108,12 +108,12 @@ int64_t ps_publication_step_tethers(ps_publication_t *pub, int64_t now_ns)
 bool ps_publication_add_reader(ps_publication_t *pub, const ps_subscriber_params_t *params,
                                int64_t now_ns)
 {
-    if (pub->subscriber_count == PS_PUB_SUBSCRIBERS) {
+    if (pub->subscriber_count == PS_PUBLICATION_SUBSCRIBERS) {
         return false;
     }
-    ps_pub_subscriber_t *subscriber = &pub->subscribers[pub->subscriber_count++];
-    *subscriber = (ps_pub_subscriber_t){ .counter_id = params->position_counter_id,
-                                         .client_slot = params->client_slot };
+    ps_publication_subscriber_t *subscriber = &pub->subscribers[pub->subscriber_count++];
+    *subscriber = (ps_publication_subscriber_t){ .counter_id = params->position_counter_id,
+                                                 .client_slot = params->client_slot };
     if (params->client_slot >= pub->context->params.shared->n_clients) {
         subscriber->client_slot = -1;
     }
@@ -146,7 +146,7 @@ bool ps_publication_wants_sender(const ps_publication_t *pub)
         return false;
     }
     for (int32_t i = 0; i < pub->subscriber_count; i++) {
-        const ps_pub_subscriber_t *subscriber = &pub->subscribers[i];
+        const ps_publication_subscriber_t *subscriber = &pub->subscribers[i];
         if (ps_tether_gates(&subscriber->tether) &&
             atomic_load_explicit(subscriber->cell, memory_order_acquire) < wake) {
             return false;

@@ -17,7 +17,7 @@ enum { BURST_DATAGRAMS = 10, BURST_PARTS = 500, REPAIR_BURST_MAX = 8 * 1024 * 10
 void ps_publication_pace_init(ps_publication_t *pub)
 {
     const ps_driver_params_t *params = &pub->context->params;
-    const int64_t half = ps_pub_term(pub) / 2;
+    const int64_t half = ps_publication_term(pub) / 2;
     ps_pacer_init(&pub->congestion_pace);
     ps_pacer_init(&pub->repair);
     ps_pacer_set(&pub->repair,
@@ -39,7 +39,7 @@ void ps_publication_on_congestion(ps_publication_t *pub, const ps_sm_t *sm, int6
 
 static void wait_until(ps_publication_t *pub, int64_t due_ns)
 {
-    ps_sender_t *sender = ps_pub_sender(pub);
+    ps_sender_t *sender = ps_publication_sender(pub);
     pub->paced_until_ns = due_ns < pub->paced_until_ns ? due_ns : pub->paced_until_ns;
     *pub->due_ns = due_ns < *pub->due_ns ? due_ns : *pub->due_ns;
     ps_sender_due(sender, due_ns);
@@ -77,7 +77,7 @@ int64_t ps_publication_pace_timer(ps_publication_t *pub, int64_t now_ns)
         return pub->paced_until_ns;
     }
     pub->paced_until_ns = INT64_MAX;
-    ps_sender_ready(ps_pub_sender(pub), pub);
+    ps_sender_ready(ps_publication_sender(pub), pub);
     return INT64_MAX;
 }
 

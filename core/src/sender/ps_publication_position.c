@@ -13,7 +13,7 @@ enum { SKIP_FRAMES = 4096, INDEX_PARTS = 256 };
 void ps_publication_add_index(ps_publication_t *pub, int64_t position, int64_t ordinal,
                               int64_t now_ns)
 {
-    const int64_t step = ps_pub_term(pub) / INDEX_PARTS;
+    const int64_t step = ps_publication_term(pub) / INDEX_PARTS;
     const int64_t advanced = position - pub->index_position;
     if (advanced <= 0 || (advanced < step && now_ns - pub->index_ns < PS_TICK_NS)) {
         return;
@@ -54,7 +54,7 @@ bool ps_publication_skip_to(ps_publication_t *pub, int64_t to)
         position += span;
     }
     if (position > pub->sender_position) {
-        ps_publication_move_sender(pub, position, messages, ps_pub_sender(pub)->now_ns);
+        ps_publication_move_sender(pub, position, messages, ps_publication_sender(pub)->now_ns);
         /* No window holds what is not there. */
         pub->window_shut = pub->window_shut && ps_publication_frame_is_there(pub, position);
     }
@@ -87,6 +87,6 @@ void ps_publication_note_blocked(ps_publication_t *pub, int64_t now_ns)
     const int64_t due_ns = now_ns + ps_publication_look_interval_ns(pub);
     if (due_ns < *pub->due_ns) {
         *pub->due_ns = due_ns;
-        ps_sender_due(ps_pub_sender(pub), due_ns);
+        ps_sender_due(ps_publication_sender(pub), due_ns);
     }
 }

@@ -76,7 +76,7 @@ void ps_publication_on_pressure(ps_publication_t *pub, const ps_pressure_t *pres
                                      .cadence_ns = pressure->cadence_ns,
                                      .residue = pressure->residue,
                                      .overrun = pressure->overrun,
-                                     .capacity = ps_pub_term(pub) / 2 };
+                                     .capacity = ps_publication_term(pub) / 2 };
     if (ps_nak_rate_signal(&pub->nak_rate, &report, now_ns)) {
         follow_nak(pub, now_ns);
     }
@@ -133,7 +133,7 @@ bool ps_publication_rate_shut(ps_publication_t *pub, int64_t now_ns)
         show(pub, now_ns);
     }
     *pub->due_ns = pub->rate_due_ns < *pub->due_ns ? pub->rate_due_ns : *pub->due_ns;
-    ps_sender_due(ps_pub_sender(pub), pub->rate_due_ns);
+    ps_sender_due(ps_publication_sender(pub), pub->rate_due_ns);
     return true;
 }
 
@@ -161,7 +161,7 @@ int64_t ps_publication_rate_timer(ps_publication_t *pub, int64_t now_ns)
     if (now_ns >= pub->rate_due_ns) {
         pub->rate_due_ns = INT64_MAX;
         due_ns = INT64_MAX;
-        ps_sender_ready(ps_pub_sender(pub), pub);
+        ps_sender_ready(ps_publication_sender(pub), pub);
     }
     return pub->nak_binds_until_ns != 0 && pub->nak_binds_until_ns < due_ns
                ? pub->nak_binds_until_ns

@@ -99,7 +99,7 @@ static void count_back_pressure(ps_publication_t *pub)
 
 static int32_t datagram_limit(const ps_publication_t *pub, int64_t position, int64_t left)
 {
-    const int64_t rest = ps_pub_term(pub) - (position & pub->log.term_mask);
+    const int64_t rest = ps_publication_term(pub) - (position & pub->log.term_mask);
     int64_t max_bytes = pub->log.mtu < rest ? pub->log.mtu : rest;
     max_bytes = left < max_bytes ? left : max_bytes;
     return (int32_t)max_bytes;
@@ -151,7 +151,7 @@ static int32_t collect(ps_publication_t *pub, ps_dgram_t *dgrams, scan_t *scans,
 /* The socket took nothing: trying again at once would only burn the CPU. */
 static void retry_later(ps_publication_t *pub, int64_t now_ns)
 {
-    ps_sender_t *sender = ps_pub_sender(pub);
+    ps_sender_t *sender = ps_publication_sender(pub);
     const int64_t due_ns = now_ns + (pub->endpoint->failed ? PS_TICK_NS : RETRY_NS);
     *pub->due_ns = due_ns < *pub->due_ns ? due_ns : *pub->due_ns;
     ps_sender_due(sender, due_ns);
@@ -165,7 +165,7 @@ static void arm_heartbeat(ps_publication_t *pub, int64_t now_ns)
     const int64_t due_ns = now_ns + pub->context->params.heartbeat_interval_ns;
     if (*pub->due_ns > due_ns) {
         *pub->due_ns = due_ns;
-        ps_sender_due(ps_pub_sender(pub), due_ns);
+        ps_sender_due(ps_publication_sender(pub), due_ns);
     }
 }
 
@@ -230,7 +230,7 @@ static bool is_frame_of(const ps_publication_t *pub, int64_t position)
 
 int64_t ps_publication_resend_floor(const ps_publication_t *pub)
 {
-    const int64_t floor = ps_pub_sent_floor(pub);
+    const int64_t floor = ps_publication_sent_floor(pub);
     return floor > 0 ? floor : 0;
 }
 

@@ -26,16 +26,16 @@ static void after_close(ps_publication_t *pub, int64_t now_ns)
     ps_publication_wake_clients(pub);
     ps_publication_wake_subscribers(pub);
     *pub->due_ns = now_ns;
-    ps_sender_due(ps_pub_sender(pub), now_ns);
-    ps_sender_ready(ps_pub_sender(pub), pub);
+    ps_sender_due(ps_publication_sender(pub), now_ns);
+    ps_sender_ready(ps_publication_sender(pub), pub);
 }
 
 void ps_publication_start_drain(ps_publication_t *pub, int64_t now_ns)
 {
-    if (pub->state != PS_PUB_ACTIVE) {
+    if (pub->state != PS_PUBLICATION_ACTIVE) {
         return;
     }
-    pub->state = PS_PUB_DRAINING;
+    pub->state = PS_PUBLICATION_DRAINING;
     close_producers(pub);
     after_close(pub, now_ns);
 }
@@ -46,7 +46,8 @@ void ps_publication_start_revoke(ps_publication_t *pub, int64_t now_ns)
         return;
     }
     pub->revoked = true;
-    pub->state = PS_PUB_DRAINED; /* what is not sent stays unsent: that is what revoke means */
+    pub->state =
+        PS_PUBLICATION_DRAINED; /* what is not sent stays unsent: that is what revoke means */
     pub->end_of_stream = true;
     close_producers(pub);
     atomic_store_explicit(&pub->log.meta->is_revoked, 1, memory_order_release);
@@ -125,7 +126,7 @@ static int64_t network_timers(ps_publication_t *pub, int64_t now_ns)
     due_ns = earlier(due_ns, ps_publication_pace_timer(pub, now_ns));
     const int64_t resend_ns = ps_retransmit_next_ns(&pub->retransmit);
     if ((resend_ns <= now_ns && pub->paced_until_ns == INT64_MAX) || pub->short_send) {
-        ps_sender_ready(ps_pub_sender(pub), pub);
+        ps_sender_ready(ps_publication_sender(pub), pub);
     }
     due_ns = resend_ns > now_ns ? earlier(due_ns, resend_ns) : due_ns;
     return due_ns;
@@ -147,13 +148,13 @@ void ps_publication_on_timer(ps_publication_t *pub, int64_t now_ns)
         ps_publication_look_again(pub);
     }
     if (ps_publication_update(pub, pub->in_ready, now_ns)) {
-        ps_sender_ready(ps_pub_sender(pub), pub);
+        ps_sender_ready(ps_publication_sender(pub), pub);
     }
     if (pub->endpoint != NULL) {
         const bool held = pub->fc.join_binds;
         due_ns = earlier(due_ns, network_timers(pub, now_ns));
         if (pub->fc.join_binds != held) { /* the cause is another one now */
-            ps_sender_ready(ps_pub_sender(pub), pub);
+            ps_sender_ready(ps_publication_sender(pub), pub);
         }
     }
     if (pub->inherited) {
@@ -161,11 +162,11 @@ void ps_publication_on_timer(ps_publication_t *pub, int64_t now_ns)
     }
     due_ns = earlier(due_ns, ps_publication_rate_timer(pub, now_ns));
     due_ns = earlier(due_ns, pub->admit_due_ns);
-    if (pub->state != PS_PUB_DRAINED) {
+    if (pub->state != PS_PUBLICATION_DRAINED) {
         due_ns = earlier(due_ns, ps_publication_check_blocked(pub, now_ns));
     }
     /* Of a publication whose limit does not rise any more these are what last held it. */
-    const bool rises = pub->state == PS_PUB_ACTIVE && !pub->revoked && pub->connected;
+    const bool rises = pub->state == PS_PUBLICATION_ACTIVE && !pub->revoked && pub->connected;
     if (rises && (pub->quarantine_clamped || pub->cleaning_behind || pub->storage_clamped)) {
         due_ns = earlier(due_ns, now_ns + PS_TICK_NS);
     }

@@ -25,17 +25,17 @@ static int32_t living_claimer(const ps_publication_t *pub, int64_t position, int
 
 /* A client with several claims lost answers once for each; none of its memory is free before the
  * last, since it is not known which claim an answer is for. */
-static void quarantine(ps_publication_t *pub, ps_pub_quarantine_t entry)
+static void quarantine(ps_publication_t *pub, ps_publication_quarantine_t entry)
 {
     for (int32_t i = 0; i < pub->quarantine_count; i++) {
-        const ps_pub_quarantine_t *other = &pub->quarantine[i];
+        const ps_publication_quarantine_t *other = &pub->quarantine[i];
         if (other->client_slot == entry.client_slot && other->client_id == entry.client_id &&
             other->claims_lost >= entry.claims_lost) {
             entry.claims_lost = other->claims_lost + 1;
         }
     }
     for (int32_t i = 0; i < pub->quarantine_count; i++) {
-        ps_pub_quarantine_t *other = &pub->quarantine[i];
+        ps_publication_quarantine_t *other = &pub->quarantine[i];
         if (other->client_slot == entry.client_slot && other->client_id == entry.client_id) {
             other->claims_lost = entry.claims_lost;
         }
@@ -48,11 +48,11 @@ static int32_t pad_over(ps_publication_t *pub, int64_t position, int32_t only_cl
                         bool owner_may_return)
 {
     const ps_shared_t *shared = pub->context->params.shared;
-    ps_pub_quarantine_t entry = { .client_slot = -1, .from = position };
+    ps_publication_quarantine_t entry = { .client_slot = -1, .from = position };
     int32_t claimer = -1;
     if (owner_may_return) {
         entry.client_slot = living_claimer(pub, position, &entry.client_id);
-        if (entry.client_slot >= 0 && pub->quarantine_count == PS_PUB_QUARANTINE) {
+        if (entry.client_slot >= 0 && pub->quarantine_count == PS_PUBLICATION_QUARANTINE) {
             return 0; /* nobody's memory may be given up: stay blocked until one answers */
         }
         if (entry.client_slot >= 0) { /* before the padding: the answer may come at once */
@@ -73,7 +73,7 @@ static int32_t pad_over(ps_publication_t *pub, int64_t position, int32_t only_cl
     pub->unblocked_bytes = bytes;
     pub->pending |= PS_PEND_UNBLOCKED;
     ps_system_add(pub->context, PS_SYS_UNBLOCKED_PUBLICATIONS, 1);
-    ps_sender_ready(ps_pub_sender(pub), pub);
+    ps_sender_ready(ps_publication_sender(pub), pub);
     ps_publication_wake_subscribers(pub); /* what lies behind can be read now */
     return bytes;
 }
@@ -89,7 +89,7 @@ static void walk_claims(ps_publication_t *pub, int32_t client_slot)
         const int64_t length = (int32_t)(uint32_t)word;
         int64_t span = ps_align32_64(length < 0 ? -length : length);
         span = span < PS_FRAME_ALIGNMENT ? PS_FRAME_ALIGNMENT : span;
-        if ((position & pub->log.term_mask) + span > ps_pub_term(pub)) {
+        if ((position & pub->log.term_mask) + span > ps_publication_term(pub)) {
             return; /* no length of ours */
         }
         if (length < 0 && (uint32_t)(word >> 32) == (uint32_t)client_slot) {
@@ -123,7 +123,7 @@ void ps_publication_unblock_client(ps_publication_t *pub, int32_t client_slot, i
         }
     }
     *pub->due_ns = now_ns;
-    ps_sender_due(ps_pub_sender(pub), now_ns);
+    ps_sender_due(ps_publication_sender(pub), now_ns);
 }
 
 static void report_blocked(ps_publication_t *pub, int64_t position, int64_t now_ns)
@@ -144,7 +144,7 @@ int64_t ps_publication_check_blocked(ps_publication_t *pub, int64_t now_ns)
 {
     const int64_t timeout_ns = pub->context->params.unblock_timeout_ns;
     const int64_t look_ns = ps_publication_look_interval_ns(pub);
-    const bool draining = pub->state != PS_PUB_ACTIVE;
+    const bool draining = pub->state != PS_PUBLICATION_ACTIVE;
     int64_t position;
     const bool blocked = ps_publication_is_blocked(pub, &position);
     if (!blocked) {

@@ -109,7 +109,7 @@ static void remove_publication(ps_sender_t *sender, ps_publication_t *pub)
 
 static void add_client(ps_publication_t *pub, int32_t client_slot)
 {
-    if (pub->client_count < PS_PUB_CLIENTS) {
+    if (pub->client_count < PS_PUBLICATION_CLIENTS) {
         pub->clients[pub->client_count++] = client_slot;
     }
 }

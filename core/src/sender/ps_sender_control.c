@@ -15,11 +15,11 @@ static void count_invalid(const ps_send_endpoint_t *endpoint)
  * granted it still speaks of its start. */
 static bool is_granted_from(const ps_publication_t *pub, int64_t position)
 {
-    const int64_t half = ps_pub_term(pub) / 2;
+    const int64_t half = ps_publication_term(pub) / 2;
     const bool at_end = (pub->sender_position & pub->log.term_mask) == 0;
     const bool far = at_end || pub->nak; /* under nak slower receivers are further behind */
-    const int64_t floor = pub->nak ? pub->sender_position - ps_pub_term(pub)
-                          : far    ? ps_pub_sent_floor(pub)
+    const int64_t floor = pub->nak ? pub->sender_position - ps_publication_term(pub)
+                          : far    ? ps_publication_sent_floor(pub)
                                    : pub->sender_position - half;
     return position >= floor && position <= pub->sender_position + half;
 }

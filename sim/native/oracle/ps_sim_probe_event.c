@@ -92,7 +92,7 @@ static void on_given_up(ps_probe_t *probe, ps_probe_told_t *told, int32_t host, 
 static void on_pub_given_up(ps_probe_t *probe, ps_probe_pub_t *model, const ps_event_t *event)
 {
     const ps_publication_t *pub = model->pub;
-    const int64_t term = ps_pub_term(pub);
+    const int64_t term = ps_publication_term(pub);
     int64_t lowest = pub->endpoint != NULL ? pub->sender_position - term / 2 - term / 8 : INT64_MAX;
     on_given_up(probe, &model->told, model->host, &pub->log, event, pub->reserved_position);
     if (event->a < 0) {
@@ -170,7 +170,8 @@ static void on_pub_event(ps_probe_t *probe, ps_probe_pub_t *model, const ps_even
     switch (event->type) {
     case PS_EV_PUB_CONNECTED: on_connected(probe, model, event, now_ns); break;
     case PS_EV_PUB_DRAINED:
-        if (told->drained || pub->state != PS_PUB_DRAINED || event->a != pub->sender_position ||
+        if (told->drained || pub->state != PS_PUBLICATION_DRAINED ||
+            event->a != pub->sender_position ||
             event->b != pub->end_position - pub->sender_position) {
             complain(probe, model->host, pub->log.session_id, "drained is told wrong or twice",
                      event->a, event->b);
@@ -202,8 +203,9 @@ static void promise_pub(ps_probe_t *probe, ps_probe_pub_t *model, int64_t now_ns
     ps_probe_promise(probe, &model->promises[P_TOLD], told->connected == pub->connected, now_ns,
                      slack_ns, "a connection is told", model->host, pub->log.session_id);
     ps_probe_promise(probe, &model->promises[P_ENDED],
-                     pub->state != PS_PUB_DRAINED || told->drained || pub->params.adopted, now_ns,
-                     slack_ns, "that it is drained is told", model->host, pub->log.session_id);
+                     pub->state != PS_PUBLICATION_DRAINED || told->drained || pub->params.adopted,
+                     now_ns, slack_ns, "that it is drained is told", model->host,
+                     pub->log.session_id);
     /* Half a term of storage ahead of the limit that producers will get. */
     const int64_t consumer = pub->endpoint != NULL ? pub->sender_position : pub->slowest_position;
     const bool slowed = pub->gating_count > 0 && pub->slowest_position < consumer;
@@ -211,8 +213,8 @@ static void promise_pub(ps_probe_t *probe, ps_probe_pub_t *model, int64_t now_ns
     const int64_t stored = pub->reserved_position == INT64_MAX
                                ? INT64_MAX
                                : pub->reserved_position & ~(int64_t)pub->log.term_mask;
-    const bool asks = stored != INT64_MAX && want > stored - ps_pub_term(pub) / 2 &&
-                      pub->connected && pub->state == PS_PUB_ACTIVE && !pub->rated &&
+    const bool asks = stored != INT64_MAX && want > stored - ps_publication_term(pub) / 2 &&
+                      pub->connected && pub->state == PS_PUBLICATION_ACTIVE && !pub->rated &&
                       pub->quarantine_count == 0 &&
                       told->given_up_at != pub->producer_position + 1 /* it rests */
                       && (pub->endpoint != NULL || pub->gating_count > 0);

@@ -38,7 +38,7 @@ void ps_probe_fc_init(ps_probe_pub_t *model, int64_t now_ns)
     model->plain_ns = INT64_MIN / 2;
     model->ever_heard = pub->has_initial_connection;
     for (int32_t i = 0; i < pub->receiver_count && i < PS_PROBE_RECEIVERS; i++) {
-        const ps_pub_receiver_t *from = &pub->receivers[i];
+        const ps_publication_receiver_t *from = &pub->receivers[i];
         model->receivers[model->receiver_count++] =
             (ps_probe_receiver_t){ .id = from->id,
                                    .edge = from->edge,

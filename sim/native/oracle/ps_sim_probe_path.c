@@ -410,7 +410,7 @@ void ps_probe_pub_tethers(ps_probe_t *probe, ps_probe_pub_t *model, int64_t now_
     const int64_t leader = pub->endpoint != NULL ? pub->sender_position : pub->consumer_position;
     int32_t ids[PS_PROBE_TETHERS] = { 0 };
     for (int32_t i = 0; i < pub->subscriber_count && i < PS_PROBE_TETHERS; i++) {
-        const ps_pub_subscriber_t *reader = &pub->subscribers[i];
+        const ps_publication_subscriber_t *reader = &pub->subscribers[i];
         ids[i] = reader->counter_id;
         ps_probe_tether_t *known =
             tether_of(model->tethers, reader->counter_id, &reader->tether, now_ns);

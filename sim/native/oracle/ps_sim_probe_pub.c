@@ -83,7 +83,7 @@ static int64_t slowest_reader(const ps_publication_t *pub)
 {
     int64_t slowest = INT64_MAX;
     for (int32_t i = 0; i < pub->subscriber_count; i++) {
-        const ps_pub_subscriber_t *reader = &pub->subscribers[i];
+        const ps_publication_subscriber_t *reader = &pub->subscribers[i];
         const int64_t shown = load(reader->cell);
         if (reader->tether.state == PS_TETHER_ACTIVE || reader->tether.state == PS_TETHER_LINGER) {
             slowest = shown < slowest ? shown : slowest;
@@ -123,7 +123,7 @@ static void look_at_memory(ps_probe_t *probe, ps_probe_pub_t *model, int64_t pro
         return;
     }
     const int64_t from = model->zero_to > producer ? model->zero_to : producer;
-    if (end - producer > 2 * ps_pub_term(pub) + pub->log.term_length) {
+    if (end - producer > 2 * ps_publication_term(pub) + pub->log.term_length) {
         complain(probe, model, "the limit is in a term that is in use", pub->publisher_limit,
                  producer);
     } else if (pub->log.type == PS_LOG_SEALED) { /* its tail is looked at each time */
@@ -144,7 +144,7 @@ static void look_at_limit(ps_probe_t *probe, ps_probe_pub_t *model, int64_t now_
     const int64_t reader = slowest_reader(pub);
     int64_t consumer = pub->endpoint != NULL ? pub->sender_position : reader;
     consumer = reader < consumer ? reader : consumer;
-    const bool active = pub->state == PS_PUB_ACTIVE && !pub->revoked;
+    const bool active = pub->state == PS_PUBLICATION_ACTIVE && !pub->revoked;
     if (consumer != INT64_MAX && consumer + pub->window_bytes > model->reach) {
         model->reach = consumer + pub->window_bytes;
     }
@@ -317,7 +317,7 @@ static void look_at_account(ps_probe_t *probe, ps_probe_pub_t *model, int64_t no
         model->held_ns = shown_ns;
     }
     const bool held =
-        pub->state == PS_PUB_ACTIVE && !pub->revoked &&
+        pub->state == PS_PUBLICATION_ACTIVE && !pub->revoked &&
         (pub->producer_position >= pub->publisher_limit ||
          (pub->params.rate_messages_per_s > 0 && load(&pub->slot->ordinal_limit) <= pub->spent));
     const int32_t plain = held ? plain_cause(model) : 0;
@@ -388,11 +388,11 @@ static void look_at_index(ps_probe_t *probe, ps_probe_pub_t *model, int64_t now_
     if (pub->params.spies_simulate_connection && count > model->index.count + 1) {
         model->index.count = 0; /* it passed over some and sent some in one turn */
     }
-    const char *wrong =
-        pub->endpoint == NULL
-            ? NULL
-            : ps_probe_index_look(&model->index, pub->ring, pub->sender_position, ps_pub_term(pub),
-                                  ps_context_epoch_offset_ns(pub->context), now_ns);
+    const char *wrong = pub->endpoint == NULL
+                            ? NULL
+                            : ps_probe_index_look(&model->index, pub->ring, pub->sender_position,
+                                                  ps_publication_term(pub),
+                                                  ps_context_epoch_offset_ns(pub->context), now_ns);
     if (wrong != NULL) {
         complain(probe, model, wrong, position, pub->sender_position);
     }
@@ -405,10 +405,11 @@ static void look_at_end(ps_probe_t *probe, ps_probe_pub_t *model, int64_t now_ns
     const bool sent = !network || pub->sender_position >= pub->end_position;
     const bool read = slowest_reader(pub) >= pub->end_position;
     const bool alone = network && pub->receiver_count == 0 && !pub->inherited;
-    promise(probe, model, P_DRAINED, pub->state != PS_PUB_DRAINING || !((sent || alone) && read),
-            now_ns, 2, "what is sent and read is drained");
-    if (pub->state == PS_PUB_DRAINED && !pub->revoked && !pub->corrupt && network && !sent &&
-        pub->receiver_count > 0 && model->promises[P_DRAINED].since_ns == 0 &&
+    promise(probe, model, P_DRAINED,
+            pub->state != PS_PUBLICATION_DRAINING || !((sent || alone) && read), now_ns, 2,
+            "what is sent and read is drained");
+    if (pub->state == PS_PUBLICATION_DRAINED && !pub->revoked && !pub->corrupt && network &&
+        !sent && pub->receiver_count > 0 && model->promises[P_DRAINED].since_ns == 0 &&
         !model->promises[P_CELLS].broken) {
         model->promises[P_CELLS].broken = true;
         model->promises[P_CELLS].since_ns = now_ns;

@@ -125,7 +125,7 @@ static void look_at_local(ps_probe_t *probe, ps_probe_pub_t *model, int64_t now_
     turn_to(&model->bytes, now_ns);
     spend(probe, model, &model->bytes, published, PLENTY, "ps-rate is");
     model->published = pub->producer_position;
-    if (model->bytes.rate <= 0 || pub->state != PS_PUB_ACTIVE || pub->revoked || pub->nak) {
+    if (model->bytes.rate <= 0 || pub->state != PS_PUBLICATION_ACTIVE || pub->revoked || pub->nak) {
         return;
     }
     const double room = model->bytes.level > 0 ? model->bytes.level : 0;

@@ -73,7 +73,8 @@ static void look_at_setup(ps_probe_t *probe, ps_probe_pub_t *model, int64_t now_
     const ps_publication_t *pub = model->pub;
     const ps_driver_params_t *params = &pub->context->params;
     const bool wanted = (!model->ever_heard || model->asked_setup) && !pub->revoked &&
-                        ps_send_endpoint_reachable(pub->endpoint) && pub->state != PS_PUB_DRAINED;
+                        ps_send_endpoint_reachable(pub->endpoint) &&
+                        pub->state != PS_PUBLICATION_DRAINED;
     ps_probe_promise(probe, &model->promises[P_SETUP],
                      !wanted || now_ns - model->setup_ns < params->setup_interval_ns ||
                          now_ns - probe->refused_ns[model->host] < params->setup_interval_ns,
@@ -234,7 +235,7 @@ static void look_at_data(ps_probe_t *probe, ps_probe_pub_t *model, int64_t now_n
     const ps_publication_t *pub = model->pub;
     bool sendable = false;
     if (!pub->revoked && !pub->corrupt && ps_send_endpoint_reachable(pub->endpoint) &&
-        pub->state != PS_PUB_DRAINED) {
+        pub->state != PS_PUBLICATION_DRAINED) {
         const ps_frame_t *frame = ps_frame_at(&pub->log, pub->sender_position);
         const int32_t length = ps_frame_length_acquire(frame);
         const int64_t wire = frame->type == PS_TYPE_PAD ? PS_HEADER_BYTES : ps_align32(length);
@@ -382,7 +383,7 @@ static void look_at_asks(ps_probe_t *probe, ps_probe_pub_t *model, int64_t now_n
         /* Nobody to send to, as after a restart: the answer went nowhere. */
         ask->optional = ask->optional || !ps_send_endpoint_reachable(pub->endpoint);
         if (ask->cursor < ps_probe_sent_floor(pub, pub->sender_position) ||
-            pub->state == PS_PUB_DRAINED) {
+            pub->state == PS_PUBLICATION_DRAINED) {
             ask->done_ns = now_ns;
         } else if (now_ns - ask->asked_ns > grace_ns && !ask->optional) {
             ask->done_ns = now_ns;

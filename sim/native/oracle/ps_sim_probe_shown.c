@@ -37,7 +37,7 @@ static int64_t wake_position(const ps_publication_t *pub)
     if (pub->gating_count == 0 || pub->slowest_position >= pub->producer_position) {
         return INT64_MAX;
     }
-    if (pub->state != PS_PUB_ACTIVE) {
+    if (pub->state != PS_PUBLICATION_ACTIVE) {
         return pub->producer_position;
     }
     return pub->slowest_position + (waits ? PS_FRAME_ALIGNMENT : pub->window_bytes / 8);
@@ -78,7 +78,7 @@ void ps_probe_pub_shown(ps_probe_t *probe, ps_probe_pub_t *model, int64_t now_ns
                network ? pub->receiver_count : pub->gating_count);
     expect_pub(probe, model, "that it is revoked", pub->log.meta->is_revoked, pub->revoked);
     expect_pub(probe, model, "its end", load(&pub->log.meta->end_of_stream),
-               pub->state == PS_PUB_ACTIVE ? INT64_MAX : pub->end_position);
+               pub->state == PS_PUBLICATION_ACTIVE ? INT64_MAX : pub->end_position);
     expect_pub(probe, model, "what is consumed", load(&pub->status_consumer),
                network                 ? pub->sender_position
                : pub->gating_count > 0 ? pub->slowest_position

@@ -87,7 +87,7 @@ static int64_t slowest_local(const ps_publication_t *pub)
 {
     int64_t slowest = INT64_MAX;
     for (int32_t i = 0; i < pub->subscriber_count; i++) {
-        const ps_pub_subscriber_t *reader = &pub->subscribers[i];
+        const ps_publication_subscriber_t *reader = &pub->subscribers[i];
         slowest = slower(slowest, &reader->tether, reader->cell);
     }
     return slowest;
@@ -158,7 +158,7 @@ static void note_sleepers(ps_probe_t *probe, int32_t host)
             continue;
         }
         /* Somebody whose offer was refused sleeps until there is room. */
-        if (pub->state == PS_PUB_ACTIVE && !pub->revoked && pub->client_count > 0 &&
+        if (pub->state == PS_PUBLICATION_ACTIVE && !pub->revoked && pub->client_count > 0 &&
             ps_log_producer_position(&pub->log) >= pub->publisher_limit) {
             atomic_store_explicit(&pub->slot->want_room, 1, memory_order_relaxed);
         }
@@ -199,7 +199,7 @@ static void look_at_publishers(ps_probe_t *probe, ps_probe_pub_t *model, int64_t
         clients_woken = clients_woken && is_woken(probe, model->host, pub->clients[i]);
     }
     /* The end is told when it is known; that all have come there is news for the conductor. */
-    const bool ends = pub->state != model->news.state && pub->state != PS_PUB_DRAINED;
+    const bool ends = pub->state != model->news.state && pub->state != PS_PUBLICATION_DRAINED;
     if (!readers_woken && (model->news.marked || ends)) {
         complain(probe, model->host, "readers are not told of what was published",
                  pub->producer_position, pub->slowest_position);
@@ -212,8 +212,8 @@ static void look_at_publishers(ps_probe_t *probe, ps_probe_pub_t *model, int64_t
     const int64_t room = pub->publisher_limit - ps_log_producer_position(&pub->log);
     const int64_t least = pub->in_ready ? pub->window_bytes / 8 : 1;
     ps_probe_promise(probe, &model->promises[P_PROBE_WAKE],
-                     !waits || clients_woken || room < least || pub->state != PS_PUB_ACTIVE, now_ns,
-                     ps_probe_slack_ns(probe, model->host), "who waits for room is woken",
+                     !waits || clients_woken || room < least || pub->state != PS_PUBLICATION_ACTIVE,
+                     now_ns, ps_probe_slack_ns(probe, model->host), "who waits for room is woken",
                      model->host, pub->log.session_id);
 }
 
