@@ -4,7 +4,7 @@
 #include <pthread.h>
 #include <sched.h>
 
-#include "ps_pub_internal.h"
+#include "ps_client_publication.h"
 #include "stream.h"
 
 static void exclusive(ps_log_params_t *params)

@@ -4,7 +4,7 @@
  * In any second at most 1.1 of the rate is accepted, and two messages; and no less than the rate
  * when publishers always try.
  */
-#include "ps_pub_internal.h"
+#include "ps_client_publication.h"
 #include "ps_spend.h"
 #include "sender_rig.h"
 

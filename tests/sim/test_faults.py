@@ -217,7 +217,7 @@ WRONG = (
         "a gap is told shorter than it is",
         unreliable(size=8000),
         Patch(
-            file="ps_img.c",
+            file="ps_client_image.c",
             now="    image->gap_to = at->begin + offset;\n",
             old="    image->gap_to = image->gap_from + PS_FRAME_ALIGNMENT;\n",
         ),
@@ -237,7 +237,7 @@ WRONG = (
         "padding of a gap is passed over without a word",
         unreliable(),
         Patch(
-            file="ps_img.c",
+            file="ps_client_image.c",
             now="if (PS_UNLIKELY(image->report_gaps) && ps_img_is_gap(&at, before)) {",
             old="if (image->report_gaps && ps_img_is_gap(&at, before) && at.offset % 512) {",
         ),

@@ -2,7 +2,7 @@
  * ps_pub_admit.c: streams that admit by message: a publisher takes an ordinal before it reserves
  * space, and returns it if the message is not published.  Streams without a message rate never get
  * here. */
-#include "ps_pub_internal.h"
+#include "ps_client_publication.h"
 #include "ps_spend.h"
 
 int64_t ps_pub_take(ps_pub_t *pub, int64_t wanted, uint32_t *epoch)

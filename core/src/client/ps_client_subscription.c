@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * ps_sub.c: subscriptions: images polled in turn.  One thread at a time. */
+ * ps_client_subscription.c: subscriptions: images polled in turn.  One thread at a time. */
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * ps_img.c: images: reading a log in place (docs/spec/log-buffer.md).
+ * ps_client_image.c: images: reading a log in place (docs/spec/log-buffer.md).
  *
  * delivered runs ahead of released.  The log is read-only here and hostile: each frame's first word
  * is loaded once, checked against the term, and only the checked copy is used. */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * ps_pub_batch.c: publishing many messages with one reservation.
+ * ps_client_publication_batch.c: publishing many messages with one reservation.
  *
  * A run is as many unfragmented messages as fit the term, the limit and PS_RUN_BYTES.  A shared
  * publisher claims the whole run with the first frame's word (length = all of it), writes the
@@ -7,7 +7,7 @@
  * the claim, it pads over the whole run, and nothing of it counts as accepted.  An exclusive
  * publisher lets the frames appear as they are written. */
 #include "ps_cpu.h"
-#include "ps_pub_internal.h"
+#include "ps_client_publication.h"
 
 enum {
     PS_RUN_BYTES = 128 * 1024,

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
- * ps_pub_internal.h: a publication as its source files see it.
+ * ps_client_publication.h: a publication as its source files see it.
  */
-#ifndef PS_PUB_INTERNAL_H
-#define PS_PUB_INTERNAL_H
+#ifndef PS_CLIENT_PUBLICATION_H
+#define PS_CLIENT_PUBLICATION_H
 
 #include <string.h>
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
- * ps_pub_handle.c: opening and closing publications, constants, positions, claims. */
+ * ps_client_publication_open.c: opening and closing publications, constants, positions, claims. */
 #include <stdlib.h>
 
-#include "ps_pub_internal.h"
+#include "ps_client_publication.h"
 
 static int ps_pub_check(ps_pub_t *pub, const ps_pub_params_t *params)
 {

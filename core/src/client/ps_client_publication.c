@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
- * ps_pub.c: publications: reserving space and publishing one message (docs/spec/log-buffer.md).
+ * ps_client_publication.c: publications: reserving space and publishing one message (docs/spec/log-buffer.md).
  *
  * Shared: fetch-add on the tail reserves, a compare-and-swap claims each frame, another commits it.
  * All frames of a message are claimed, in ascending order, before the first is committed: so a
  * failed claim means that nothing of it was published, and a dead claimer leaves no holes behind.
  * Exclusive: the tail is stored first, frames appear by release stores. */
 #include "ps_cpu.h"
-#include "ps_pub_internal.h"
+#include "ps_client_publication.h"
 
 /* AHEAD is beyond what is zeroed at a time. */
 enum { PS_SMALL_BYTES = 256, PS_ZERO_BYTES = 2048, PS_AHEAD_BYTES = PS_ZERO_BYTES + 512 };
