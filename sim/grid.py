@@ -28,7 +28,7 @@ from penstock.sim.scenario import (
 from penstock.sim.sobol import points
 from penstock.sim.world import World
 
-#: Bytes a second below which the rate is never cut; ``PS_NAK_FLOOR``.
+#: Bytes a second below which the rate is never cut; ``PS_PRESSURE_FLOOR``.
 FLOOR: Final = 128 * 1024
 #: Bytes a second that all readers of a cell together are offered, at most.
 MOST_OFFERED: Final = 200_000_000

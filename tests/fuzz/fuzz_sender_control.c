@@ -25,8 +25,8 @@ typedef struct world {
 
 static void choose(ps_publication_params_t *params, uint8_t kind)
 {
-    static const int32_t strategies[] = { PS_FC_MAX,    PS_FC_UNICAST, PS_FC_MIN,
-                                          PS_FC_TAGGED, PS_FC_NAK,     PS_FC_CUSTOM };
+    static const int32_t strategies[] = { PS_FC_MAX,    PS_FC_UNICAST,  PS_FC_MIN,
+                                          PS_FC_TAGGED, PS_FC_PRESSURE, PS_FC_CUSTOM };
     params->flow_control = strategies[(kind & 7) % 6];
     params->group = params->flow_control != PS_FC_UNICAST;
     if (params->flow_control == PS_FC_MIN || params->flow_control == PS_FC_TAGGED) {

@@ -240,7 +240,7 @@ static void tagged_follows_the_slowest_of_the_tagged(void)
 
 static void nak_opens_half_a_term_among_those_that_speak(void)
 {
-    ps_fc_t fc = make(PS_FC_NAK, 0, 0);
+    ps_fc_t fc = make(PS_FC_PRESSURE, 0, 0);
     ps_sm_t frame = { .receiver_id = 1, .window = W };
     frame.trailer.capabilities = PS_CAP_PENSTOCK | PS_CAP_PRESSURE;
     CHECK_EQ(fc.ops->on_sm(&fc, &frame, 4096, 0, at(1), 0), 4096 + T / 2);
@@ -468,7 +468,7 @@ static void the_limit_counter_comes_down(void)
  * silent, and not below what was sent meanwhile. */
 static void a_limit_that_no_receiver_grants_comes_down(void)
 {
-    static const int32_t kinds[] = { PS_FC_UNICAST, PS_FC_MAX, PS_FC_NAK, PS_FC_CUSTOM };
+    static const int32_t kinds[] = { PS_FC_UNICAST, PS_FC_MAX, PS_FC_PRESSURE, PS_FC_CUSTOM };
     for (int32_t k = 0; k < 8; k++) {
         ps_fc_t fc = make(kinds[k % 4], 0, 0);
         const bool timed = kinds[k % 4] == PS_FC_CUSTOM; /* it waits for its strategy, too */
@@ -479,7 +479,7 @@ static void a_limit_that_no_receiver_grants_comes_down(void)
         int64_t limit = fc.ops->on_sm(&fc, &true_one, 0, 0, at(true_one.receiver_id), 0);
         CHECK_EQ(limit, W);
         /* An honest stream has no timer, but for receivers that nak must do without. */
-        CHECK(timed || fc.due_ns == (kinds[k % 4] == PS_FC_NAK ? S : INT64_MAX));
+        CHECK(timed || fc.due_ns == (kinds[k % 4] == PS_FC_PRESSURE ? S : INT64_MAX));
         limit = fc.ops->on_sm(&fc, &forged, 2048, limit, at(forged.receiver_id), 1);
         CHECK_EQ(limit, 2048 + T / 2);
         for (int64_t t = 1; t <= 50; t++) {
@@ -496,7 +496,7 @@ static void a_limit_that_no_receiver_grants_comes_down(void)
         CHECK_EQ(limit, sent > 2048 + W ? sent : 2048 + W);
         CHECK_EQ(fc.limiting_receiver, 1);
         /* Under nak, a second after the last word of a receiver that cannot signal. */
-        CHECK(timed || fc.due_ns == (kinds[k % 4] == PS_FC_NAK ? 6 * S : INT64_MAX));
+        CHECK(timed || fc.due_ns == (kinds[k % 4] == PS_FC_PRESSURE ? 6 * S : INT64_MAX));
         limit = fc.ops->on_sm(&fc, &true_one, sent, limit, at(true_one.receiver_id), 6 * S);
         CHECK_EQ(limit, sent + W);
         ps_fc_free(&fc);

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "check.h"
-#include "ps_nak_rate.h"
+#include "ps_pressure_control.h"
 #include "ps_pacer.h"
 
 #define MS INT64_C(1000000)
@@ -17,7 +17,7 @@
 enum { MEMBERS = 8, HISTORY = 64 };
 
 typedef struct member {
-    ps_nak_signal_t signal;
+    ps_pressure_signal_t signal;
     ps_nak_reader_t reader;
     int64_t cadence_ms; /* it takes its share of so long at once */
     int64_t drain;      /* bytes per second it takes */
@@ -26,7 +26,7 @@ typedef struct member {
 } member_t;
 
 typedef struct loop {
-    ps_nak_rate_t rate;
+    ps_pressure_control_t rate;
     ps_pacer_t pacer;
     member_t members[MEMBERS];
     int32_t n;
@@ -46,7 +46,7 @@ typedef struct loop {
 static void loop_open(loop_t *loop, int32_t n, int64_t demand, int64_t drain, int64_t delay_ms)
 {
     memset(loop, 0, sizeof(*loop));
-    ps_nak_rate_init(&loop->rate, 1408);
+    ps_pressure_control_init(&loop->rate, 1408);
     ps_pacer_init(&loop->pacer);
     loop->n = n;
     loop->demand = demand;
@@ -66,7 +66,7 @@ static void hear(loop_t *loop)
             continue;
         }
         loop->signals++;
-        ps_nak_rate_signal(&loop->rate, &loop->said[i].report, loop->now_ms * MS);
+        ps_pressure_control_signal(&loop->rate, &loop->said[i].report, loop->now_ms * MS);
         loop->said[i] = loop->said[--loop->n_said];
     }
 }
@@ -91,15 +91,15 @@ static void receive(loop_t *loop, int32_t i, int64_t arriving)
     }
     const int64_t now_ns = loop->now_ms * MS;
     ps_nak_reader_look(&member->reader, member->taken, member->taken + member->queue, now_ns);
-    const ps_nak_input_t in = { .now_ns = now_ns,
-                                .fill = member->queue,
-                                .capacity = loop->capacity,
-                                .rtt_ns = 2 * loop->delay_ms * MS,
-                                .cadence_ns = member->reader.cadence_ns,
-                                .paused = ps_nak_reader_paused(&member->reader, now_ns),
-                                .group = loop->n > 1,
-                                .random = (uint32_t)i * UINT32_C(0x1fffffff) };
-    const int32_t level = ps_nak_signal_step(&member->signal, &in, &due_ns);
+    const ps_pressure_input_t in = { .now_ns = now_ns,
+                                     .fill = member->queue,
+                                     .capacity = loop->capacity,
+                                     .rtt_ns = 2 * loop->delay_ms * MS,
+                                     .cadence_ns = member->reader.cadence_ns,
+                                     .paused = ps_nak_reader_paused(&member->reader, now_ns),
+                                     .group = loop->n > 1,
+                                     .random = (uint32_t)i * UINT32_C(0x1fffffff) };
+    const int32_t level = ps_pressure_signal_step(&member->signal, &in, &due_ns);
     if (level > 0) {
         CHECK(loop->n_said < 512);
         loop->said[loop->n_said].at_ms = loop->now_ms + loop->delay_ms;
@@ -123,14 +123,14 @@ static int64_t loop_run(loop_t *loop, int64_t ms)
     for (int64_t i = 0; i < ms; i++) {
         const int64_t now_ns = ++loop->now_ms * MS;
         hear(loop);
-        ps_nak_rate_step(&loop->rate, now_ns);
-        const int64_t limit = ps_nak_rate_limits(&loop->rate) ? loop->rate.limit : 0;
+        ps_pressure_control_step(&loop->rate, now_ns);
+        const int64_t limit = ps_pressure_control_limits(&loop->rate) ? loop->rate.limit : 0;
         ps_pacer_set(&loop->pacer, limit, limit / 250 + 2816, now_ns);
         int64_t bytes = ps_pacer_room(&loop->pacer, now_ns);
         bytes = bytes < loop->demand / 1000 ? bytes : loop->demand / 1000;
         bytes = bytes > 0 ? bytes : 0;
         ps_pacer_spend(&loop->pacer, bytes);
-        ps_nak_rate_sent(&loop->rate, bytes, now_ns);
+        ps_pressure_control_sent(&loop->rate, bytes, now_ns);
         loop->sent += bytes;
         const int64_t arriving = loop->history[(loop->now_ms + HISTORY - loop->delay_ms) % HISTORY];
         loop->history[loop->now_ms % HISTORY] = bytes;
@@ -154,7 +154,7 @@ static void no_signal_while_all_cope(void)
     loop_open(&loop, MEMBERS, 100 * MB, 110 * MB, 5);
     CHECK_EQ(loop_run(&loop, 20000), 20 * 100 * MB);
     CHECK_EQ(loop.signals, 0);
-    CHECK(!ps_nak_rate_limits(&loop.rate));
+    CHECK(!ps_pressure_control_limits(&loop.rate));
 }
 
 /* The receiver slows to half: how soon does the sender, how well does it hold. */

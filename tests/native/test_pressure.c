@@ -119,7 +119,7 @@ static int64_t drive(rig_t *rig, int32_t ms)
 static void a_sender_asks_for_it_and_obeys(void)
 {
     rig_t *rig = rig_open(
-        &(rig_options_t){ .kind = RIG_UNICAST, .flow_control = PS_FC_NAK, .advertise = 1 });
+        &(rig_options_t){ .kind = RIG_UNICAST, .flow_control = PS_FC_PRESSURE, .advertise = 1 });
     ps_setup_t setup;
     ps_publication_status_t status;
     rig_step(rig, 0);
@@ -191,7 +191,7 @@ static void a_rate_in_messages_is_kept(void)
 /* IPC: the fill is read from the reader's position, no frame is sent. */
 static void ipc_reads_the_fill(void)
 {
-    rig_t *rig = rig_open(&(rig_options_t){ .kind = RIG_IPC, .flow_control = PS_FC_NAK });
+    rig_t *rig = rig_open(&(rig_options_t){ .kind = RIG_IPC, .flow_control = PS_FC_PRESSURE });
     const int32_t reader = rig_make_counter(rig, 0);
     const ps_subscriber_params_t params = {
         .position_counter_id = reader, .slot = 0, .client_slot = -1, .tether = 1, .rejoin = 1

@@ -13,7 +13,7 @@ enum ps_flow_control {
     PS_FC_MAX = 1,
     PS_FC_MIN = 2,
     PS_FC_TAGGED = 3,
-    PS_FC_NAK = 4,
+    PS_FC_PRESSURE = 4,
     PS_FC_CUSTOM = 5
 };
 /* The rule while a custom strategy is late. */

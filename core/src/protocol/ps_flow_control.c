@@ -47,7 +47,7 @@ static const ps_fc_ops_t *ops_of(int32_t kind)
     case PS_FC_MAX: return &max_ops;
     case PS_FC_MIN: return &ps_fc_min_ops;
     case PS_FC_TAGGED: return &ps_fc_tagged_ops;
-    case PS_FC_NAK: return &ps_fc_nak_ops;
+    case PS_FC_PRESSURE: return &ps_fc_pressure_ops;
     case PS_FC_CUSTOM: return &ps_fc_custom_ops;
     default: return NULL;
     }

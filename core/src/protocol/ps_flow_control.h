@@ -6,7 +6,7 @@
  *
  *   ps_flow_control.c   unicast, max; the choice
  *   ps_fc_min.c         min, tagged (also called preferred)
- *   ps_fc_nak.c         nak: the edge; its rate is ps_nak_rate.h
+ *   ps_fc_pressure.c         nak: the edge; its rate is ps_pressure_control.h
  *   ps_fc_custom.c      custom: a limit that the control plane sets; on_late while that is late
  */
 #ifndef PS_FLOW_CONTROL_H
@@ -112,7 +112,7 @@ int64_t ps_fc_set_custom(ps_fc_t *fc, int64_t limit, int64_t until_ns, int64_t n
 /* The tables of the other files. */
 extern const ps_fc_ops_t ps_fc_min_ops;
 extern const ps_fc_ops_t ps_fc_tagged_ops;
-extern const ps_fc_ops_t ps_fc_nak_ops;
+extern const ps_fc_ops_t ps_fc_pressure_ops;
 extern const ps_fc_ops_t ps_fc_custom_ops;
 
 /* For strategies that need nothing of the kind. */

@@ -21,7 +21,7 @@
 #include "ps_nak.h"
 #include "ps_nak_list.h"
 #include "ps_net.h"
-#include "ps_nak_signal.h"
+#include "ps_pressure_signal.h"
 #include "ps_recv_endpoint.h"
 #include "ps_reordering.h"
 #include "ps_rtt.h"
@@ -142,11 +142,11 @@ struct ps_image {
     int64_t fastest;     /* fastest subscriber */
     int64_t sm_due_ns;
     int64_t last_sm_ns;
-    int64_t moved_ns;         /* data or consumption moved last */
-    int64_t moved_position;   /* rcv-pos + consumption then */
-    int64_t packet_ns;        /* liveness */
-    int64_t next_due_ns;      /* earliest timer but gaps */
-    ps_nak_signal_t pressure; /* under NAK-strength control */
+    int64_t moved_ns;              /* data or consumption moved last */
+    int64_t moved_position;        /* rcv-pos + consumption then */
+    int64_t packet_ns;             /* liveness */
+    int64_t next_due_ns;           /* earliest timer but gaps */
+    ps_pressure_signal_t pressure; /* under NAK-strength control */
     uint32_t pressure_random;
     int64_t sent_seen;    /* the sender was seen to have sent up to here, accepted or not */
     int64_t beyond_end;   /* end of the last datagram that was not accepted */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * ps_image_pressure.c: a stream under NAK-strength control: watches how its readers consume, and
- * signals a queue that is too full to a sender that asked for that (ps_nak_signal.h).
+ * signals a queue that is too full to a sender that asked for that (ps_pressure_signal.h).
  */
 #include "ps_image.h"
 #include "ps_pressure.h"
@@ -21,7 +21,8 @@ static void send_pressure(ps_image_t *image, const ps_nak_reader_t *reader, int3
         .session_id = image->params.session_id,
         .stream_id = image->params.stream_id,
         .receiver_id = image->endpoint->params.receiver_id,
-        .fill_ppm = fill >= capacity ? PS_NAK_PPM : (uint32_t)(fill * PS_NAK_PPM / capacity),
+        .fill_ppm =
+            fill >= capacity ? PS_PRESSURE_PPM : (uint32_t)(fill * PS_PRESSURE_PPM / capacity),
         .level = level,
         .rtt_ns = image->rtt.smoothed_ns > 0 ? image->rtt.smoothed_ns : 0,
         .client_id = atomic_load_explicit(&image->slot->limiting_client, memory_order_relaxed),
@@ -70,16 +71,17 @@ int32_t ps_image_pressure(ps_image_t *image, int64_t now_ns)
         return 0;
     }
     const ps_nak_reader_t *reader = ps_image_signalled_reader(image, now_ns);
-    const ps_nak_input_t input = { .now_ns = now_ns,
-                                   .fill = furthest(image) -
-                                           (reader != NULL ? reader->position : image->consumption),
-                                   .capacity = image->log.term_length / 2,
-                                   .rtt_ns = image->rtt.smoothed_ns,
-                                   .cadence_ns = reader != NULL ? reader->cadence_ns : 0,
-                                   .group = image->params.group != 0,
-                                   .paused = reader == NULL,
-                                   .random = image->pressure_random };
-    const int32_t level = ps_nak_signal_step(&image->pressure, &input, &due_ns);
+    const ps_pressure_input_t input = {
+        .now_ns = now_ns,
+        .fill = furthest(image) - (reader != NULL ? reader->position : image->consumption),
+        .capacity = image->log.term_length / 2,
+        .rtt_ns = image->rtt.smoothed_ns,
+        .cadence_ns = reader != NULL ? reader->cadence_ns : 0,
+        .group = image->params.group != 0,
+        .paused = reader == NULL,
+        .random = image->pressure_random
+    };
+    const int32_t level = ps_pressure_signal_step(&image->pressure, &input, &due_ns);
 
     if (level > 0) {
         image->pressure_random = (uint32_t)ps_random_next(&image->receiver->random);

@@ -9,7 +9,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "ps_nak_signal.h"
+#include "ps_pressure_signal.h"
 #include "ps_context.h"
 #include "ps_image_params.h"
 #include "ps_net.h"

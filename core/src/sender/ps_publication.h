@@ -22,7 +22,7 @@
 #include "ps_flow_control.h"
 #include "ps_nak_list.h"
 #include "ps_log.h"
-#include "ps_nak_rate.h"
+#include "ps_pressure_control.h"
 #include "ps_pressure.h"
 #include "ps_pacer.h"
 #include "ps_retransmit.h"
@@ -161,15 +161,15 @@ struct ps_publication {
     ps_pacer_t repair;                  /* budget of bytes that may be retransmitted */
     ps_pacer_t byte_rate, message_rate; /* ps-rate */
     ps_pacer_t nak_pace;                /* the rate of nak_rate */
-    ps_nak_rate_t nak_rate;
-    ps_nak_signal_t local_signal; /* IPC under nak: the readers' queue as a receiver sees it */
-    ps_nak_reader_t local_reader; /* the slowest of them */
-    int64_t nak_binds_until_ns;   /* the NAK rate held data back less than 200 ms before; 0: not */
-    int64_t rate_due_ns;          /* a bucket above is empty until then; INT64_MAX none */
-    int64_t rate_position;        /* IPC: counted up to here */
-    int32_t rate_cause;           /* ps_cause, or none: no bucket above binds */
-    bool rated;                   /* any bucket above may bind */
-    bool nak;                     /* NAK-strength control */
+    ps_pressure_control_t nak_rate;
+    ps_pressure_signal_t local_signal; /* IPC under nak: the readers' queue as a receiver sees it */
+    ps_nak_reader_t local_reader;      /* the slowest of them */
+    int64_t nak_binds_until_ns; /* the NAK rate held data back less than 200 ms before; 0: not */
+    int64_t rate_due_ns;        /* a bucket above is empty until then; INT64_MAX none */
+    int64_t rate_position;      /* IPC: counted up to here */
+    int32_t rate_cause;         /* ps_cause, or none: no bucket above binds */
+    bool rated;                 /* any bucket above may bind */
+    bool nak;                   /* NAK-strength control */
     /* sender: how far ps-rate admits (ps_publication_admit.c) */
     ps_allowance_t byte_allowance, message_allowance;
     int64_t padding_bytes;   /* of the log that did not travel: padding goes as its header */

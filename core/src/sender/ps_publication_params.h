@@ -38,7 +38,7 @@ typedef struct ps_publication_params {
     int32_t back_pressure_counter_id;   /* -1 for IPC */
     int32_t naks_counter_id;            /* -1 for IPC */
     int32_t receivers_counter_id;       /* -1: none */
-    int32_t flow_control;               /* ps_flow_control; IPC: PS_FC_NAK or any other */
+    int32_t flow_control;               /* ps_flow_control; IPC: PS_FC_PRESSURE or any other */
     int64_t fc_receiver_timeout_ns;     /* min, tagged: 0 = 5 s */
     int64_t fc_group_tag;               /* tagged */
     int32_t fc_group_min_size;          /* min, tagged */

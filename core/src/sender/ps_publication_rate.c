@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * ps_publication_rate.c: rates that hold a publication back by wish or by pressure: ps-rate in
- * bytes and in messages a second, and the rate of NAK-strength control (ps_nak_rate.h).  On the
+ * bytes and in messages a second, and the rate of NAK-strength control (ps_pressure_control.h).  On the
  * network the sender keeps to them; on IPC, where producers write for readers directly, the
  * publisher limit moves at the rate, and the fill is read from shared memory.
  */
@@ -35,9 +35,9 @@ void ps_publication_rate_init(ps_publication_t *pub)
         ps_pacer_set(&pub->message_rate, params->rate_messages_per_s, burst > least ? burst : least,
                      0);
     }
-    pub->nak = params->flow_control == PS_FC_NAK;
+    pub->nak = params->flow_control == PS_FC_PRESSURE;
     pub->rate_position = pub->producer_position;
-    ps_nak_rate_init(&pub->nak_rate, pub->log.mtu);
+    ps_pressure_control_init(&pub->nak_rate, pub->log.mtu);
     atomic_store_explicit(&pub->slot->rate_bytes_per_s, params->rate_bytes_per_s,
                           memory_order_relaxed);
     pub->rated = pub->nak || params->rate_bytes_per_s > 0 || params->rate_messages_per_s > 0;
@@ -47,7 +47,8 @@ void ps_publication_rate_init(ps_publication_t *pub)
 /* The rate that binds: a limit that has not held anything back lately is none. */
 static void show(ps_publication_t *pub, int64_t now_ns)
 {
-    const bool binds = now_ns < pub->nak_binds_until_ns && ps_nak_rate_limits(&pub->nak_rate);
+    const bool binds =
+        now_ns < pub->nak_binds_until_ns && ps_pressure_control_limits(&pub->nak_rate);
     const int64_t limit = binds ? pub->nak_rate.limit : 0;
     const int64_t wish = pub->params.rate_bytes_per_s;
     const int64_t rate = limit == 0 || (wish > 0 && wish < limit) ? wish : limit;
@@ -56,7 +57,7 @@ static void show(ps_publication_t *pub, int64_t now_ns)
 
 static void follow_nak(ps_publication_t *pub, int64_t now_ns)
 {
-    const bool limits = ps_nak_rate_limits(&pub->nak_rate);
+    const bool limits = ps_pressure_control_limits(&pub->nak_rate);
     const int64_t limit = limits ? pub->nak_rate.limit : 0;
     ps_pacer_set(&pub->nak_pace, limit, limits ? burst_of(pub, limit) : 1, now_ns);
     show(pub, now_ns);
@@ -77,7 +78,7 @@ void ps_publication_on_pressure(ps_publication_t *pub, const ps_pressure_t *pres
                                      .residue = pressure->residue,
                                      .overrun = pressure->overrun,
                                      .capacity = ps_publication_term(pub) / 2 };
-    if (ps_nak_rate_signal(&pub->nak_rate, &report, now_ns)) {
+    if (ps_pressure_control_signal(&pub->nak_rate, &report, now_ns)) {
         follow_nak(pub, now_ns);
     }
 }
@@ -85,7 +86,8 @@ void ps_publication_on_pressure(ps_publication_t *pub, const ps_pressure_t *pres
 /* Ends the controller's windows that are over. */
 static void step(ps_publication_t *pub, int64_t now_ns)
 {
-    if (pub->nak && pub->nak_rate.window_end_ns != 0 && ps_nak_rate_step(&pub->nak_rate, now_ns)) {
+    if (pub->nak && pub->nak_rate.window_end_ns != 0 &&
+        ps_pressure_control_step(&pub->nak_rate, now_ns)) {
         follow_nak(pub, now_ns);
     }
 }
@@ -147,7 +149,7 @@ void ps_publication_rate_sent(ps_publication_t *pub, int64_t bytes, int64_t mess
     ps_pacer_spend(&pub->message_rate, messages);
     ps_pacer_spend(&pub->nak_pace, bytes);
     if (pub->nak) {
-        ps_nak_rate_sent(&pub->nak_rate, bytes, now_ns);
+        ps_pressure_control_sent(&pub->nak_rate, bytes, now_ns);
     }
 }
 
@@ -172,7 +174,8 @@ int64_t ps_publication_rate_timer(ps_publication_t *pub, int64_t now_ns)
  * refused early can be decided about early. */
 int64_t ps_publication_rate_window(const ps_publication_t *pub, int64_t window_bytes)
 {
-    if (!pub->nak || pub->rate_cause == PS_CAUSE_NONE || !ps_nak_rate_limits(&pub->nak_rate)) {
+    if (!pub->nak || pub->rate_cause == PS_CAUSE_NONE ||
+        !ps_pressure_control_limits(&pub->nak_rate)) {
         return window_bytes;
     }
     const int64_t rate = pub->nak_rate.limit;
@@ -188,19 +191,20 @@ static void look_at_readers(ps_publication_t *pub, int64_t now_ns)
 {
     int64_t due_ns;
     ps_nak_reader_look(&pub->local_reader, pub->slowest_position, pub->producer_position, now_ns);
-    const ps_nak_input_t input = { .now_ns = now_ns,
-                                   .fill = pub->producer_position - pub->slowest_position,
-                                   .capacity = pub->window_bytes,
-                                   .cadence_ns = pub->local_reader.cadence_ns,
-                                   .paused = ps_nak_reader_paused(&pub->local_reader, now_ns) };
-    const int32_t level = ps_nak_signal_step(&pub->local_signal, &input, &due_ns);
+    const ps_pressure_input_t input = { .now_ns = now_ns,
+                                        .fill = pub->producer_position - pub->slowest_position,
+                                        .capacity = pub->window_bytes,
+                                        .cadence_ns = pub->local_reader.cadence_ns,
+                                        .paused =
+                                            ps_nak_reader_paused(&pub->local_reader, now_ns) };
+    const int32_t level = ps_pressure_signal_step(&pub->local_signal, &input, &due_ns);
     const ps_nak_report_t report = { .receiver_id = pub->slowest_client_slot + 1,
                                      .level = level,
                                      .rate = pub->local_reader.rate,
                                      .cadence_ns = pub->local_reader.cadence_ns,
                                      .residue = pub->local_reader.residue,
                                      .capacity = pub->window_bytes };
-    if (level > 0 && ps_nak_rate_signal(&pub->nak_rate, &report, now_ns)) {
+    if (level > 0 && ps_pressure_control_signal(&pub->nak_rate, &report, now_ns)) {
         follow_nak(pub, now_ns);
     }
 }

@@ -166,7 +166,7 @@ static void raise(ps_probe_pub_t *model, const ps_sm_t *sm, int64_t position, in
     const uint32_t capabilities = sm->trailer.capabilities;
     const int64_t term = pub->log.term_length;
     int64_t window = sm->window;
-    if (pub->params.flow_control == PS_FC_NAK && (capabilities & PS_CAP_PRESSURE) != 0 &&
+    if (pub->params.flow_control == PS_FC_PRESSURE && (capabilities & PS_CAP_PRESSURE) != 0 &&
         sm->trailer.congestion_window == 0 && sm->trailer.reason != PS_CAUSE_STORAGE) {
         const int64_t kept = (capabilities & PS_CAP_KEEPS_TERM) != 0 ? term / 4 * 3 : term / 2;
         window = window > kept ? window : kept;
@@ -195,7 +195,7 @@ static void recede(ps_probe_pub_t *model, int64_t now_ns)
     const ps_publication_t *pub = model->pub;
     const int64_t edge =
         model->watch_edge > pub->sender_position ? model->watch_edge : pub->sender_position;
-    const bool nak = pub->params.flow_control == PS_FC_NAK; /* the limit may be another's */
+    const bool nak = pub->params.flow_control == PS_FC_PRESSURE; /* the limit may be another's */
     if (model->watch_ns != 0 && now_ns - model->watch_ns >= PS_FC_TIMEOUT_NS &&
         (pub->sender_limit == edge || edge >= model->limit || nak)) {
         model->limit = nak ? (edge < model->limit ? edge : model->limit) : pub->sender_limit;
@@ -332,7 +332,7 @@ static void look_at_limit(ps_probe_t *probe, ps_probe_pub_t *model, int64_t now_
     }
     recede(model, now_ns);
     int64_t expected = model->limit;
-    if (pub->params.flow_control == PS_FC_NAK && now_ns - model->plain_ns < SECOND_NS &&
+    if (pub->params.flow_control == PS_FC_PRESSURE && now_ns - model->plain_ns < SECOND_NS &&
         model->plain_edge < expected) {
         expected = model->plain_edge; /* of Aeron receivers, which cannot signal */
     }
@@ -342,7 +342,7 @@ static void look_at_limit(ps_probe_t *probe, ps_probe_pub_t *model, int64_t now_
                                                                              : least_edge(model);
     }
     ps_probe_promise(probe, &model->promises[P_LIMIT], pub->sender_limit == expected, now_ns,
-                     follows(pub) || pub->params.flow_control == PS_FC_NAK ? slack_ns : 0,
+                     follows(pub) || pub->params.flow_control == PS_FC_PRESSURE ? slack_ns : 0,
                      "the sender's limit is the strategy's", model->host, driver_side(model));
 }
 

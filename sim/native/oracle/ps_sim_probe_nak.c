@@ -38,13 +38,13 @@ void ps_probe_strength_init(ps_probe_pub_t *model)
 {
     const ps_publication_t *pub = model->pub;
     const double two_a_window = 2.0 * pub->log.mtu * 20;
-    model->strength = (ps_probe_strength_t){ .limit = pub->params.flow_control == PS_FC_NAK
+    model->strength = (ps_probe_strength_t){ .limit = pub->params.flow_control == PS_FC_PRESSURE
                                                           ? (double)pub->nak_rate.limit
                                                           : NO_LIMIT,
                                              .floor = most(131072, two_a_window),
-                                             .window_ns = PS_NAK_WINDOW_NS,
-                                             .sent_ns = -PS_NAK_WINDOW_NS,
-                                             .began_ns = -PS_NAK_WINDOW_NS,
+                                             .window_ns = PS_PRESSURE_WINDOW_NS,
+                                             .sent_ns = -PS_PRESSURE_WINDOW_NS,
+                                             .began_ns = -PS_PRESSURE_WINDOW_NS,
                                              .signals = pub->nak_rate.signals };
 }
 
@@ -57,7 +57,7 @@ void ps_probe_strength_sent(ps_probe_pub_t *model, int64_t bytes, int64_t now_ns
         strength->eighths[at] = eighth;
         strength->bytes[at] = 0;
     }
-    if (now_ns - strength->sent_ns >= PS_NAK_WINDOW_NS) {
+    if (now_ns - strength->sent_ns >= PS_PRESSURE_WINDOW_NS) {
         strength->began_ns = now_ns;
     }
     strength->sent_ns = now_ns;
@@ -70,7 +70,7 @@ static double measured(const ps_probe_strength_t *strength, int64_t now_ns)
 {
     const int64_t eighth = now_ns / EIGHTH_NS;
     const int64_t since_ns = now_ns - strength->began_ns;
-    const bool young = since_ns < PS_NAK_WINDOW_NS;
+    const bool young = since_ns < PS_PRESSURE_WINDOW_NS;
     int64_t sum = 0;
     for (int32_t i = 0; i < SLOTS; i++) {
         const bool counts =
@@ -113,7 +113,7 @@ static void end_window(ps_probe_strength_t *strength)
     if (strength->limit >= NO_LIMIT - 0.5) { /* it is as if nothing had been */
         strength->limit = NO_LIMIT;
         strength->end_ns = 0;
-        strength->window_ns = PS_NAK_WINDOW_NS;
+        strength->window_ns = PS_PRESSURE_WINDOW_NS;
         strength->wall = 0;
         strength->quiet = 0;
         strength->beyond = 0;
@@ -136,8 +136,8 @@ static int64_t window_of(const ps_pressure_t *pressure)
 {
     int64_t window_ns = 2 * pressure->rtt_ns;
     window_ns = pressure->cadence_ns > window_ns ? pressure->cadence_ns : window_ns;
-    window_ns = window_ns > PS_NAK_WINDOW_MAX_NS ? PS_NAK_WINDOW_MAX_NS : window_ns;
-    return window_ns < PS_NAK_WINDOW_NS ? PS_NAK_WINDOW_NS : window_ns;
+    window_ns = window_ns > PS_PRESSURE_WINDOW_MAX_NS ? PS_PRESSURE_WINDOW_MAX_NS : window_ns;
+    return window_ns < PS_PRESSURE_WINDOW_NS ? PS_PRESSURE_WINDOW_NS : window_ns;
 }
 
 /* The rate that a signal asks for. */
@@ -190,7 +190,7 @@ static void note_wall(ps_probe_strength_t *strength, const ps_pressure_t *pressu
 void ps_probe_strength_signal(ps_probe_pub_t *model, const ps_pressure_t *pressure, int64_t now_ns)
 {
     ps_probe_strength_t *strength = &model->strength;
-    if (model->pub->params.flow_control != PS_FC_NAK || model->pub->endpoint == NULL) {
+    if (model->pub->params.flow_control != PS_FC_PRESSURE || model->pub->endpoint == NULL) {
         return;
     }
     turn_to(strength, now_ns);
@@ -199,8 +199,8 @@ void ps_probe_strength_signal(ps_probe_pub_t *model, const ps_pressure_t *pressu
     const bool anew = strength->limit >= NO_LIMIT || now_ns >= strength->base_until_ns;
     /* At a longer round trip a sender that waits at its edge sent half a term in two of them. */
     const int64_t rtt_ns =
-        pressure->rtt_ns < PS_NAK_WINDOW_MAX_NS ? pressure->rtt_ns : PS_NAK_WINDOW_MAX_NS;
-    const double waited = pressure->rtt_ns < PS_NAK_WINDOW_NS
+        pressure->rtt_ns < PS_PRESSURE_WINDOW_MAX_NS ? pressure->rtt_ns : PS_PRESSURE_WINDOW_MAX_NS;
+    const double waited = pressure->rtt_ns < PS_PRESSURE_WINDOW_NS
                               ? 0
                               : (double)model->pub->log.term_length / 4 * SECOND / (double)rtt_ns;
     const double recent = most(measured(strength, now_ns), waited);
@@ -224,7 +224,7 @@ void ps_probe_strength_signal(ps_probe_pub_t *model, const ps_pressure_t *pressu
     }
     strength->unsure += ROUNDED + rate / 1e4 + sent / 1e3; /* times in microseconds */
     /* What leaves in the cycle that reads the signal may count, or not. */
-    strength->unsure += now_ns - strength->began_ns < PS_NAK_WINDOW_NS ? NO_LIMIT : 0;
+    strength->unsure += now_ns - strength->began_ns < PS_PRESSURE_WINDOW_NS ? NO_LIMIT : 0;
     strength->limit = rate;
     strength->culprit = pressure->receiver_id;
     strength->level =
@@ -240,7 +240,7 @@ static bool is_near(const ps_probe_strength_t *strength, double a, double b)
 
 static void compare(ps_probe_t *probe, ps_probe_pub_t *model)
 {
-    const ps_nak_rate_t *rate = &model->pub->nak_rate;
+    const ps_pressure_control_t *rate = &model->pub->nak_rate;
     ps_probe_strength_t *strength = &model->strength;
     if (!is_near(strength, (double)rate->limit, strength->limit)) {
         complain(probe, model, "another limit", (double)rate->limit, strength->limit);
@@ -278,7 +278,7 @@ static void look_at_shown(ps_probe_t *probe, ps_probe_pub_t *model, int64_t now_
     const ps_publication_t *pub = model->pub;
     const int64_t shown = atomic_load_explicit(&pub->slot->rate_bytes_per_s, memory_order_relaxed);
     const int64_t wish = pub->params.rate_bytes_per_s;
-    const bool limits = ps_nak_rate_limits(&pub->nak_rate);
+    const bool limits = ps_pressure_control_limits(&pub->nak_rate);
     const int64_t limit = limits ? pub->nak_rate.limit : 0;
     const int64_t lower = limit == 0 || (wish > 0 && wish < limit) ? wish : limit;
     if (pub->rate_cause == PS_CAUSE_NAK_RATE && now_ns < pub->nak_binds_until_ns
@@ -292,8 +292,8 @@ static void look_at_shown(ps_probe_t *probe, ps_probe_pub_t *model, int64_t now_
 void ps_probe_strength_look(ps_probe_t *probe, ps_probe_pub_t *model, int64_t now_ns)
 {
     const ps_publication_t *pub = model->pub;
-    const ps_nak_rate_t *rate = &pub->nak_rate;
-    if (pub->params.flow_control != PS_FC_NAK || pub->endpoint == NULL) {
+    const ps_pressure_control_t *rate = &pub->nak_rate;
+    if (pub->params.flow_control != PS_FC_PRESSURE || pub->endpoint == NULL) {
         return;
     }
     const bool over = rate->window_end_ns != 0 && rate->window_end_ns <= now_ns;
@@ -381,8 +381,8 @@ void ps_probe_queue_told(ps_probe_t *probe, ps_probe_image_t *model, const ps_pr
     ps_probe_queue_t *queue = &model->queue;
     int64_t window_ns =
         pressure->rtt_ns > pressure->cadence_ns ? pressure->rtt_ns : pressure->cadence_ns;
-    window_ns = window_ns > PS_NAK_WINDOW_MAX_NS ? PS_NAK_WINDOW_MAX_NS : window_ns;
-    window_ns = window_ns < PS_NAK_WINDOW_NS ? PS_NAK_WINDOW_NS : window_ns;
+    window_ns = window_ns > PS_PRESSURE_WINDOW_MAX_NS ? PS_PRESSURE_WINDOW_MAX_NS : window_ns;
+    window_ns = window_ns < PS_PRESSURE_WINDOW_NS ? PS_PRESSURE_WINDOW_NS : window_ns;
     if (queue->told_ns == now_ns) {
         return; /* by another way */
     }

@@ -228,10 +228,11 @@ static bool is_possible(const ps_probe_t *probe, const ps_probe_pub_t *model, in
         return network && pub->connected && follows && is_window_shut(pub) &&
                ps_probe_hold(model) != INT64_MAX;
     case PS_CAUSE_NAK_RATE:
-        return pub->params.flow_control == PS_FC_NAK && ps_nak_rate_limits(&pub->nak_rate);
+        return pub->params.flow_control == PS_FC_PRESSURE &&
+               ps_pressure_control_limits(&pub->nak_rate);
     case PS_CAUSE_RATE_LIMIT:
         return pub->params.rate_bytes_per_s > 0 || pub->params.rate_messages_per_s > 0 ||
-               pub->params.flow_control == PS_FC_NAK;
+               pub->params.flow_control == PS_FC_PRESSURE;
     case PS_CAUSE_SLOW_SUBSCRIBER:
         return !network && pub->connected && pub->slowest_position < pub->producer_position;
     case PS_CAUSE_SPY:

@@ -79,7 +79,7 @@ static void follow_controllers(ps_probe_pub_t *model, int64_t now_ns)
     const ps_publication_t *pub = model->pub;
     const double mtu = pub->log.mtu;
     const double pace = (double)model->stated_rate;
-    const double nak = ps_nak_rate_limits(&pub->nak_rate) ? (double)pub->nak_rate.limit : 0;
+    const double nak = ps_pressure_control_limits(&pub->nak_rate) ? (double)pub->nak_rate.limit : 0;
     if (pace != model->pace.rate) {
         set(&model->pace, pace, larger(pace / 500, 10 * mtu), now_ns);
     }

@@ -42,7 +42,7 @@ void ps_probe_setup_sent(ps_probe_t *probe, ps_probe_pub_t *model, const ps_setu
     }
     if ((setup->flags & PS_SETUP_GROUP) != (pub->params.group ? PS_SETUP_GROUP : 0) ||
         (setup->trailer.capabilities & PS_CAP_PRESSURE) !=
-            (pub->params.flow_control == PS_FC_NAK ? PS_CAP_PRESSURE : 0u)) {
+            (pub->params.flow_control == PS_FC_PRESSURE ? PS_CAP_PRESSURE : 0u)) {
         complain(probe, model, "a SETUP states another kind of stream", setup->flags, 0);
     }
     if (setup->trailer.flow_control != pub->params.flow_control ||
@@ -269,7 +269,7 @@ int64_t ps_probe_sent_floor(const ps_publication_t *pub, int64_t high)
     }
     padding = padding < pub->log.mtu ? pub->log.mtu : padding;
     padding = padding < term / 2 ? padding : term / 2;
-    if (pub->params.flow_control == PS_FC_NAK && pub->endpoint != NULL) {
+    if (pub->params.flow_control == PS_FC_PRESSURE && pub->endpoint != NULL) {
         const int64_t reach = term / 4 * 3 + padding;
         return high - (reach < term ? reach : term);
     }
@@ -279,7 +279,7 @@ int64_t ps_probe_sent_floor(const ps_publication_t *pub, int64_t high)
 bool ps_probe_may_grant(const ps_publication_t *pub, int64_t high, int64_t position)
 {
     const int32_t term = pub->log.term_length;
-    const bool nak = pub->params.flow_control == PS_FC_NAK;
+    const bool nak = pub->params.flow_control == PS_FC_PRESSURE;
     const int64_t least = nak                ? high - term
                           : high % term == 0 ? ps_probe_sent_floor(pub, high)
                                              : high - term / 2;

@@ -3,7 +3,7 @@
  * fill of a queue is signalled.
  */
 #include "check.h"
-#include "ps_nak_signal.h"
+#include "ps_pressure_signal.h"
 
 #define MS INT64_C(1000000)
 #define S  INT64_C(1000000000)
@@ -11,11 +11,13 @@
 
 /* ---- receiver's half ------------------------------------------------------------------------- */
 
-static int32_t look(ps_nak_signal_t *signal, int64_t now_ns, int64_t fill_percent)
+static int32_t look(ps_pressure_signal_t *signal, int64_t now_ns, int64_t fill_percent)
 {
     int64_t due_ns;
-    const ps_nak_input_t in = { .now_ns = now_ns, .fill = fill_percent * 10000, .capacity = MB };
-    return ps_nak_signal_step(signal, &in, &due_ns);
+    const ps_pressure_input_t in = { .now_ns = now_ns,
+                                     .fill = fill_percent * 10000,
+                                     .capacity = MB };
+    return ps_pressure_signal_step(signal, &in, &due_ns);
 }
 
 static void levels_begin_at_50_75_87_and_100(void)
@@ -33,7 +35,7 @@ static void levels_begin_at_50_75_87_and_100(void)
 
 static void silence_below_half(void)
 {
-    ps_nak_signal_t signal = { 0 };
+    ps_pressure_signal_t signal = { 0 };
     for (int64_t i = 0; i < 10000; i++) { /* up and down, however fast */
         CHECK_EQ(look(&signal, i * MS, (i * 37) % 50), 0);
     }
@@ -43,7 +45,7 @@ static void levels_once_a_window(void)
 {
     static const int32_t fills[] = { 50, 75, 88, 100 };
     for (int32_t level = 1; level <= 4; level++) {
-        ps_nak_signal_t signal = { 0 };
+        ps_pressure_signal_t signal = { 0 };
         int32_t signals = 0;
         for (int64_t i = 2000; i < 3000; i++) {
             const int32_t said = look(&signal, i * MS, fills[level - 1]);
@@ -57,7 +59,7 @@ static void levels_once_a_window(void)
 /* Each level at once when it is reached first, never the same twice in a window. */
 static void a_growing_queue_signals_each_level(void)
 {
-    ps_nak_signal_t signal = { 0 };
+    ps_pressure_signal_t signal = { 0 };
     int32_t said[5] = { 0 };
     for (int64_t i = 0; i < 45; i++) {
         said[look(&signal, S + i * MS, 10 + i * 3)]++;
@@ -71,14 +73,14 @@ static void a_growing_queue_signals_each_level(void)
 /* The window is as long as the cadence: a batch reader is not worth more signals than batches. */
 static void a_window_is_a_cadence(void)
 {
-    ps_nak_signal_t signal = { 0 };
+    ps_pressure_signal_t signal = { 0 };
     int32_t signals = 0;
     for (int64_t i = 0; i < 4000; i++) {
         int64_t due_ns;
-        const ps_nak_input_t in = {
+        const ps_pressure_input_t in = {
             .now_ns = S + i * MS, .fill = 60, .capacity = 100, .cadence_ns = 400 * MS
         };
-        signals += ps_nak_signal_step(&signal, &in, &due_ns) != 0;
+        signals += ps_pressure_signal_step(&signal, &in, &due_ns) != 0;
         CHECK(due_ns > in.now_ns && due_ns <= in.now_ns + 400 * MS);
     }
     CHECK_EQ(signals, 10);
@@ -88,17 +90,17 @@ static void a_group_spreads_first_signals(void)
 {
     int64_t first = INT64_MAX, last = 0;
     for (uint32_t r = 0; r < 16; r++) {
-        ps_nak_signal_t signal = { 0 };
+        ps_pressure_signal_t signal = { 0 };
         int64_t due_ns, said_ns = -1;
         for (int64_t i = -1000; i < 100 && said_ns < 0; i++) { /* it took a second to fill */
-            const ps_nak_input_t in = { .now_ns = 2 * S + i * MS,
-                                        .fill = i == -1000 ? 0
-                                                : i < 0    ? 40
-                                                           : 60,
-                                        .capacity = 100,
-                                        .group = true,
-                                        .random = r * UINT32_C(0x10000000) };
-            if (ps_nak_signal_step(&signal, &in, &due_ns) != 0) {
+            const ps_pressure_input_t in = { .now_ns = 2 * S + i * MS,
+                                             .fill = i == -1000 ? 0
+                                                     : i < 0    ? 40
+                                                                : 60,
+                                             .capacity = 100,
+                                             .group = true,
+                                             .random = r * UINT32_C(0x10000000) };
+            if (ps_pressure_signal_step(&signal, &in, &due_ns) != 0) {
                 said_ns = i * MS;
             }
         }
@@ -112,26 +114,26 @@ static void a_group_spreads_first_signals(void)
 /* A queue that fills in a millisecond is not delayed by more than a quarter of that. */
 static void a_fast_queue_is_not_delayed(void)
 {
-    ps_nak_signal_t signal = { 0 };
+    ps_pressure_signal_t signal = { 0 };
     int64_t due_ns;
-    ps_nak_input_t in = { .now_ns = S, .capacity = 100, .group = true, .random = UINT32_MAX };
-    CHECK_EQ(ps_nak_signal_step(&signal, &in, &due_ns), 0);
+    ps_pressure_input_t in = { .now_ns = S, .capacity = 100, .group = true, .random = UINT32_MAX };
+    CHECK_EQ(ps_pressure_signal_step(&signal, &in, &due_ns), 0);
     in.now_ns += MS;
     in.fill = 60;
-    CHECK_EQ(ps_nak_signal_step(&signal, &in, &due_ns), 0);
+    CHECK_EQ(ps_pressure_signal_step(&signal, &in, &due_ns), 0);
     CHECK(due_ns <= in.now_ns + MS / 4);
 }
 
 static void a_paused_reader_is_silent(void)
 {
-    ps_nak_signal_t signal = { 0 };
+    ps_pressure_signal_t signal = { 0 };
     int64_t due_ns;
-    ps_nak_input_t in = { .now_ns = S, .fill = 300, .capacity = 100, .paused = true };
+    ps_pressure_input_t in = { .now_ns = S, .fill = 300, .capacity = 100, .paused = true };
     for (; in.now_ns < 3 * S; in.now_ns += MS) {
-        CHECK_EQ(ps_nak_signal_step(&signal, &in, &due_ns), 0);
+        CHECK_EQ(ps_pressure_signal_step(&signal, &in, &due_ns), 0);
     }
     in.paused = false;
-    CHECK_EQ(ps_nak_signal_step(&signal, &in, &due_ns), 4);
+    CHECK_EQ(ps_pressure_signal_step(&signal, &in, &due_ns), 4);
 }
 
 /* ---- readers --------------------------------------------------------------------------------- */

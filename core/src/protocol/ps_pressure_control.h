@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * ps_nak_rate.h: the sender's half of NAK-strength control (docs/nak-strength.md): from signals to
+ * ps_pressure_control.h: the sender's half of NAK-strength control (docs/nak-strength.md): from signals to
  * a rate.  Pure and in integers: no clock, no allocation, no randomness.
  *
  * Unlimited at first.  A signal states its level, what its receiver consumes (r), in which cadence,
@@ -22,19 +22,19 @@
  * deviation of the walls. Above it, with j windows there: min(j, 8) / 32.
  *
  * Bounds (tested): the limit never falls below the floor; from the floor F it exceeds any rate R
- * after at most ps_nak_recovery_windows(F, R) quiet windows; an unlimited rate returns after that.
+ * after at most ps_pressure_recovery_windows(F, R) quiet windows; an unlimited rate returns after that.
  */
-#ifndef PS_NAK_RATE_H
-#define PS_NAK_RATE_H
+#ifndef PS_PRESSURE_CONTROL_H
+#define PS_PRESSURE_CONTROL_H
 
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "ps_nak_signal.h"
+#include "ps_pressure_signal.h"
 
-#define PS_NAK_FLOOR     (INT64_C(128) * 1024) /* bytes per second, two MTUs a window */
-#define PS_NAK_UNLIMITED (INT64_C(1) << 40)    /* a limit that reached it is none */
-enum { PS_NAK_BUCKETS = 8 };
+#define PS_PRESSURE_FLOOR     (INT64_C(128) * 1024) /* bytes per second, two MTUs a window */
+#define PS_PRESSURE_UNLIMITED (INT64_C(1) << 40)    /* a limit that reached it is none */
+enum { PS_PRESSURE_BUCKETS = 8 };
 
 /* Content of a signal; unknown values are 0. */
 typedef struct ps_nak_report {
@@ -48,8 +48,8 @@ typedef struct ps_nak_report {
     int64_t capacity;   /* bytes, > 0 */
 } ps_nak_report_t;
 
-typedef struct ps_nak_rate {
-    int64_t limit; /* bytes per second; PS_NAK_UNLIMITED: none */
+typedef struct ps_pressure_control {
+    int64_t limit; /* bytes per second; PS_PRESSURE_UNLIMITED: none */
     int64_t floor;
     int64_t window_ns;
     int64_t window_end_ns;  /* of the running window; 0: not limited, none runs */
@@ -63,29 +63,31 @@ typedef struct ps_nak_rate {
     /* rate measurement: bytes by 1/8 of 50 ms */
     int64_t sent_ns, began_ns; /* last bytes; first ones after 50 ms without */
     int64_t bucket_index;
-    int64_t buckets[PS_NAK_BUCKETS + 1];
+    int64_t buckets[PS_PRESSURE_BUCKETS + 1];
     uint64_t signals, cuts; /* totals, for metrics */
-} ps_nak_rate_t;
+} ps_pressure_control_t;
 
 /* mtu in bytes: the floor lets two of them through in each window. */
-void ps_nak_rate_init(ps_nak_rate_t *rate, int32_t mtu);
+void ps_pressure_control_init(ps_pressure_control_t *rate, int32_t mtu);
 /* bytes left (>= 0). */
-void ps_nak_rate_sent(ps_nak_rate_t *rate, int64_t bytes, int64_t now_ns);
+void ps_pressure_control_sent(ps_pressure_control_t *rate, int64_t bytes, int64_t now_ns);
 /* Bytes per second over the last 50 ms. */
-int64_t ps_nak_rate_measured(ps_nak_rate_t *rate, int64_t now_ns);
+int64_t ps_pressure_control_measured(ps_pressure_control_t *rate, int64_t now_ns);
 /* The rate that a signal asks for, given what was sent when its window began; not below the
  * floor. */
-int64_t ps_nak_rate_wanted(const ps_nak_rate_t *rate, const ps_nak_report_t *report, int64_t sent);
+int64_t ps_nak_rate_wanted(const ps_pressure_control_t *rate, const ps_nak_report_t *report,
+                           int64_t sent);
 /* A signal.  True: the limit changed. */
-bool ps_nak_rate_signal(ps_nak_rate_t *rate, const ps_nak_report_t *report, int64_t now_ns);
+bool ps_pressure_control_signal(ps_pressure_control_t *rate, const ps_nak_report_t *report,
+                                int64_t now_ns);
 /* Ends windows that are over (at most 64 a call; a longer silence counts as 64).  True: the limit
  * changed. */
-bool ps_nak_rate_step(ps_nak_rate_t *rate, int64_t now_ns);
-static inline bool ps_nak_rate_limits(const ps_nak_rate_t *rate)
+bool ps_pressure_control_step(ps_pressure_control_t *rate, int64_t now_ns);
+static inline bool ps_pressure_control_limits(const ps_pressure_control_t *rate)
 {
-    return rate->limit < PS_NAK_UNLIMITED;
+    return rate->limit < PS_PRESSURE_UNLIMITED;
 }
 /* Quiet windows after which a limit of `from` is above `to`, at most, whatever the wall. */
-int32_t ps_nak_recovery_windows(int64_t from, int64_t to);
+int32_t ps_pressure_recovery_windows(int64_t from, int64_t to);
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * ps_fc_nak.c: the edge under NAK-strength control (docs/nak-strength.md).  What brakes is the rate
- * (ps_nak_rate.h); the edge is what a receiver keeps beyond the furthest consumption heard: half a
+ * ps_fc_pressure.c: the edge under NAK-strength control (docs/nak-strength.md).  What brakes is the rate
+ * (ps_pressure_control.h); the edge is what a receiver keeps beyond the furthest consumption heard: half a
  * term, or three quarters where the receiver states that it keeps a term.  Lower edges count too:
  *
  *   congestion control   a receiver that states a congestion window is given no more than that
@@ -74,7 +74,7 @@ static int64_t nak_on_idle(ps_fc_t *fc, int64_t limit, int64_t sender_position, 
     return limit_of(fc, now_ns);
 }
 
-const ps_fc_ops_t ps_fc_nak_ops = {
+const ps_fc_ops_t ps_fc_pressure_ops = {
     "nak",
     4,
     nak_on_sm,

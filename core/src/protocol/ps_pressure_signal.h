@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * ps_nak_signal.h: the receiver's half of NAK-strength control (docs/nak-strength.md): how fast the
+ * ps_pressure_signal.h: the receiver's half of NAK-strength control (docs/nak-strength.md): how fast the
  * readers of a queue consume, and when the queue's fill is signalled.  Pure and in integers: no
  * clock, no allocation, no randomness but what is passed in.
  *
@@ -18,18 +18,18 @@
  * signal of an episode is delayed at random, by half a window at most.  The delay is also at most a
  * quarter of the time that the queue took to fill.
  */
-#ifndef PS_NAK_SIGNAL_H
-#define PS_NAK_SIGNAL_H
+#ifndef PS_PRESSURE_SIGNAL_H
+#define PS_PRESSURE_SIGNAL_H
 
 #include <stdbool.h>
 #include <stdint.h>
 
-#define PS_NAK_WINDOW_NS     INT64_C(50000000)
-#define PS_NAK_WINDOW_MAX_NS INT64_C(1000000000) /* a longer round trip is not believed */
-#define PS_NAK_SPAN_NS       INT64_C(25000000)   /* rates are measured over this at least */
-#define PS_NAK_PAUSE_NS      INT64_C(250000000)
-#define PS_NAK_PAUSE_MAX_NS  INT64_C(2000000000)
-enum { PS_NAK_LEVELS = 4, PS_NAK_PPM = 1000000 };
+#define PS_PRESSURE_WINDOW_NS     INT64_C(50000000)
+#define PS_PRESSURE_WINDOW_MAX_NS INT64_C(1000000000) /* a longer round trip is not believed */
+#define PS_NAK_SPAN_NS            INT64_C(25000000)   /* rates are measured over this at least */
+#define PS_NAK_PAUSE_NS           INT64_C(250000000)
+#define PS_NAK_PAUSE_MAX_NS       INT64_C(2000000000)
+enum { PS_PRESSURE_LEVELS = 4, PS_PRESSURE_PPM = 1000000 };
 
 /* One reader of a queue. */
 typedef struct ps_nak_reader {
@@ -72,15 +72,15 @@ static inline bool ps_nak_reader_paused(const ps_nak_reader_t *reader, int64_t n
            now_ns - reader->waiting_ns >= ps_nak_pause_ns(reader->cadence_ns);
 }
 
-typedef struct ps_nak_signal {
+typedef struct ps_pressure_signal {
     int64_t window_end_ns; /* of the last signal's window */
     int64_t first_ns;      /* this episode's first signal: not before */
     int64_t low_ns;        /* when the queue was last below a quarter */
     int32_t level;         /* highest signalled in the window */
     bool episode;          /* at 50 % or above since the last look below it */
-} ps_nak_signal_t;
+} ps_pressure_signal_t;
 
-typedef struct ps_nak_input {
+typedef struct ps_pressure_input {
     int64_t now_ns;
     int64_t fill;       /* bytes sent to the slowest reader and not taken by it, those beyond the
                            window included */
@@ -90,19 +90,20 @@ typedef struct ps_nak_input {
     uint32_t random;    /* uniform; in a group it spreads first signals */
     bool group;
     bool paused; /* it is paused: silence */
-} ps_nak_input_t;
+} ps_pressure_input_t;
 
-static inline int64_t ps_nak_window_ns(int64_t rtt_ns, int64_t cadence_ns)
+static inline int64_t ps_pressure_window_ns(int64_t rtt_ns, int64_t cadence_ns)
 {
     const int64_t longest = rtt_ns > cadence_ns ? rtt_ns : cadence_ns;
-    return longest < PS_NAK_WINDOW_NS       ? PS_NAK_WINDOW_NS
-           : longest < PS_NAK_WINDOW_MAX_NS ? longest
-                                            : PS_NAK_WINDOW_MAX_NS;
+    return longest < PS_PRESSURE_WINDOW_NS       ? PS_PRESSURE_WINDOW_NS
+           : longest < PS_PRESSURE_WINDOW_MAX_NS ? longest
+                                                 : PS_PRESSURE_WINDOW_MAX_NS;
 }
 /* 0..4. */
 int32_t ps_nak_level(int64_t fill, int64_t capacity);
 /* One look at the queue.  Returns the level to signal now, 1..4, or 0.  *due_ns: when to look again
  * (INT64_MAX: when data comes). */
-int32_t ps_nak_signal_step(ps_nak_signal_t *signal, const ps_nak_input_t *input, int64_t *due_ns);
+int32_t ps_pressure_signal_step(ps_pressure_signal_t *signal, const ps_pressure_input_t *input,
+                                int64_t *due_ns);
 
 #endif

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * ps_nak_signal.c: see ps_nak_signal.h.
+ * ps_pressure_signal.c: see ps_pressure_signal.h.
  */
-#include "ps_nak_signal.h"
+#include "ps_pressure_signal.h"
 
 #include <assert.h>
 
@@ -122,16 +122,17 @@ void ps_nak_reader_look(ps_nak_reader_t *reader, int64_t position, int64_t end, 
 
 int32_t ps_nak_level(int64_t fill, int64_t capacity)
 {
-    static const int64_t percent[PS_NAK_LEVELS] = { 50, 75, 87, 100 };
+    static const int64_t percent[PS_PRESSURE_LEVELS] = { 50, 75, 87, 100 };
     int32_t level = 0;
-    while (level < PS_NAK_LEVELS &&
+    while (level < PS_PRESSURE_LEVELS &&
            fill >= capacity / 100 * percent[level] + capacity % 100 * percent[level] / 100) {
         level++;
     }
     return level;
 }
 
-static void begin_episode(ps_nak_signal_t *signal, const ps_nak_input_t *in, int64_t window_ns)
+static void begin_episode(ps_pressure_signal_t *signal, const ps_pressure_input_t *in,
+                          int64_t window_ns)
 {
     const int64_t spread_ns = smaller(window_ns / 2, (in->now_ns - signal->low_ns) / 4);
     const int64_t delay_ns = (int64_t)(((uint64_t)in->random * (uint64_t)spread_ns) >> 32);
@@ -139,9 +140,10 @@ static void begin_episode(ps_nak_signal_t *signal, const ps_nak_input_t *in, int
     signal->first_ns = in->now_ns + (in->group ? delay_ns : 0);
 }
 
-int32_t ps_nak_signal_step(ps_nak_signal_t *signal, const ps_nak_input_t *in, int64_t *due_ns)
+int32_t ps_pressure_signal_step(ps_pressure_signal_t *signal, const ps_pressure_input_t *in,
+                                int64_t *due_ns)
 {
-    const int64_t window_ns = ps_nak_window_ns(in->rtt_ns, in->cadence_ns);
+    const int64_t window_ns = ps_pressure_window_ns(in->rtt_ns, in->cadence_ns);
     const int32_t level = ps_nak_level(in->fill, in->capacity);
     assert(in->capacity > 0);
     *due_ns = INT64_MAX;

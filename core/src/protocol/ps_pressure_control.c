@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * ps_nak_rate.c: see ps_nak_rate.h.
+ * ps_pressure_control.c: see ps_pressure_control.h.
  */
-#include "ps_nak_rate.h"
+#include "ps_pressure_control.h"
 
 #include <assert.h>
 
 #define SECOND_NS INT64_C(1000000000)
-#define BUCKET_NS (PS_NAK_WINDOW_NS / PS_NAK_BUCKETS)
+#define BUCKET_NS (PS_PRESSURE_WINDOW_NS / PS_PRESSURE_BUCKETS)
 enum { STEPS_MAX = 64, GROW_MAX = 8, WINDOW_ROUND_TRIPS = 2, DRAIN_WINDOWS = 2 };
 
 static int64_t smaller(int64_t a, int64_t b)
@@ -25,58 +25,59 @@ static int64_t distance(int64_t a, int64_t b)
 
 /* ---- sender: measuring ----------------------------------------------------------------------- */
 
-void ps_nak_rate_init(ps_nak_rate_t *rate, int32_t mtu)
+void ps_pressure_control_init(ps_pressure_control_t *rate, int32_t mtu)
 {
-    *rate = (ps_nak_rate_t){ .limit = PS_NAK_UNLIMITED,
-                             .window_ns = PS_NAK_WINDOW_NS,
-                             .sent_ns = INT64_MIN / 2,
-                             .began_ns = INT64_MIN / 2 };
-    rate->floor = larger(PS_NAK_FLOOR, (int64_t)mtu * 2 * (SECOND_NS / PS_NAK_WINDOW_NS));
+    *rate = (ps_pressure_control_t){ .limit = PS_PRESSURE_UNLIMITED,
+                                     .window_ns = PS_PRESSURE_WINDOW_NS,
+                                     .sent_ns = INT64_MIN / 2,
+                                     .began_ns = INT64_MIN / 2 };
+    rate->floor = larger(PS_PRESSURE_FLOOR, (int64_t)mtu * 2 * (SECOND_NS / PS_PRESSURE_WINDOW_NS));
 }
 
-static void turn_to(ps_nak_rate_t *rate, int64_t now_ns)
+static void turn_to(ps_pressure_control_t *rate, int64_t now_ns)
 {
     const int64_t index = now_ns / BUCKET_NS;
-    if (rate->bucket_index < index - PS_NAK_BUCKETS - 1) {
-        rate->bucket_index = index - PS_NAK_BUCKETS - 1; /* what any of them holds is too old */
+    if (rate->bucket_index < index - PS_PRESSURE_BUCKETS - 1) {
+        rate->bucket_index =
+            index - PS_PRESSURE_BUCKETS - 1; /* what any of them holds is too old */
     }
     while (rate->bucket_index < index) {
         rate->bucket_index++;
-        rate->buckets[rate->bucket_index % (PS_NAK_BUCKETS + 1)] = 0;
+        rate->buckets[rate->bucket_index % (PS_PRESSURE_BUCKETS + 1)] = 0;
     }
 }
 
-void ps_nak_rate_sent(ps_nak_rate_t *rate, int64_t bytes, int64_t now_ns)
+void ps_pressure_control_sent(ps_pressure_control_t *rate, int64_t bytes, int64_t now_ns)
 {
     turn_to(rate, now_ns);
-    if (now_ns - rate->sent_ns >= PS_NAK_WINDOW_NS) {
+    if (now_ns - rate->sent_ns >= PS_PRESSURE_WINDOW_NS) {
         rate->began_ns = now_ns; /* after a silence */
     }
     rate->sent_ns = now_ns;
-    rate->buckets[rate->bucket_index % (PS_NAK_BUCKETS + 1)] += bytes;
+    rate->buckets[rate->bucket_index % (PS_PRESSURE_BUCKETS + 1)] += bytes;
 }
 
-int64_t ps_nak_rate_measured(ps_nak_rate_t *rate, int64_t now_ns)
+int64_t ps_pressure_control_measured(ps_pressure_control_t *rate, int64_t now_ns)
 {
     int64_t sum = 0;
     turn_to(rate, now_ns);
     const int64_t young_ns = now_ns - rate->began_ns;
-    if (young_ns < PS_NAK_WINDOW_NS) { /* nothing was sent before: over the time since then */
-        for (int32_t i = 0; i <= PS_NAK_BUCKETS; i++) {
+    if (young_ns < PS_PRESSURE_WINDOW_NS) { /* nothing was sent before: over the time since then */
+        for (int32_t i = 0; i <= PS_PRESSURE_BUCKETS; i++) {
             sum += rate->buckets[i];
         }
         return sum * (SECOND_NS / 1000) / larger(young_ns / 1000, BUCKET_NS / 1000 / 8);
     }
-    for (int32_t i = 0; i <= PS_NAK_BUCKETS; i++) { /* the one being filled does not count */
-        sum += i == rate->bucket_index % (PS_NAK_BUCKETS + 1) ? 0 : rate->buckets[i];
+    for (int32_t i = 0; i <= PS_PRESSURE_BUCKETS; i++) { /* the one being filled does not count */
+        sum += i == rate->bucket_index % (PS_PRESSURE_BUCKETS + 1) ? 0 : rate->buckets[i];
     }
-    return sum * (SECOND_NS / PS_NAK_WINDOW_NS);
+    return sum * (SECOND_NS / PS_PRESSURE_WINDOW_NS);
 }
 
 /* ---- sender: cutting ------------------------------------------------------------------------- */
 
 /* Parts of 64, by level. */
-static int64_t parts(int64_t rate, const int64_t by_level[PS_NAK_LEVELS], int32_t level)
+static int64_t parts(int64_t rate, const int64_t by_level[PS_PRESSURE_LEVELS], int32_t level)
 {
     return rate / 64 * by_level[level - 1] + rate % 64 * by_level[level - 1] / 64;
 }
@@ -84,9 +85,9 @@ static int64_t parts(int64_t rate, const int64_t by_level[PS_NAK_LEVELS], int32_
 /* What a signal's effect needs to show: two round trips, and the receiver's cadence. */
 static int64_t window_of(const ps_nak_report_t *report)
 {
-    const int64_t rtt_ns = smaller(report->rtt_ns, PS_NAK_WINDOW_MAX_NS / WINDOW_ROUND_TRIPS);
-    return ps_nak_window_ns(WINDOW_ROUND_TRIPS * rtt_ns,
-                            smaller(report->cadence_ns, PS_NAK_WINDOW_MAX_NS));
+    const int64_t rtt_ns = smaller(report->rtt_ns, PS_PRESSURE_WINDOW_MAX_NS / WINDOW_ROUND_TRIPS);
+    return ps_pressure_window_ns(WINDOW_ROUND_TRIPS * rtt_ns,
+                                 smaller(report->cadence_ns, PS_PRESSURE_WINDOW_MAX_NS));
 }
 
 /* The residue is gone after some windows. */
@@ -106,11 +107,12 @@ static int64_t kept_of(const ps_nak_report_t *report, int64_t rate)
     return smaller(rate, report->capacity * (SECOND_NS / 1000) / (report->cadence_ns / 1000));
 }
 
-int64_t ps_nak_rate_wanted(const ps_nak_rate_t *rate, const ps_nak_report_t *report, int64_t sent)
+int64_t ps_nak_rate_wanted(const ps_pressure_control_t *rate, const ps_nak_report_t *report,
+                           int64_t sent)
 {
-    static const int64_t of_sent[PS_NAK_LEVELS] = { 56, 48, 40, 32 };
-    static const int64_t of_taken[PS_NAK_LEVELS] = { 60, 56, 48, 32 };
-    static const int64_t of_more[PS_NAK_LEVELS] = { 72, 68, 65, 65 };
+    static const int64_t of_sent[PS_PRESSURE_LEVELS] = { 56, 48, 40, 32 };
+    static const int64_t of_taken[PS_PRESSURE_LEVELS] = { 60, 56, 48, 32 };
+    static const int64_t of_more[PS_PRESSURE_LEVELS] = { 72, 68, 65, 65 };
     const int64_t by_strength = parts(sent, of_sent, report->level);
     const int64_t taken = kept_of(report, report->rate);
     int64_t wanted = by_strength;
@@ -132,18 +134,19 @@ int64_t ps_nak_rate_wanted(const ps_nak_rate_t *rate, const ps_nak_report_t *rep
 
 /* What was sent over the last 50 ms.  A sender that waits at its edge sends nothing for most of a
  * longer round trip: over two of them it sent a capacity at least. */
-static int64_t sent_lately(ps_nak_rate_t *rate, const ps_nak_report_t *report, int64_t now_ns)
+static int64_t sent_lately(ps_pressure_control_t *rate, const ps_nak_report_t *report,
+                           int64_t now_ns)
 {
-    const int64_t measured = ps_nak_rate_measured(rate, now_ns);
-    const int64_t rtt_us = smaller(report->rtt_ns, PS_NAK_WINDOW_MAX_NS) / 1000;
-    if (report->rtt_ns < PS_NAK_WINDOW_NS) {
+    const int64_t measured = ps_pressure_control_measured(rate, now_ns);
+    const int64_t rtt_us = smaller(report->rtt_ns, PS_PRESSURE_WINDOW_MAX_NS) / 1000;
+    if (report->rtt_ns < PS_PRESSURE_WINDOW_NS) {
         return measured;
     }
     return larger(measured, report->capacity * (SECOND_NS / 1000) / (2 * rtt_us));
 }
 
 /* The walls' mean and deviation: how steady the slowest receiver is. */
-static void note_wall(ps_nak_rate_t *rate, const ps_nak_report_t *report, int64_t sent)
+static void note_wall(ps_pressure_control_t *rate, const ps_nak_report_t *report, int64_t sent)
 {
     const int64_t wall = larger(report->rate > 0 ? report->rate : sent, rate->floor);
     if (report->rate > 0 && report->residue == 0) {
@@ -159,14 +162,15 @@ static void note_wall(ps_nak_rate_t *rate, const ps_nak_report_t *report, int64_
     rate->wall += (wall - rate->wall) / 4;
 }
 
-bool ps_nak_rate_signal(ps_nak_rate_t *rate, const ps_nak_report_t *report, int64_t now_ns)
+bool ps_pressure_control_signal(ps_pressure_control_t *rate, const ps_nak_report_t *report,
+                                int64_t now_ns)
 {
     const int64_t before = rate->limit;
-    assert(report->level >= 1 && report->level <= PS_NAK_LEVELS && report->capacity > 0);
-    (void)ps_nak_rate_step(rate, now_ns);
+    assert(report->level >= 1 && report->level <= PS_PRESSURE_LEVELS && report->capacity > 0);
+    (void)ps_pressure_control_step(rate, now_ns);
     rate->signals++;
-    const bool same = ps_nak_rate_limits(rate) && report->receiver_id == rate->culprit;
-    const bool anew = !ps_nak_rate_limits(rate) || now_ns >= rate->base_until_ns;
+    const bool same = ps_pressure_control_limits(rate) && report->receiver_id == rate->culprit;
+    const bool anew = !ps_pressure_control_limits(rate) || now_ns >= rate->base_until_ns;
     const int64_t sent =
         anew ? smaller(sent_lately(rate, report, now_ns), rate->limit) : rate->base;
     const int64_t wanted = ps_nak_rate_wanted(rate, report, sent);
@@ -198,7 +202,7 @@ bool ps_nak_rate_signal(ps_nak_rate_t *rate, const ps_nak_report_t *report, int6
 
 /* ---- sender: recovering ---------------------------------------------------------------------- */
 
-static int64_t step_of(ps_nak_rate_t *rate)
+static int64_t step_of(ps_pressure_control_t *rate)
 {
     const int64_t away = smaller(rate->quiet, GROW_MAX);
     if (rate->wall > 0 && rate->limit > rate->wall + rate->wall / 8) {
@@ -217,7 +221,7 @@ static int64_t step_of(ps_nak_rate_t *rate)
 }
 
 /* One window ended. */
-static void end_window(ps_nak_rate_t *rate)
+static void end_window(ps_pressure_control_t *rate)
 {
     if (rate->level > 0) {
         rate->level = 0;
@@ -225,17 +229,17 @@ static void end_window(ps_nak_rate_t *rate)
     }
     rate->quiet += rate->quiet < INT32_MAX;
     rate->limit += step_of(rate);
-    if (rate->limit >= PS_NAK_UNLIMITED) {
-        rate->limit = PS_NAK_UNLIMITED;
+    if (rate->limit >= PS_PRESSURE_UNLIMITED) {
+        rate->limit = PS_PRESSURE_UNLIMITED;
         rate->window_end_ns = 0;
-        rate->window_ns = PS_NAK_WINDOW_NS;
+        rate->window_ns = PS_PRESSURE_WINDOW_NS;
         rate->wall = 0;
         rate->quiet = 0;
         rate->beyond = 0;
     }
 }
 
-bool ps_nak_rate_step(ps_nak_rate_t *rate, int64_t now_ns)
+bool ps_pressure_control_step(ps_pressure_control_t *rate, int64_t now_ns)
 {
     const int64_t before = rate->limit;
     for (int32_t i = 0; i < STEPS_MAX && rate->window_end_ns != 0 && now_ns >= rate->window_end_ns;
@@ -252,11 +256,11 @@ bool ps_nak_rate_step(ps_nak_rate_t *rate, int64_t now_ns)
 /* The slowest way up: as beyond the wall, with k / 32; at the wall no less than 1/64, which crosses
  * the quarter of its rate that it is wide in at most 17 windows; behind it k begins again, which
  * costs at most what the first GROW_MAX windows cost. */
-int32_t ps_nak_recovery_windows(int64_t from, int64_t to)
+int32_t ps_pressure_recovery_windows(int64_t from, int64_t to)
 {
     int32_t windows = 0;
     int64_t limit = from;
-    while (limit <= to && limit < PS_NAK_UNLIMITED && windows < 1000) {
+    while (limit <= to && limit < PS_PRESSURE_UNLIMITED && windows < 1000) {
         windows++;
         limit += limit / 32 * smaller(windows, GROW_MAX);
     }
