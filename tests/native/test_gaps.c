@@ -10,7 +10,7 @@
 #include "ps_congestion.h"
 #include "ps_error.h"
 #include "ps_gaps.h"
-#include "ps_nak.h"
+#include "ps_nak_timer.h"
 #include "ps_receiver_map.h"
 
 #define CHECK(condition)                                                                           \

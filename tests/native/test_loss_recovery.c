@@ -8,7 +8,7 @@
  */
 #include <string.h>
 
-#include "ps_nak.h"
+#include "ps_nak_timer.h"
 #include "ps_nak_list.h"
 #include "ps_retransmit.h"
 #include "ps_wire_fields.h"

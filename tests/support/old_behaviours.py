@@ -115,7 +115,7 @@ OLD: Final = (
         change=_ask_at_once,
         patches=(
             Patch(
-                file="ps_nak.c",
+                file="ps_nak_timer.c",
                 now="int64_t wait = policy->group ? ps_nak_first_ns(policy, random)"
                 " : policy->retry_ns;\n",
                 old="return 1000000;\n    int64_t wait = 0;\n",

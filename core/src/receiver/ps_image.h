@@ -18,7 +18,7 @@
 #include "ps_error.h"
 #include "ps_gaps.h"
 #include "ps_log.h"
-#include "ps_nak.h"
+#include "ps_nak_timer.h"
 #include "ps_nak_list.h"
 #include "ps_net.h"
 #include "ps_pressure_signal.h"

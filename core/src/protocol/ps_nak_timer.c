@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * ps_nak.c: NAK timing.
+ * ps_nak_timer.c: NAK timing.
  *
  * In a group many receivers miss the same datagram.  Each draws a delay from a distribution whose
  * mass lies near its end, so that with high probability one receiver asks early and its repair
@@ -11,7 +11,7 @@
  * e^lambda is e * group, and the quotient of two logarithms does not depend on their base; so the
  * whole is done with integers and base 2, and one seed gives one trace on every machine.
  */
-#include "ps_nak.h"
+#include "ps_nak_timer.h"
 
 #include <assert.h>
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * ps_nak.h: when to ask for a missing range, and when to ask again (docs/spec/wire-format.md
+ * ps_nak_timer.h: when to ask for a missing range, and when to ask again (docs/spec/wire-format.md
  * section 6). */
-#ifndef PS_NAK_H
-#define PS_NAK_H
+#ifndef PS_NAK_TIMER_H
+#define PS_NAK_TIMER_H
 
 #include <stdint.h>
 
