@@ -7,8 +7,8 @@
 
 #include "fuzz.h"
 #include "ps_cause.h"
-#include "ps_nak_list.h"
-#include "ps_pressure.h"
+#include "ps_wire_nak_list.h"
+#include "ps_wire_pressure.h"
 #include "ps_wire.h"
 
 static void check_trailer(const ps_trailer_t *trailer)

@@ -10,8 +10,8 @@
 #include "../native/golden.h"
 #include "ps_cause.h"
 #include "ps_frame.h"
-#include "ps_nak_list.h"
-#include "ps_pressure.h"
+#include "ps_wire_nak_list.h"
+#include "ps_wire_pressure.h"
 #include "ps_wire_fields.h"
 
 static const char *root;

@@ -2,7 +2,7 @@
  * A receiver under NAK-strength control: silent below its threshold, silent to those that did not
  * ask, one frame a window above it, silent again when its reader stands still.
  */
-#include "ps_pressure.h"
+#include "ps_wire_pressure.h"
 #include "recv_world.h"
 
 static void fill_to(world_t *world, int64_t *at, int64_t to)

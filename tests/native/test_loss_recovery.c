@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "ps_nak_timer.h"
-#include "ps_nak_list.h"
+#include "ps_wire_nak_list.h"
 #include "ps_retransmit.h"
 #include "ps_wire_fields.h"
 #include "sender_rig.h"

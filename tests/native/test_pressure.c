@@ -3,7 +3,7 @@
  * publisher is told; a receiver that sends it, to those that asked and only when its queue is full.
  * And ps-rate through the sender.
  */
-#include "ps_pressure.h"
+#include "ps_wire_pressure.h"
 #include "ps_wire_fields.h"
 #include "sender_rig.h"
 

@@ -19,7 +19,7 @@
 #include "ps_gaps.h"
 #include "ps_log.h"
 #include "ps_nak_timer.h"
-#include "ps_nak_list.h"
+#include "ps_wire_nak_list.h"
 #include "ps_net.h"
 #include "ps_pressure_signal.h"
 #include "ps_recv_endpoint.h"

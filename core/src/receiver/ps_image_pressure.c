@@ -4,7 +4,7 @@
  * signals a queue that is too full to a sender that asked for that (ps_pressure_signal.h).
  */
 #include "ps_image.h"
-#include "ps_pressure.h"
+#include "ps_wire_pressure.h"
 #include "ps_receiver.h"
 
 static int64_t furthest(const ps_image_t *image)

@@ -59,7 +59,7 @@ enum {
     PS_CAP_ORDINALS = 2,
     /* SETUP: tell me of pressure (fc=nak); SM: I do when asked */
     PS_CAP_PRESSURE = 4,
-    /* SETUP: I take EXT frames of many missing ranges (ps_nak_list.h) */
+    /* SETUP: I take EXT frames of many missing ranges (ps_wire_nak_list.h) */
     PS_CAP_NAK_LIST = 8,
     /* Receiver: under NAK-strength control it keeps what is sent a term ahead of consumption. */
     PS_CAP_KEEPS_TERM = 16

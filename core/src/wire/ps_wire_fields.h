@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * ps_wire_fields.h: unaligned little-endian fields, and the bytes of our own trailers and EXT
- * frames (docs/wire-extensions.md).  Private to ps_wire.c and ps_trailer.c; tests may look.
+ * frames (docs/wire-extensions.md).  Private to ps_wire.c and ps_wire_trailer.c; tests may look.
  */
 #ifndef PS_WIRE_FIELDS_H
 #define PS_WIRE_FIELDS_H

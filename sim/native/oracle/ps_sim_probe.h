@@ -27,7 +27,7 @@
 #define PS_SIM_PROBE_H
 
 #include "ps_image.h"
-#include "ps_pressure.h"
+#include "ps_wire_pressure.h"
 #include "ps_publication.h"
 #include "ps_receiver.h"
 #include "ps_send_endpoint.h"

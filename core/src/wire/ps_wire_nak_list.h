@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * ps_nak_list.h: the EXT frame NAK_LIST: many missing ranges in one datagram, to a sender that
+ * ps_wire_nak_list.h: the EXT frame NAK_LIST: many missing ranges in one datagram, to a sender that
  * announced PS_CAP_NAK_LIST in its SETUP (docs/wire-extensions.md).
  *
  *   EXT header (24)   { i32 term id, i32 term offset, i32 length } * n      n = 1..40
  */
-#ifndef PS_NAK_LIST_H
-#define PS_NAK_LIST_H
+#ifndef PS_WIRE_NAK_LIST_H
+#define PS_WIRE_NAK_LIST_H
 
 #include "ps_wire.h"
 
 enum { PS_NAK_RANGE_BYTES = 12, PS_NAK_LIST_MAX = 40 };
 
-typedef struct ps_nak_list {
+typedef struct ps_wire_nak_list {
     int32_t session_id, stream_id;
     int32_t count;
     struct {

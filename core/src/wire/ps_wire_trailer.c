@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * ps_trailer.c: what penstock says behind SETUP and SM frames (docs/wire-extensions.md).
+ * ps_wire_trailer.c: what penstock says behind SETUP and SM frames (docs/wire-extensions.md).
  *
  *   0      4    5    6        8
  *   | PSTK | v  | 0  | length | TLV TLV ...          length counts the header

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * ps_pressure.c: see ps_pressure.h.
+ * ps_wire_pressure.c: see ps_wire_pressure.h.
  */
-#include "ps_pressure.h"
+#include "ps_wire_pressure.h"
 
 #include <assert.h>
 #include <stdbool.h>

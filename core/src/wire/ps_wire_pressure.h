@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * ps_pressure.h: the EXT frame PRESSURE: a receiver's queue is too full (docs/wire-extensions.md,
+ * ps_wire_pressure.h: the EXT frame PRESSURE: a receiver's queue is too full (docs/wire-extensions.md,
  * docs/flow-control.md).  Sent only to a sender whose SETUP asked for it (PS_CAP_PRESSURE).
  *
  *   EXT header (24)  i64 receiver id, u32 fill in ppm, u8 level 1..4, u8[3] 0,
@@ -12,14 +12,14 @@
  *
  * Older receivers send the first part only, older senders read it only.
  */
-#ifndef PS_PRESSURE_H
-#define PS_PRESSURE_H
+#ifndef PS_WIRE_PRESSURE_H
+#define PS_WIRE_PRESSURE_H
 
 #include "ps_wire.h"
 
 enum { PS_PRESSURE_BYTES = 64, PS_PRESSURE_LONG_BYTES = 96 };
 
-typedef struct ps_pressure {
+typedef struct ps_wire_pressure {
     int32_t session_id, stream_id;
     int64_t receiver_id;
     uint32_t fill_ppm;

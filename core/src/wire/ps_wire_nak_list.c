@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * ps_nak_list.c: see ps_nak_list.h.
+ * ps_wire_nak_list.c: see ps_wire_nak_list.h.
  */
-#include "ps_nak_list.h"
+#include "ps_wire_nak_list.h"
 
 #include <assert.h>
 
