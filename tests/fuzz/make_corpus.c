@@ -281,15 +281,15 @@ int main(int argc, char **argv)
     write_sequence("receiver", "loss", -1, loss);
     write_sequence("receiver", "silence", -1, silence);
     char name[32];
-    write_sequence("sender_control", "session", 0, session);
-    write_sequence("sender_control", "naks", 1, naks);
+    write_sequence("sender_dispatch", "session", 0, session);
+    write_sequence("sender_dispatch", "naks", 1, naks);
     for (int kind = 0; kind < 6; kind++) {
         (void)snprintf(name, sizeof name, "ours_%s", kinds[kind]);
-        write_sequence("sender_control", name, kind | 32, ours);
+        write_sequence("sender_dispatch", name, kind | 32, ours);
         (void)snprintf(name, sizeof name, "group_%s", kinds[kind]);
-        write_sequence("sender_control", name, kind | 8, group);
+        write_sequence("sender_dispatch", name, kind | 8, group);
     }
-    write_sequence("sender_control", "ours_paced", 4 | 16 | 32, ours);
+    write_sequence("sender_dispatch", "ours_paced", 4 | 16 | 32, ours);
     length = pressure("3", frame);
     write_file("wire", "pressure", frame, length);
     length = nak_list(frame);

@@ -134,7 +134,7 @@ OLD: Final = (
         complaint="blocked_ns",
         patches=(
             Patch(
-                file="ps_publication_control.c",
+                file="ps_publication_receivers.c",
                 now="        on_receiver_leaving(pub, sm);\n",
                 old="        set_limit(pub, pub->sender_position);\n        return;\n",
             ),

@@ -314,7 +314,7 @@ int64_t ps_publication_check_blocked(ps_publication_t *pub, int64_t now_ns);
 /* True when the producer is ahead of the consumer with nothing readable there. */
 bool ps_publication_is_blocked(const ps_publication_t *pub, int64_t *position);
 
-/* ---- ps_publication_control.c ---------------------------------------------------------------- */
+/* ---- ps_publication_receivers.c ---------------------------------------------------------------- */
 
 void ps_publication_on_sm(ps_publication_t *pub, const ps_sm_t *sm, int64_t position,
                           const ps_addr_t *from, int64_t now_ns);

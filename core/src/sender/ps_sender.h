@@ -117,7 +117,7 @@ ps_publication_t **ps_sender_bucket(ps_sender_t *sender, const ps_publication_t 
 /* Emits a simple event; false: the ring is full. */
 bool ps_sender_emit(ps_sender_t *sender, int32_t type, int32_t kind, int64_t id, int64_t a,
                     int64_t b, int32_t reason);
-/* One datagram that came in on an endpoint (ps_sender_control.c). */
+/* One datagram that came in on an endpoint (ps_sender_dispatch.c). */
 void ps_sender_on_datagram(void *endpoint, const uint8_t *data, uint32_t length,
                            const ps_addr_t *from, int64_t rx_ns);
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * ps_publication_control.c: what receivers say to a publication: status messages, NAKs, errors
+ * ps_publication_receivers.c: what receivers say to a publication: status messages, NAKs, errors
  * (docs/spec/wire-format.md section 5).
  */
 #include <string.h>

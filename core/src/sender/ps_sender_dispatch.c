@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * ps_sender_control.c: datagrams that come in on a sender's socket: checked, counted, handed to the
+ * ps_sender_dispatch.c: datagrams that come in on a sender's socket: checked, counted, handed to the
  * publication they name (docs/spec/wire-format.md).
  */
 #include "ps_sender.h"
