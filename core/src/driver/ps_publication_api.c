@@ -197,7 +197,7 @@ static int set_up_network(ps_publication_t *pub)
     pub->retransmit.linger_ns = defaults->retransmit_linger_ns;
     pub->retransmit.actions =
         calloc((size_t)pub->retransmit.capacity, sizeof(*pub->retransmit.actions));
-    pub->board = ps_board_make(pub->receiver_capacity);
+    pub->board = ps_snapshot_make(pub->receiver_capacity);
     if (pub->board == NULL || pub->receivers == NULL || pub->retransmit.actions == NULL) {
         return ps_fail(PS_E_NO_MEMORY, "no memory for a publication's receivers");
     }

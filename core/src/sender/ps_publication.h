@@ -56,7 +56,7 @@ enum ps_publication_pending {
     PS_PEND_LAST = PS_PEND_JOIN
 };
 
-typedef struct ps_board_entry ps_board_entry_t; /* ps_publication_board.c */
+typedef struct ps_snapshot_entry ps_snapshot_entry_t; /* ps_receiver_snapshot.c */
 
 typedef struct ps_publication_receiver {
     int64_t id;
@@ -184,7 +184,7 @@ struct ps_publication {
     ps_publication_receiver_t *receivers;
     ps_map_t receiver_index; /* receiver id -> index + 1 */
     /* [receiver_capacity], for the conductor, and after them the receiver last held for */
-    ps_board_entry_t *board;
+    ps_snapshot_entry_t *board;
     int32_t receiver_count, receiver_capacity;
     int32_t receivers_shown; /* fc-receivers */
     ps_publication_subscriber_t subscribers[PS_PUBLICATION_SUBSCRIBERS];
@@ -272,7 +272,7 @@ void ps_publication_clean_behind(ps_publication_t *pub);
 /* Releases the terms that are not in use, if it can; reports the result in any case. */
 void ps_publication_on_give_up(ps_publication_t *pub, int32_t least_terms);
 
-/* ---- ps_publication_local.c ------------------------------------------------------------------ */
+/* ---- ps_publication_subscribers.c ------------------------------------------------------------------ */
 
 /* New data may be there: wakes parked local readers (fences once). */
 void ps_publication_wake_subscribers(ps_publication_t *pub);
@@ -335,10 +335,10 @@ bool ps_publication_is_congested(const ps_publication_t *pub, int64_t receiver_i
 /* Forgets receivers not heard for the connection timeout.  Returns when to look again. */
 int64_t ps_publication_expire_receivers(ps_publication_t *pub, int64_t now_ns);
 
-/* ---- ps_publication_board.c ------------------------------------------------------------------ */
+/* ---- ps_receiver_snapshot.c ------------------------------------------------------------------ */
 
-ps_board_entry_t *ps_board_make(int32_t capacity);
-void ps_board_write(ps_board_entry_t *board, int32_t index, const ps_receiver_view_t *view);
+ps_snapshot_entry_t *ps_snapshot_make(int32_t capacity);
+void ps_snapshot_write(ps_snapshot_entry_t *board, int32_t index, const ps_receiver_view_t *view);
 
 /* ---- ps_publication_rate.c ------------------------------------------------------------------- */
 

@@ -41,7 +41,7 @@ static void show_receiver(ps_publication_t *pub, ps_publication_receiver_t *rece
         memcpy(receiver->view.reason_name, sm->trailer.client_name, PS_NAME_MAX + 1);
         memcpy(receiver->view.reason_host, sm->trailer.host, PS_NAME_MAX + 1);
     }
-    ps_board_write(pub->board, (int32_t)(receiver - pub->receivers), &receiver->view);
+    ps_snapshot_write(pub->board, (int32_t)(receiver - pub->receivers), &receiver->view);
 }
 
 static void forget_receiver(ps_publication_t *pub, ps_publication_receiver_t *receiver)
@@ -54,8 +54,8 @@ static void forget_receiver(ps_publication_t *pub, ps_publication_receiver_t *re
         (void)ps_map_put(&pub->receiver_index, (uint64_t)receiver->id,
                          (int32_t)(receiver - pub->receivers) + 1);
     }
-    ps_board_write(pub->board, (int32_t)(receiver - pub->receivers), &receiver->view);
-    ps_board_write(pub->board, (int32_t)(last - pub->receivers), &nobody);
+    ps_snapshot_write(pub->board, (int32_t)(receiver - pub->receivers), &receiver->view);
+    ps_snapshot_write(pub->board, (int32_t)(last - pub->receivers), &nobody);
     pub->has_receivers = pub->receiver_count > 0;
 }
 
@@ -141,7 +141,7 @@ void ps_publication_show_joiner(ps_publication_t *pub, int64_t now_ns)
     const ps_receiver_view_t view = { .receiver_id = join->joiner,
                                       .heard_ns = now_ns,
                                       .address = join->joiner_address };
-    ps_board_write(pub->board, pub->receiver_capacity, &view);
+    ps_snapshot_write(pub->board, pub->receiver_capacity, &view);
 }
 
 static void on_setup_asked(ps_publication_t *pub, const ps_sm_t *sm, const ps_addr_t *from,

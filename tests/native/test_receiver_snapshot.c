@@ -13,7 +13,7 @@ static atomic_bool enough;
 
 static void *write_on(void *argument)
 {
-    ps_board_entry_t *board = argument;
+    ps_snapshot_entry_t *board = argument;
     for (int64_t i = 1; !atomic_load(&enough); i++) {
         const ps_receiver_view_t view = { .receiver_id = i,
                                           .heard_ns = i,
@@ -21,7 +21,7 @@ static void *write_on(void *argument)
                                           .group_tag = i,
                                           .reason_client = i,
                                           .backlog_bytes = i };
-        ps_board_write(board, 0, &view);
+        ps_snapshot_write(board, 0, &view);
     }
     return NULL;
 }
@@ -33,7 +33,7 @@ static void views_are_never_torn(void)
     int64_t last = 0;
     CHECK(pub != NULL);
     pub->receiver_capacity = 2;
-    pub->board = ps_board_make(pub->receiver_capacity);
+    pub->board = ps_snapshot_make(pub->receiver_capacity);
     CHECK(pub->board != NULL);
     ps_receiver_view_t view[2];
     CHECK_EQ(ps_publication_receivers(pub, view, 2), 0);

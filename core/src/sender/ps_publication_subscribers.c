@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * ps_publication_local.c: readers of the publication's own log on this host (IPC subscribers,
+ * ps_publication_subscribers.c: readers of the publication's own log on this host (IPC subscribers,
  * spies) and the clients that publish into it.
  */
 #include "ps_sender.h"

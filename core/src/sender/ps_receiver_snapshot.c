@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * ps_publication_board.c: what each receiver said last, where the conductor can read it: for
+ * ps_receiver_snapshot.c: what each receiver said last, where the conductor can read it: for
  * pressure reports, and as the snapshots that strategies in the control plane decide from.  One
  * entry a receiver, bounded by the receiver table; a later status message replaces an earlier one.
  * The sender writes an entry between two increments of its sequence; a reader that sees it odd or
@@ -14,19 +14,19 @@
 
 enum { WORDS = (sizeof(ps_receiver_view_t) + 7) / 8, TRIES = 1000 };
 
-struct ps_board_entry {
+struct ps_snapshot_entry {
     _Atomic uint32_t sequence; /* odd: being written */
     _Atomic uint64_t words[WORDS];
 };
 
-ps_board_entry_t *ps_board_make(int32_t capacity)
+ps_snapshot_entry_t *ps_snapshot_make(int32_t capacity)
 {
-    return calloc((size_t)capacity + 1, sizeof(ps_board_entry_t));
+    return calloc((size_t)capacity + 1, sizeof(ps_snapshot_entry_t));
 }
 
-void ps_board_write(ps_board_entry_t *board, int32_t index, const ps_receiver_view_t *view)
+void ps_snapshot_write(ps_snapshot_entry_t *board, int32_t index, const ps_receiver_view_t *view)
 {
-    ps_board_entry_t *entry = &board[index];
+    ps_snapshot_entry_t *entry = &board[index];
     uint64_t words[WORDS] = { 0 };
     const uint32_t sequence = atomic_load_explicit(&entry->sequence, memory_order_relaxed);
     memcpy(words, view, sizeof(*view));
@@ -39,7 +39,7 @@ void ps_board_write(ps_board_entry_t *board, int32_t index, const ps_receiver_vi
     atomic_store_explicit(&entry->sequence, sequence + 2, memory_order_release);
 }
 
-static bool read_entry(ps_board_entry_t *entry, ps_receiver_view_t *out)
+static bool read_entry(ps_snapshot_entry_t *entry, ps_receiver_view_t *out)
 {
     uint64_t words[WORDS];
     for (int32_t i = 0; i < TRIES; i++) {
