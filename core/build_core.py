@@ -36,7 +36,7 @@ CORE_DECLARATIONS = (
     "core/src/sender/ps_publication_params.h",
     "core/src/receiver/ps_image_params.h",
     "core/src/driver/ps_driver.h",
-    "core/src/driver/ps_log_reader.h",
+    "core/src/driver/ps_group_log.h",
 )
 # Every folder with C; a file's folder says what the file may include.
 CORE_FOLDERS = (

@@ -31,7 +31,7 @@ from penstock.config.control import (
 )
 from penstock.core import gather
 from penstock.core.errors import PenstockError
-from penstock.core.log_reader import LogReader
+from penstock.core.group_log import GroupLog
 from penstock.daemon.conductor.retention import Locate, Located
 
 _FETCHES: Final = 256
@@ -73,7 +73,7 @@ class _Fetch:
     peer: Peer
     correlation: int
     log_id: int
-    reader: LogReader
+    reader: GroupLog
     position: int
     end: int
     credit: int
@@ -97,7 +97,7 @@ class FetchDesk:
         self._limit = max(1, limit_bytes // FETCH_PIECE_BYTES)
         self._waiting: dict[int, _Waiting] = {}
         self._fetches: OrderedDict[tuple[Peer, int], _Fetch] = OrderedDict()
-        self._readers: OrderedDict[int, LogReader] = OrderedDict()     # by log id
+        self._readers: OrderedDict[int, GroupLog] = OrderedDict()     # by log id
         self._maps: OrderedDict[int, gather.MappedLog] = OrderedDict()
         self._under_way = 0
         self._next_look_ns = 0
@@ -200,7 +200,7 @@ class FetchDesk:
     # ---- pieces ----------------------------------------------------------------------------------
 
     def _begin(self, waiting: _Waiting, request: Fetch, at: Located) -> None:
-        reader = self._readers.pop(request.log_id, None) or LogReader(at.path)
+        reader = self._readers.pop(request.log_id, None) or GroupLog(at.path)
         self._keep(self._readers, request.log_id, reader)
         fetch = _Fetch(
             waiting.peer, waiting.correlation, request.log_id, reader, request.start, request.end,

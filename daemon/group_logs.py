@@ -12,7 +12,7 @@ from typing import Final
 
 from penstock.core import admin
 from penstock.core.driver_types import SlotKind
-from penstock.core.log_reader import LogReader
+from penstock.core.group_log import GroupLog
 from penstock.daemon.conductor import actions as a
 
 _WALK_BYTES: Final = 32 * 1024 * 1024
@@ -24,7 +24,7 @@ class GroupLogs:
     def __init__(self, cnc: admin.Cnc, shared: admin.Shared) -> None:
         self._cnc = cnc
         self._shared = shared
-        self._readers: dict[str, LogReader] = {}
+        self._readers: dict[str, GroupLog] = {}
         self._ends: dict[str, int] = {}
 
     def view(self, action: a.ViewLog) -> a.LogView:
@@ -68,9 +68,9 @@ class GroupLogs:
         for path in list(self._readers):
             self.forget(path)
 
-    def _reader(self, path: str) -> LogReader:
+    def _reader(self, path: str) -> GroupLog:
         if path not in self._readers:
-            self._readers[path] = LogReader(path)
+            self._readers[path] = GroupLog(path)
         return self._readers[path]
 
     def _index(self, action: a.ViewLog) -> tuple[tuple[int, int], ...]:

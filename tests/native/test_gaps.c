@@ -11,7 +11,7 @@
 #include "ps_error.h"
 #include "ps_gaps.h"
 #include "ps_nak_timer.h"
-#include "ps_receiver_map.h"
+#include "ps_map.h"
 
 #define CHECK(condition)                                                                           \
     do {                                                                                           \

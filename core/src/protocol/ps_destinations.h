@@ -18,7 +18,7 @@
 
 #include "ps_addr.h"
 #include "ps_net.h"
-#include "ps_receiver_map.h"
+#include "ps_map.h"
 
 enum {
     PS_DESTINATIONS_MANUAL_MAX = 64,

@@ -18,7 +18,7 @@
 #include "ps_choices.h"
 #include "ps_edges.h"
 #include "ps_join.h"
-#include "ps_receiver_map.h"
+#include "ps_map.h"
 #include "ps_wire.h"
 
 typedef struct ps_fc ps_fc_t;

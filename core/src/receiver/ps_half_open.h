@@ -13,7 +13,7 @@
 #include "ps_error.h"
 #include "ps_image_params.h"
 #include "ps_net.h"
-#include "ps_receiver_map.h"
+#include "ps_map.h"
 
 enum {
     PS_HALF_OPEN_MAX = 1024,       /* of all addresses */

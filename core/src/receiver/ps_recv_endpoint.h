@@ -14,7 +14,7 @@
 #include "ps_image_params.h"
 #include "ps_net.h"
 #include "ps_receiver_agent.h"
-#include "ps_receiver_map.h"
+#include "ps_map.h"
 
 enum { PS_RECV_DESTINATIONS_MAX = 16, PS_RECV_INTERESTS_MAX = 4096, PS_RECV_SESSIONS_MAX = 2048 };
 

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * ps_receiver_map.h: a fixed-size hash map from a 64-bit key to a positive 32-bit value, open
+ * ps_map.h: a fixed-size hash map from a 64-bit key to a positive 32-bit value, open
  * addressing with linear probing and no tombstones.  Sized once; refuses beyond its limit, so that
  * strangers' session ids cannot grow it.  One owner thread.
  */
-#ifndef PS_RECEIVER_MAP_H
-#define PS_RECEIVER_MAP_H
+#ifndef PS_MAP_H
+#define PS_MAP_H
 
 #include <stdbool.h>
 #include <stdint.h>

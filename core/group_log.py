@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Logs as the control plane reads them for consumer groups (ps_log_reader.h)."""
+"""Logs as the control plane reads them for consumer groups (ps_group_log.h)."""
 
 from __future__ import annotations
 
@@ -9,31 +9,31 @@ from penstock.core._lib import CORE, ffi, lib
 from penstock.core.gather import LogFacts
 
 
-class LogReader:
+class GroupLog:
     """A log buffer file, mapped read-only.  One thread at a time."""
 
     def __init__(self, path: str) -> None:
         """:raises NativeError: it cannot be mapped, or is no log."""
-        out = ffi.new("ps_log_reader_t **")
-        CORE.check(lib.ps_log_reader_open(path.encode(), out), f"map {path}")
+        out = ffi.new("ps_group_log_t **")
+        CORE.check(lib.ps_group_log_open(path.encode(), out), f"map {path}")
         self._handle: Any = out[0]
         facts = ffi.new("ps_log_facts_t *")
-        lib.ps_log_reader_facts(self._handle, facts)
+        lib.ps_group_log_facts(self._handle, facts)
         self.facts = LogFacts.of(facts)
 
     def close(self) -> None:
         if self._handle is not None:
-            lib.ps_log_reader_close(self._handle)
+            lib.ps_group_log_close(self._handle)
             self._handle = None
 
     def producer(self) -> int:
         """Where a publication's producers stand; 2^63 - 1 for the log of an image."""
-        return int(lib.ps_log_reader_producer(self._handle))
+        return int(lib.ps_group_log_producer(self._handle))
 
     def end(self, start: int, max_bytes: int) -> int:
         """How far committed frames reach from the frame boundary ``start``, looking at no more than
         ``max_bytes``."""
-        return int(lib.ps_log_reader_end(self._handle, start, max_bytes))
+        return int(lib.ps_group_log_end(self._handle, start, max_bytes))
 
     def cut(self, start: int, end: int, max_bytes: int) -> int:
         """The furthest frame boundary up to ``end``, within ``max_bytes`` and the term of
@@ -41,7 +41,7 @@ class LogReader:
 
         :raises NativeError: no whole frame begins at ``start``.
         """
-        position = lib.ps_log_reader_cut(self._handle, start, end, max_bytes)
+        position = lib.ps_group_log_cut(self._handle, start, end, max_bytes)
         if position < 0:
             CORE.check(int(position), "cut frames")
         return int(position)
@@ -51,5 +51,5 @@ class LogReader:
         facts = self.facts
         if start < 0 or not start <= end <= (start | (facts.term_length - 1)) + 1:
             raise ValueError(f"[{start}, {end}) is not within a term")
-        at = lib.ps_log_reader_at(self._handle, start)
+        at = lib.ps_group_log_at(self._handle, start)
         return bytes(ffi.buffer(at, end - start))

@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * ps_log_reader.h: a log as the control plane reads it for consumer groups: where its contiguous
+ * ps_group_log.h: a log as the control plane reads it for consumer groups: where its contiguous
  * frames end, where whole frames can be cut, and the bytes themselves.  Mapped read-only; what the
  * frames say is checked.  Also the cffi declaration.
  *
  * One handle is used by one thread at a time.  Positions are bytes since the stream's beginning.
  */
-#ifndef PS_LOG_READER_H
-#define PS_LOG_READER_H
+#ifndef PS_GROUP_LOG_H
+#define PS_GROUP_LOG_H
 
 #include <stdint.h>
 
 #include "ps_driver.h"
 
-typedef struct ps_log_reader ps_log_reader_t;
+typedef struct ps_group_log ps_group_log_t;
 
 typedef struct ps_log_facts {
     int64_t correlation_id;
@@ -25,21 +25,20 @@ typedef struct ps_log_facts {
 } ps_log_facts_t;
 
 /* PS_E_SYSTEM, PS_E_CORRUPT, PS_E_NO_MEMORY. */
-int ps_log_reader_open(const char *path, ps_log_reader_t **out);
-void ps_log_reader_close(ps_log_reader_t *reader);
-void ps_log_reader_facts(const ps_log_reader_t *reader, ps_log_facts_t *out);
+int ps_group_log_open(const char *path, ps_group_log_t **out);
+void ps_group_log_close(ps_group_log_t *reader);
+void ps_group_log_facts(const ps_group_log_t *reader, ps_log_facts_t *out);
 /* Where a publication's producers stand; INT64_MAX for the log of an image. */
-int64_t ps_log_reader_producer(const ps_log_reader_t *reader);
+int64_t ps_group_log_producer(const ps_group_log_t *reader);
 /* How far committed frames reach without a gap from the frame boundary `from`, looking at no more
  * than max_bytes. A word that is no frame of this position ends the walk. */
-int64_t ps_log_reader_end(const ps_log_reader_t *reader, int64_t from, int64_t max_bytes);
+int64_t ps_group_log_end(const ps_group_log_t *reader, int64_t from, int64_t max_bytes);
 /* The furthest frame boundary in (from, to] within max_bytes and the term of `from`; one frame is
  * always admitted (padding may be long).  PS_E_CORRUPT: no whole frame of this position begins at
  * `from` and ends at or before `to`. */
-int64_t ps_log_reader_cut(const ps_log_reader_t *reader, int64_t from, int64_t to,
-                          int64_t max_bytes);
+int64_t ps_group_log_cut(const ps_group_log_t *reader, int64_t from, int64_t to, int64_t max_bytes);
 /* Where the bytes of position lie; they go on to the end of its term at least. */
-const uint8_t *ps_log_reader_at(const ps_log_reader_t *reader, int64_t position);
+const uint8_t *ps_group_log_at(const ps_group_log_t *reader, int64_t position);
 
 /* Entries of an index ring, oldest first; returns how many, at most capacity. */
 typedef struct ps_index_view {

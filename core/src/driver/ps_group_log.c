@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * ps_log_reader.c: logs as consumer groups need them in the control plane.
+ * ps_group_log.c: logs as consumer groups need them in the control plane.
  */
 #include "ps_set_up.h"
 
-#include "ps_log_reader.h"
+#include "ps_group_log.h"
 
 #include <stdlib.h>
 
@@ -13,14 +13,14 @@
 #include "ps_log.h"
 #include "ps_shared.h"
 
-struct ps_log_reader {
+struct ps_group_log {
     ps_log_t log;
     int64_t correlation_id;
 };
 
-int ps_log_reader_open(const char *path, ps_log_reader_t **out)
+int ps_group_log_open(const char *path, ps_group_log_t **out)
 {
-    ps_log_reader_t *reader = calloc(1, sizeof *reader);
+    ps_group_log_t *reader = calloc(1, sizeof *reader);
     *out = NULL;
     if (reader == NULL) {
         return ps_fail(PS_E_NO_MEMORY, "no memory for a reader of %s", path);
@@ -35,7 +35,7 @@ int ps_log_reader_open(const char *path, ps_log_reader_t **out)
     return PS_OK;
 }
 
-void ps_log_reader_close(ps_log_reader_t *reader)
+void ps_group_log_close(ps_group_log_t *reader)
 {
     if (reader != NULL) {
         ps_log_unmap(&reader->log);
@@ -43,7 +43,7 @@ void ps_log_reader_close(ps_log_reader_t *reader)
     }
 }
 
-void ps_log_reader_facts(const ps_log_reader_t *reader, ps_log_facts_t *out)
+void ps_group_log_facts(const ps_group_log_t *reader, ps_log_facts_t *out)
 {
     *out = (ps_log_facts_t){ .correlation_id = reader->correlation_id,
                              .session_id = reader->log.session_id,
@@ -72,12 +72,12 @@ static bool is_boundary(int64_t position)
     return position >= 0 && (position & (PS_FRAME_ALIGNMENT - 1)) == 0;
 }
 
-int64_t ps_log_reader_producer(const ps_log_reader_t *reader)
+int64_t ps_group_log_producer(const ps_group_log_t *reader)
 {
     return reader->log.type == PS_LOG_IMAGE ? INT64_MAX : ps_log_producer_position(&reader->log);
 }
 
-int64_t ps_log_reader_end(const ps_log_reader_t *reader, int64_t from, int64_t max_bytes)
+int64_t ps_group_log_end(const ps_group_log_t *reader, int64_t from, int64_t max_bytes)
 {
     int64_t position = from;
     if (!is_boundary(from)) {
@@ -93,8 +93,7 @@ int64_t ps_log_reader_end(const ps_log_reader_t *reader, int64_t from, int64_t m
     return position;
 }
 
-int64_t ps_log_reader_cut(const ps_log_reader_t *reader, int64_t from, int64_t to,
-                          int64_t max_bytes)
+int64_t ps_group_log_cut(const ps_group_log_t *reader, int64_t from, int64_t to, int64_t max_bytes)
 {
     int64_t position = from;
     if (!is_boundary(from)) {
@@ -117,7 +116,7 @@ int64_t ps_log_reader_cut(const ps_log_reader_t *reader, int64_t from, int64_t t
     return position;
 }
 
-const uint8_t *ps_log_reader_at(const ps_log_reader_t *reader, int64_t position)
+const uint8_t *ps_group_log_at(const ps_group_log_t *reader, int64_t position)
 {
     return ps_log_at(&reader->log, position);
 }

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from penstock.core import admin
 from penstock.core.driver_types import LogParams
 from penstock.core.errors import PenstockError
-from penstock.core.log_reader import LogReader
+from penstock.core.group_log import GroupLog
 
 TERM = 64 * 1024
 INITIAL = -7
@@ -47,7 +47,7 @@ def write(path: Path, position: int, length: int, *, term: int | None = None,
 
 def test_the_end_is_where_frames_stop(tmp_path: Path) -> None:
     path = make(tmp_path)
-    reader = LogReader(str(path))
+    reader = GroupLog(str(path))
     assert reader.facts.session_id == 5
     assert reader.end(0, 1 << 20) == 0
     position = 0
@@ -66,7 +66,7 @@ def test_an_end_goes_on_in_the_next_term(tmp_path: Path) -> None:
     position = write(path, position, 64, kind=0)
     assert position == TERM
     position = write(path, position, 320)
-    reader = LogReader(str(path))
+    reader = GroupLog(str(path))
     assert reader.end(0, 1 << 20) == TERM + 320
     assert reader.cut(0, TERM + 320, 1 << 20) == TERM       # a piece lies in one term
     assert reader.cut(TERM, TERM + 320, 1 << 20) == TERM + 320
@@ -86,7 +86,7 @@ def test_what_is_no_frame_of_its_place_ends_the_walk(
     path = make(tmp_path)
     position = write(path, 0, 64)
     write(path, position, **fields)
-    reader = LogReader(str(path))
+    reader = GroupLog(str(path))
     assert reader.end(0, 1 << 20) == position
     assert reader.cut(0, TERM, 1 << 20) == position
     with pytest.raises(PenstockError, match="no whole frame"):
@@ -97,7 +97,7 @@ def test_what_is_no_frame_of_its_place_ends_the_walk(
 def test_one_frame_is_admitted_whatever_its_length(tmp_path: Path) -> None:
     path = make(tmp_path)
     end = write(path, write(path, 0, 4096, kind=0), 32)
-    reader = LogReader(str(path))
+    reader = GroupLog(str(path))
     assert reader.cut(0, end, 1024) == 4096
     with pytest.raises(PenstockError):
         reader.cut(0, 2048, 1024)       # but never beyond what was asked for
@@ -105,10 +105,10 @@ def test_one_frame_is_admitted_whatever_its_length(tmp_path: Path) -> None:
 
 
 def test_producers_stand_where_their_tail_is(tmp_path: Path) -> None:
-    reader = LogReader(str(make(tmp_path)))
+    reader = GroupLog(str(make(tmp_path)))
     assert reader.producer() == 0
     reader.close()
-    reader = LogReader(str(make(tmp_path, image=True)))
+    reader = GroupLog(str(make(tmp_path, image=True)))
     assert reader.producer() == 2**63 - 1
     reader.close()
 
@@ -118,7 +118,7 @@ def test_what_is_no_log_is_refused(tmp_path: Path) -> None:
     path.write_bytes(bytes(4096))
     for name in (path, tmp_path / "none"):
         with pytest.raises(PenstockError):
-            LogReader(str(name))
+            GroupLog(str(name))
 
 
 @given(st.lists(st.integers(32, 3000), min_size=1, max_size=15), st.integers(1, 9000))
@@ -129,7 +129,7 @@ def test_cuts_are_frame_boundaries_and_cover_everything(
     ends = [0]
     for length in lengths:
         ends.append(write(path, ends[-1], length))
-    reader = LogReader(str(path))
+    reader = GroupLog(str(path))
     at, seen = 0, []
     while at < ends[-1]:
         to = reader.cut(at, ends[-1], piece)

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * ps_receiver_map.c: see ps_receiver_map.h.  Removal shifts the following run back, so that
+ * ps_map.c: see ps_map.h.  Removal shifts the following run back, so that
  * look-ups never walk over graves.
  */
 
-#include "ps_receiver_map.h"
+#include "ps_map.h"
 
 #include <assert.h>
 #include <stdlib.h>
