@@ -148,10 +148,10 @@ static int mem_reconnect(ps_socket_t *socket, const ps_addr_t *remote)
 }
 
 /* As the kernel's transport does it. */
-static uint32_t let_land(const ps_lander_t *lander, void *context, const uint8_t *data,
+static uint32_t let_land(const ps_direct_t *lander, void *context, const uint8_t *data,
                          uint32_t length, uint32_t segment, const ps_addr_t *from, int64_t now_ns)
 {
-    ps_landing_t landing;
+    ps_direct_range_t landing;
     uint64_t first_word;
     if (!lander->land(context, &landing) || length < 32) {
         return 0;
@@ -166,7 +166,7 @@ static uint32_t let_land(const ps_lander_t *lander, void *context, const uint8_t
 
 /* As GRO does: neighbours of one length from one sender, and one shorter last. */
 static int mem_recv_runs(ps_socket_t *socket, int32_t limit, ps_on_run_fn fn,
-                         const ps_lander_t *lander, void *context, int64_t now_ns)
+                         const ps_direct_t *lander, void *context, int64_t now_ns)
 {
     static uint8_t joined[65536];
     int32_t seen = 0;

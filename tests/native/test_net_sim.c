@@ -330,7 +330,7 @@ typedef struct runs {
     int32_t count;
     uint32_t lengths[8], segments[8];
     int32_t landings; /* so many to offer */
-    uint64_t memory[PS_LANDING_LEAST / 8];
+    uint64_t memory[PS_DIRECT_LEAST / 8];
     uint64_t first_word;
     uint32_t stays;
 } runs_t;
@@ -356,14 +356,14 @@ static void on_run(void *context, const uint8_t *data, uint32_t length, uint32_t
     runs->segments[runs->count++] = segment;
 }
 
-static bool land(void *context, ps_landing_t *out)
+static bool land(void *context, ps_direct_range_t *out)
 {
     runs_t *runs = context;
-    *out = (ps_landing_t){ .at = (uint8_t *)runs->memory, .length = sizeof runs->memory };
+    *out = (ps_direct_range_t){ .at = (uint8_t *)runs->memory, .length = sizeof runs->memory };
     return runs->landings-- > 0;
 }
 
-static uint32_t landed(void *context, const ps_landing_t *landing, uint64_t first_word,
+static uint32_t landed(void *context, const ps_direct_range_t *landing, uint64_t first_word,
                        uint32_t length, uint32_t segment, const ps_addr_t *from, int64_t rx_ns)
 {
     runs_t *runs = context;
@@ -377,7 +377,7 @@ static uint32_t landed(void *context, const ps_landing_t *landing, uint64_t firs
 static void test_datagrams_that_follow_are_joined(void)
 {
     static const int32_t offsets[] = { 0, FRAME, 2 * FRAME, 4 * FRAME, 5 * FRAME };
-    static const ps_lander_t lander = { land, landed };
+    static const ps_direct_t lander = { land, landed };
     for (uint32_t stays = 0; stays <= 3 * FRAME; stays += 2 * FRAME) {
         world_t world = make_world(1, &(ps_simnet_link_t){ .delay_ns = 5 });
         const ps_addr_t to = host_address(1, 4000);

@@ -220,11 +220,11 @@ uint32_t ps_image_on_run(ps_image_t *image, const ps_recv_destination_t *destina
 /* Where the next bytes of the stream may be received to: false when it is not plain now. No
  * reader reaches these bytes: the word at the high-water mark stays zero until the run was
  * checked. */
-bool ps_image_land(const ps_image_t *image, ps_landing_t *out);
+bool ps_image_direct_range(const ps_image_t *image, ps_direct_range_t *out);
 /* Checks the received bytes, all but the first 8 in place. Takes whole datagrams from the first
  * on, returns their bytes. */
-uint32_t ps_image_on_landed(ps_image_t *image, const ps_recv_destination_t *destination,
-                            const ps_landing_t *landing, uint64_t first_word, uint32_t length,
+uint32_t ps_image_on_direct(ps_image_t *image, const ps_recv_destination_t *destination,
+                            const ps_direct_range_t *landing, uint64_t first_word, uint32_t length,
                             uint32_t segment, const ps_addr_t *from);
 /* Makes a run that lies at the high-water mark already visible. */
 void ps_image_reveal(ps_image_t *image, uint64_t first_word, uint32_t length, int32_t messages);

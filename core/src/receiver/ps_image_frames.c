@@ -180,7 +180,7 @@ uint32_t ps_image_on_run(ps_image_t *image, const ps_recv_destination_t *destina
     return taken;
 }
 
-bool ps_image_land(const ps_image_t *image, ps_landing_t *out)
+bool ps_image_direct_range(const ps_image_t *image, ps_direct_range_t *out)
 {
     int64_t end = ps_image_edge(image);
     int64_t term_end = (image->hwm | image->log.term_mask) + 1;
@@ -193,17 +193,17 @@ bool ps_image_land(const ps_image_t *image, ps_landing_t *out)
     }
     end = end < term_end ? end : term_end;
     end = end < room ? end : room;
-    end = end < image->hwm + PS_LANDING_MOST ? end : image->hwm + PS_LANDING_MOST;
-    if (end < image->hwm + PS_LANDING_LEAST) {
+    end = end < image->hwm + PS_DIRECT_MOST ? end : image->hwm + PS_DIRECT_MOST;
+    if (end < image->hwm + PS_DIRECT_LEAST) {
         return false;
     }
-    *out = (ps_landing_t){ .at = ps_log_at(&image->log, image->hwm),
-                           .length = (uint32_t)(end - image->hwm) };
+    *out = (ps_direct_range_t){ .at = ps_log_at(&image->log, image->hwm),
+                                .length = (uint32_t)(end - image->hwm) };
     return true;
 }
 
-uint32_t ps_image_on_landed(ps_image_t *image, const ps_recv_destination_t *destination,
-                            const ps_landing_t *landing, uint64_t first_word, uint32_t length,
+uint32_t ps_image_on_direct(ps_image_t *image, const ps_recv_destination_t *destination,
+                            const ps_direct_range_t *landing, uint64_t first_word, uint32_t length,
                             uint32_t segment, const ps_addr_t *from)
 {
     const ps_log_t *log = &image->log;

@@ -126,7 +126,7 @@ static int receive(const ps_receiver_t *receiver, ps_recv_destination_t *destina
 
     return ops->recv_runs != NULL
                ? ops->recv_runs(destination->socket, PS_RECEIVER_RECV_LIMIT, ps_receiver_on_run,
-                                &ps_receiver_lander, destination, receiver->now_ns)
+                                &ps_receiver_direct, destination, receiver->now_ns)
                : ops->recv(destination->socket, PS_RECEIVER_RECV_LIMIT, ps_receiver_on_datagram,
                            destination, receiver->now_ns);
 }

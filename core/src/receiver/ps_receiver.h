@@ -119,8 +119,8 @@ void ps_receiver_retry_releases(ps_receiver_t *receiver);
 /* One datagram of a destination (ps_on_datagram_fn; context: ps_recv_destination_t). */
 void ps_receiver_on_datagram(void *context, const uint8_t *data, uint32_t length,
                              const ps_addr_t *from, int64_t rx_ns);
-/* Lets the datagrams of one plain stream land in its log (ps_lander_t). */
-extern const ps_lander_t ps_receiver_lander;
+/* Lets the datagrams of one plain stream land in its log (ps_direct_t). */
+extern const ps_direct_t ps_receiver_direct;
 /* Joined datagrams of a destination (ps_on_run_fn). */
 void ps_receiver_on_run(void *context, const uint8_t *data, uint32_t length, uint32_t segment,
                         const ps_addr_t *from, int64_t rx_ns);

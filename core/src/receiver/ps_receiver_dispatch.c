@@ -214,7 +214,7 @@ void ps_receiver_on_datagram(void *context, const uint8_t *data, uint32_t length
     }
 }
 
-enum { STREAK = 4, STREAK_BYTES = PS_LANDING_LEAST };
+enum { STREAK = 4, STREAK_BYTES = PS_DIRECT_LEAST };
 
 /* How plain the traffic is: long buffers of one stream, in order, one after the other. */
 static void note_run(ps_recv_endpoint_t *endpoint, uint32_t taken, uint32_t length)
@@ -224,20 +224,20 @@ static void note_run(ps_recv_endpoint_t *endpoint, uint32_t taken, uint32_t leng
     endpoint->streak = plain ? endpoint->streak + (endpoint->streak < STREAK) : 0;
 }
 
-static bool land(void *context, ps_landing_t *out)
+static bool land(void *context, ps_direct_range_t *out)
 {
     const ps_recv_endpoint_t *endpoint = as_destination(context)->endpoint;
     const ps_session_t *session = endpoint->cached;
 
     return endpoint->streak >= STREAK && session != NULL && session->state == PS_SESSION_ACTIVE &&
-           ps_image_land(session->image, out);
+           ps_image_direct_range(session->image, out);
 }
 
-static uint32_t landed(void *context, const ps_landing_t *landing, uint64_t first_word,
+static uint32_t landed(void *context, const ps_direct_range_t *landing, uint64_t first_word,
                        uint32_t length, uint32_t segment, const ps_addr_t *from, int64_t rx_ns)
 {
     const ps_recv_destination_t *destination = as_destination(context);
-    uint32_t taken = ps_image_on_landed(destination->endpoint->cached->image, destination, landing,
+    uint32_t taken = ps_image_on_direct(destination->endpoint->cached->image, destination, landing,
                                         first_word, length, segment, from);
 
     (void)rx_ns; /* streams with time stamps never land */
@@ -246,7 +246,7 @@ static uint32_t landed(void *context, const ps_landing_t *landing, uint64_t firs
     return taken;
 }
 
-const ps_lander_t ps_receiver_lander = { land, landed };
+const ps_direct_t ps_receiver_direct = { land, landed };
 
 /* Bytes of a run that its image took in one piece. */
 static uint32_t take_run(const ps_recv_destination_t *destination, const uint8_t *data,

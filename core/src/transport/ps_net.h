@@ -31,19 +31,19 @@ typedef void (*ps_on_run_fn)(void *context, const uint8_t *data, uint32_t length
 
 /* Memory into which the next bytes of a stream may be received at once. No reader reaches it; its
  * first 8 bytes must stay as they are, all others may become anything. */
-typedef struct ps_landing {
+typedef struct ps_direct_range {
     uint8_t *at;
-    uint32_t length; /* PS_LANDING_LEAST to PS_LANDING_MOST */
-} ps_landing_t;
-enum { PS_LANDING_LEAST = 4096, PS_LANDING_MOST = 64 * 1024 };
-typedef struct ps_lander {
+    uint32_t length; /* PS_DIRECT_LEAST to PS_DIRECT_MOST */
+} ps_direct_range_t;
+enum { PS_DIRECT_LEAST = 4096, PS_DIRECT_MOST = 64 * 1024 };
+typedef struct ps_direct {
     /* Before each receive: false = into a buffer of the transport's. */
-    bool (*land)(void *context, ps_landing_t *out);
+    bool (*land)(void *context, ps_direct_range_t *out);
     /* Datagrams lie at the landing, but for their first 8 bytes, which are first_word.  Returns the
      * bytes that may stay: whole datagrams from the first on; the others are handed out by fn. */
-    uint32_t (*landed)(void *context, const ps_landing_t *landing, uint64_t first_word,
+    uint32_t (*landed)(void *context, const ps_direct_range_t *landing, uint64_t first_word,
                        uint32_t length, uint32_t segment, const ps_addr_t *from, int64_t rx_ns);
-} ps_lander_t;
+} ps_direct_t;
 
 typedef struct ps_net_ops {
     /* Opens and binds (and connects, joins) as params say.  PS_E_ADDRESS_IN_USE, PS_E_NO_INTERFACE,
@@ -69,7 +69,7 @@ typedef struct ps_net_ops {
     int (*reconnect)(ps_socket_t *socket, const ps_addr_t *remote);
     /* As recv, but hands out what the kernel joined (GRO) in one piece, and may land it (lander
      * NULL: never).  NULL: there is only recv. */
-    int (*recv_runs)(ps_socket_t *socket, int32_t limit, ps_on_run_fn fn, const ps_lander_t *lander,
+    int (*recv_runs)(ps_socket_t *socket, int32_t limit, ps_on_run_fn fn, const ps_direct_t *lander,
                      void *context, int64_t now_ns);
 } ps_net_ops_t;
 

@@ -52,7 +52,7 @@ int ps_udp_send(ps_socket_t *socket, const ps_addr_t *to, const ps_dgram_t *dgra
                 int64_t now_ns);
 int ps_udp_recv(ps_socket_t *socket, int32_t limit, ps_on_datagram_fn fn, void *context,
                 int64_t now_ns);
-int ps_udp_recv_runs(ps_socket_t *socket, int32_t limit, ps_on_run_fn fn, const ps_lander_t *lander,
+int ps_udp_recv_runs(ps_socket_t *socket, int32_t limit, ps_on_run_fn fn, const ps_direct_t *lander,
                      void *context, int64_t now_ns);
 /* Conversions.  to_sockaddr returns the length, 0 for family 0. */
 socklen_t ps_udp_to_sockaddr(const ps_addr_t *addr, struct sockaddr_storage *out);

@@ -211,14 +211,14 @@ static ancillary_t read_ancillary(struct msghdr *header)
 /* Who receives. */
 typedef struct taker {
     ps_on_run_fn fn;
-    const ps_lander_t *lander; /* or NULL */
+    const ps_direct_t *lander; /* or NULL */
     void *context;
     int64_t now_ns;
     int64_t clock_offset_ns;
 } taker_t;
 
 /* The bytes that stay where they landed; the others are moved to the buffer of this message. */
-static uint32_t settle(ps_udp_socket_t *udp, const taker_t *taker, const ps_landing_t *landing,
+static uint32_t settle(ps_udp_socket_t *udp, const taker_t *taker, const ps_direct_range_t *landing,
                        uint32_t length, uint32_t segment, const ps_addr_t *from, int64_t rx_ns)
 {
     uint8_t *buffer = udp->in_piece[0].iov_base;
@@ -246,7 +246,7 @@ static uint32_t settle(ps_udp_socket_t *udp, const taker_t *taker, const ps_land
 
 /* Hands out one buffer.  Returns how many datagrams are in it. */
 static int32_t hand_out(ps_udp_socket_t *udp, int32_t message, const taker_t *taker,
-                        const ps_landing_t *landing)
+                        const ps_direct_range_t *landing)
 {
     struct mmsghdr *in = &udp->in[message];
     const uint8_t *data = udp->in_piece[message].iov_base;
@@ -278,7 +278,7 @@ static void prepare_in(ps_udp_socket_t *udp, int32_t i)
 }
 
 /* One buffer, received into the landing but for its first header. */
-static int receive_landing(ps_udp_socket_t *udp, const ps_landing_t *landing)
+static int receive_landing(ps_udp_socket_t *udp, const ps_direct_range_t *landing)
 {
     struct msghdr header = udp->in[0].msg_hdr;
     uint8_t *buffer = udp->in_piece[0].iov_base;
@@ -288,7 +288,7 @@ static int receive_landing(ps_udp_socket_t *udp, const ps_landing_t *landing)
         { landing->at + head, landing->length - head },
         { buffer + landing->length, PS_UDP_RECV_BYTES - landing->length },
     };
-    assert(landing->length >= PS_LANDING_LEAST && landing->length <= PS_UDP_RECV_BYTES);
+    assert(landing->length >= PS_DIRECT_LEAST && landing->length <= PS_UDP_RECV_BYTES);
     prepare_in(udp, 0);
     header = udp->in[0].msg_hdr;
     header.msg_iov = pieces;
@@ -311,7 +311,7 @@ static int receive_batch(ps_udp_socket_t *udp, int32_t buffers)
     return recvmmsg(udp->fd, udp->in, (unsigned)buffers, MSG_DONTWAIT, NULL);
 }
 
-int ps_udp_recv_runs(ps_socket_t *handle, int32_t limit, ps_on_run_fn fn, const ps_lander_t *lander,
+int ps_udp_recv_runs(ps_socket_t *handle, int32_t limit, ps_on_run_fn fn, const ps_direct_t *lander,
                      void *context, int64_t now_ns)
 {
     ps_udp_socket_t *udp = (ps_udp_socket_t *)(void *)handle;
@@ -321,7 +321,7 @@ int ps_udp_recv_runs(ps_socket_t *handle, int32_t limit, ps_on_run_fn fn, const 
     int32_t seen = 0;
     int32_t stale = 0;
     while (seen < limit) {
-        ps_landing_t landing;
+        ps_direct_range_t landing;
         const bool lands = taker.lander != NULL && taker.lander->land(context, &landing);
         /* A joined buffer is handed out whole: the limit may be passed by what one batch holds. */
         int32_t buffers = lands ? 1 : limit - seen;

@@ -425,7 +425,7 @@ static int32_t take_run(ps_socket_t *socket, int32_t limit, uint8_t *joined, uin
 
 /* As a kernel that receives into the landing: all but the first eight bytes is there before anybody
  * knows whose they are.  Returns the bytes that stay. */
-static uint32_t settle(const ps_lander_t *lander, void *context, const ps_landing_t *landing,
+static uint32_t settle(const ps_direct_t *lander, void *context, const ps_direct_range_t *landing,
                        const uint8_t *data, uint32_t length, const ps_sim_queued_t *first)
 {
     const uint32_t segment = first->packet->length;
@@ -443,12 +443,12 @@ static uint32_t settle(const ps_lander_t *lander, void *context, const ps_landin
 }
 
 static int sim_recv_runs(ps_socket_t *socket, int32_t limit, ps_on_run_fn fn,
-                         const ps_lander_t *lander, void *context, int64_t now_ns)
+                         const ps_direct_t *lander, void *context, int64_t now_ns)
 {
     uint8_t joined[PS_SIM_MAX_DATAGRAM_BYTES];
     int32_t count = 0;
     while (count < limit) {
-        ps_landing_t landing;
+        ps_direct_range_t landing;
         ps_sim_queued_t first = { .packet = NULL };
         uint32_t length = 0;
         const bool lands = lander != NULL && lander->land(context, &landing);
