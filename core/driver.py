@@ -262,9 +262,9 @@ class Driver(NativeObject):
         )
         self._check(code, "hand over a reserved term")
 
-    def give_up_publication(self, publication_id: int, least_terms: int) -> None:
-        """Ask the sender to release the terms that are not in use; GIVEN_UP follows."""
-        code = self._lib.ps_publication_give_up(
+    def release_publication_terms(self, publication_id: int, least_terms: int) -> None:
+        """Ask the sender to release the terms that are not in use; TERMS_RELEASED follows."""
+        code = self._lib.ps_publication_release_terms(
             self._handle, self._publications[publication_id], least_terms
         )
         self._check(code, "ask for idle terms")
@@ -468,9 +468,9 @@ class Driver(NativeObject):
         code = self._lib.ps_image_reserved(self._handle, self._images[image_id], position)
         self._check(code, "hand over a reserved term")
 
-    def give_up_image(self, image_id: int, least_terms: int) -> None:
-        """Ask the receiver to release the terms that are not in use; GIVEN_UP follows."""
-        code = self._lib.ps_image_give_up(self._handle, self._images[image_id], least_terms)
+    def release_image_terms(self, image_id: int, least_terms: int) -> None:
+        """Ask the receiver to release the terms that are not in use; TERMS_RELEASED follows."""
+        code = self._lib.ps_image_release_terms(self._handle, self._images[image_id], least_terms)
         self._check(code, "ask for idle terms")
 
     def image_status(self, image_id: int) -> ImageStatus:

@@ -56,7 +56,7 @@ class EventType(enum.IntEnum):
     LOSS = 15
     SUBSCRIBER = 16
     SESSION_LEFT = 17
-    GIVEN_UP = 18
+    TERMS_RELEASED = 18
     SECOND_SOURCE = 19
     IMAGE_ESTABLISHED = 20
     JOIN = 21

@@ -258,7 +258,7 @@ class Executor:
                 x.publication_id, x.client_slot
             ),
             a.PublicationReserved: lambda x: d.publication_reserved(x.publication_id, x.position),
-            a.GiveUpPublication: lambda x: d.give_up_publication(
+            a.GiveUpPublication: lambda x: d.release_publication_terms(
                 x.publication_id, x.least_terms
             ),
         }
@@ -297,7 +297,7 @@ class Executor:
             a.DrainImage: lambda x: d.drain_image(x.image_id),
             a.RejectImageObject: lambda x: d.reject_image(x.image_id, x.reason),
             a.ImageReserved: lambda x: d.image_reserved(x.image_id, x.position),
-            a.GiveUpImage: lambda x: d.give_up_image(x.image_id, x.least_terms),
+            a.GiveUpImage: lambda x: d.release_image_terms(x.image_id, x.least_terms),
         }
 
     def _group_handlers(self) -> dict[type[a.Action], Callable[[Any], Any]]:

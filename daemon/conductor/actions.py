@@ -439,7 +439,7 @@ class PublicationReserved(Action):
 
 @attrs.frozen(kw_only=True)
 class GiveUpPublication(Action):
-    """Ask the sender to release the terms that are not in use; PS_EV_GIVEN_UP follows."""
+    """Ask the sender to release the terms that are not in use; PS_EV_TERMS_RELEASED follows."""
 
     publication_id: int
     least_terms: int
@@ -561,7 +561,7 @@ class ImageReserved(Action):
 
 @attrs.frozen(kw_only=True)
 class GiveUpImage(Action):
-    """Ask the receiver to release the terms that are not in use; PS_EV_GIVEN_UP follows."""
+    """Ask the receiver to release the terms that are not in use; PS_EV_TERMS_RELEASED follows."""
 
     image_id: int
     least_terms: int

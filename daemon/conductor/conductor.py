@@ -48,7 +48,7 @@ from penstock.daemon.conductor.registry import note_link
 from penstock.daemon.conductor.retention import Locate
 from penstock.daemon.conductor.saga import Refused, Saga
 from penstock.daemon.conductor.settings import SECOND_NS, ConductorSettings
-from penstock.daemon.conductor.storage import on_given_up, on_term_needed
+from penstock.daemon.conductor.storage import on_term_needed, on_terms_released
 from penstock.daemon.conductor.world import World
 
 _REJECTIONS: Final = 64                 # receivers of a publication that are remembered
@@ -181,7 +181,7 @@ class Conductor:
             EventType.TERM_NEEDED: lambda e: self._start(
                 on_term_needed(world, e.kind, e.id, e.b)
             ),
-            EventType.GIVEN_UP: lambda e: on_given_up(world, e),
+            EventType.TERMS_RELEASED: lambda e: on_terms_released(world, e),
             EventType.JOIN: lambda e: joins.on_join(world, e),
             EventType.RELEASED: self._on_released,
             EventType.ENDPOINT_ERROR: self._on_endpoint_error,

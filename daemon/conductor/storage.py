@@ -192,7 +192,7 @@ def _ask(world: World, owner: Image | Publication) -> None:
         world.emit(GiveUpPublication(publication_id=owner.id, least_terms=least))
 
 
-def on_given_up(world: World, event: DriverEvent) -> None:
+def on_terms_released(world: World, event: DriverEvent) -> None:
     """An agent keeps the terms from b to a, all if a is -1."""
     owner = _owner(world, event.kind, event.id)
     if owner is None:

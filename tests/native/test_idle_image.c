@@ -34,9 +34,9 @@ static void open_at(world_t *world, int64_t end)
 static ps_event_t give_up(world_t *world, int32_t least_terms)
 {
     ps_event_t event;
-    CHECK_EQ(ps_image_give_up(world->driver, world->image, least_terms), PS_OK);
+    CHECK_EQ(ps_image_release_terms(world->driver, world->image, least_terms), PS_OK);
     world_step(world);
-    CHECK_EQ(world_event(world, PS_EV_GIVEN_UP, &event), 1);
+    CHECK_EQ(world_event(world, PS_EV_TERMS_RELEASED, &event), 1);
     CHECK(event.kind == PS_KIND_IMAGE && event.id == 77);
     return event;
 }
@@ -146,7 +146,7 @@ static void test_a_full_ring_delays_the_answer_and_what_comes_behind(void)
     world_open(&world, &small);
     world_make_image(&world, &small);
     for (int i = 0; i < 4; i++) {
-        CHECK_EQ(ps_image_give_up(world.driver, world.image, 1), PS_OK);
+        CHECK_EQ(ps_image_release_terms(world.driver, world.image, 1), PS_OK);
         world_step(&world);
     }
     receive(&world, 0, 3 * QUARTER);
@@ -154,7 +154,7 @@ static void test_a_full_ring_delays_the_answer_and_what_comes_behind(void)
     int wishes = 0;
     for (int i = 0; i < 20; i++) {
         while (ps_driver_poll_event(world.driver, &event)) {
-            answers += event.type == PS_EV_GIVEN_UP;
+            answers += event.type == PS_EV_TERMS_RELEASED;
             wishes += event.type == PS_EV_TERM_NEEDED;
             CHECK(event.type != PS_EV_TERM_NEEDED || answers == 3);
         }

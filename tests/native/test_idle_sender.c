@@ -29,9 +29,9 @@ static void advance_to(rig_t *rig, int64_t end)
 static ps_event_t give_up(rig_t *rig, int32_t least_terms)
 {
     ps_event_t event;
-    CHECK_EQ(ps_publication_give_up(rig->driver, rig->pub, least_terms), PS_OK);
+    CHECK_EQ(ps_publication_release_terms(rig->driver, rig->pub, least_terms), PS_OK);
     rig_step(rig, 0);
-    CHECK(rig_event(rig, PS_EV_GIVEN_UP, &event));
+    CHECK(rig_event(rig, PS_EV_TERMS_RELEASED, &event));
     CHECK(event.kind == PS_KIND_PUBLICATION && event.id == 1);
     return event;
 }

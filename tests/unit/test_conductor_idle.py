@@ -54,7 +54,7 @@ def asked(rig: Rig) -> list[Any]:
 
 def answer(rig: Rig, owner: Publication | Image, kept_from: int, kept_to: int) -> None:
     kind = IMAGE if isinstance(owner, Image) else PUB
-    rig.event(EventType.GIVEN_UP, kind=kind, id=owner.id, a=kept_to, b=kept_from)
+    rig.event(EventType.TERMS_RELEASED, kind=kind, id=owner.id, a=kept_to, b=kept_from)
 
 
 def given_up(kind: ObjectKind) -> tuple[Rig, Publication | Image]:
@@ -90,7 +90,7 @@ def test_a_stream_that_moves_is_not_asked() -> None:
 def test_it_is_asked_again_when_it_could_give_nothing() -> None:
     rig, owner = rig_with(PUB)
     rig.advance(2 * IDLE_S)
-    rig.event(EventType.GIVEN_UP, kind=PUB, id=owner.id, a=-1, b=0)
+    rig.event(EventType.TERMS_RELEASED, kind=PUB, id=owner.id, a=-1, b=0)
     rig.advance(2 * IDLE_S)
     assert len(asked(rig)) > 1
     assert not rig.all(a.PunchLog)

@@ -41,7 +41,7 @@ enum ps_event_type {
     PS_EV_SESSION_LEFT = 17, /* endpoint id: a cooled down / refused session may come back */
     /* publication or image id; the answer to _give_up: from now on the agent touches no memory but
      * the terms [b, a).  a = -1: it needs what it has */
-    PS_EV_GIVEN_UP = 18,
+    PS_EV_TERMS_RELEASED = 18,
     /* image id; frames of its session come from `from` too, which is not the source followed; once
      * a source that is followed.  a = datagrams so far, destination */
     PS_EV_SECOND_SOURCE = 19,

@@ -100,10 +100,11 @@ int ps_publication_revoke(ps_driver_t *driver, ps_publication_t *publication);
 int ps_publication_unblock(ps_driver_t *driver, ps_publication_t *publication, int32_t client_slot);
 /* Storage is there below position (INT64_MAX: all three terms). */
 int ps_publication_reserved(ps_driver_t *driver, ps_publication_t *publication, int64_t position);
-/* Asks the sender to release the terms that are not in use; PS_EV_GIVEN_UP follows. Until that
+/* Asks the sender to release the terms that are not in use; PS_EV_TERMS_RELEASED follows. Until that
  * the memory stays, and of a term asked for before it nothing is known any more: if it is still
  * wanted it is asked for again. least_terms: to keep, from the one in use on; 1 or 2. */
-int ps_publication_give_up(ps_driver_t *driver, ps_publication_t *publication, int32_t least_terms);
+int ps_publication_release_terms(ps_driver_t *driver, ps_publication_t *publication,
+                                 int32_t least_terms);
 void ps_publication_get_status(const ps_publication_t *publication, ps_publication_status_t *out);
 
 /* Fills out with the live receivers, at most capacity; returns how many.  Any one thread. */
@@ -168,8 +169,8 @@ int ps_image_drain(ps_driver_t *driver, ps_image_t *image);
 /* Application rejects it: ERR frames instead of SMs until liveness ends it. */
 int ps_image_reject(ps_driver_t *driver, ps_image_t *image, const char *reason);
 int ps_image_reserved(ps_driver_t *driver, ps_image_t *image, int64_t position);
-/* As ps_publication_give_up, of the receiver. */
-int ps_image_give_up(ps_driver_t *driver, ps_image_t *image, int32_t least_terms);
+/* As ps_publication_release_terms, of the receiver. */
+int ps_image_release_terms(ps_driver_t *driver, ps_image_t *image, int32_t least_terms);
 void ps_image_get_status(const ps_image_t *image, ps_image_status_t *out);
 /* keep_session = 1: (rejoin=false) the session is ignored while interest stays. */
 int ps_image_remove(ps_driver_t *driver, ps_image_t *image, int32_t keep_session);

@@ -352,9 +352,9 @@ int ps_image_reserved(ps_driver_t *driver, ps_image_t *image, int64_t position)
     return ps_agent_command(&driver->agents[PS_AGENT_RECEIVER], &command);
 }
 
-int ps_image_give_up(ps_driver_t *driver, ps_image_t *image, int32_t least_terms)
+int ps_image_release_terms(ps_driver_t *driver, ps_image_t *image, int32_t least_terms)
 {
-    ps_command_t command = { .type = PS_RCMD_GIVE_UP, .object = image, .i = least_terms };
+    ps_command_t command = { .type = PS_RCMD_RELEASE_TERMS, .object = image, .i = least_terms };
 
     return ps_agent_command(&driver->agents[PS_AGENT_RECEIVER], &command);
 }

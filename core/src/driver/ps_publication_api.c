@@ -348,9 +348,10 @@ int ps_publication_reserved(ps_driver_t *driver, ps_publication_t *publication, 
     return tell(driver, publication, PS_SC_RESERVED, 0, position);
 }
 
-int ps_publication_give_up(ps_driver_t *driver, ps_publication_t *publication, int32_t least_terms)
+int ps_publication_release_terms(ps_driver_t *driver, ps_publication_t *publication,
+                                 int32_t least_terms)
 {
-    return tell(driver, publication, PS_SC_GIVE_UP, least_terms, 0);
+    return tell(driver, publication, PS_SC_RELEASE_TERMS, least_terms, 0);
 }
 
 int ps_publication_set_limit(ps_driver_t *driver, ps_publication_t *publication, int64_t limit,

@@ -115,8 +115,8 @@ struct ps_image {
     int64_t hwm;
     int64_t position; /* rcv-pos as last published */
     int64_t reserved_position;
-    int64_t kept_position; /* answer to PS_RCMD_GIVE_UP: terms [kept, given_up_to) */
-    int64_t given_up_to;   /* -1 nothing */
+    int64_t kept_position; /* answer to PS_RCMD_RELEASE_TERMS: terms [kept, released_to) */
+    int64_t released_to;   /* -1 nothing */
     int64_t free_to;       /* no reader is below: written over three terms on */
     int64_t lost_bytes;    /* not yet reported by PS_EV_LOSS */
     int32_t lost_gaps;     /* the same of gaps; those that grew count once */
@@ -183,7 +183,7 @@ struct ps_image {
     uint8_t rejected;
     uint8_t event_taken;      /* INACTIVE / DRAINED of this state */
     uint8_t term_event_taken; /* TERM_NEEDED for this reserved_position */
-    uint8_t give_up_pending;  /* GIVEN_UP not yet taken */
+    uint8_t release_pending;  /* TERMS_RELEASED not yet taken */
     uint8_t started;          /* times below are set */
     uint8_t wake;             /* news for the clients in this cycle */
     char reject_text[128];
@@ -353,8 +353,8 @@ void ps_image_establish(ps_image_t *image);
 /* Emits PS_EV_IMAGE_ESTABLISHED; false: not taken yet. */
 bool ps_image_tell_established(ps_image_t *image);
 /* Releases the terms that are not in use, if it can; reports the result in any case. */
-void ps_image_on_give_up(ps_image_t *image, int32_t least_terms);
-void ps_image_tell_given_up(ps_image_t *image, int64_t now_ns);
+void ps_image_on_release_terms(ps_image_t *image, int32_t least_terms);
+void ps_image_report_released(ps_image_t *image, int64_t now_ns);
 void ps_image_report_loss(ps_image_t *image, int64_t now_ns);
 void ps_image_timer(ps_image_t *image, int64_t due_ns);
 /* Join position as the receiver sees it. */

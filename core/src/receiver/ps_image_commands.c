@@ -153,7 +153,7 @@ bool ps_image_on_command(ps_receiver_t *receiver, const ps_command_t *command)
             ps_receiver_make_hot(receiver, image); /* it may need more already */
         }
         break;
-    case PS_RCMD_GIVE_UP: ps_image_on_give_up(image, command->i); break;
+    case PS_RCMD_RELEASE_TERMS: ps_image_on_release_terms(image, command->i); break;
     default: return false;
     }
     return true;

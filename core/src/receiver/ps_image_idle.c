@@ -68,27 +68,27 @@ static void give_up(ps_image_t *image, int32_t least_terms)
     }
     image->reserved_position = to;
     image->kept_position = from;
-    image->given_up_to = to;
+    image->released_to = to;
 }
 
-void ps_image_tell_given_up(ps_image_t *image, int64_t now_ns)
+void ps_image_report_released(ps_image_t *image, int64_t now_ns)
 {
-    ps_event_t event = { .type = PS_EV_GIVEN_UP,
-                         .a = image->given_up_to,
+    ps_event_t event = { .type = PS_EV_TERMS_RELEASED,
+                         .a = image->released_to,
                          .b = image->kept_position };
 
-    image->give_up_pending = !ps_image_emit(image, &event);
-    if (image->give_up_pending) {
+    image->release_pending = !ps_image_emit(image, &event);
+    if (image->release_pending) {
         ps_image_timer(image, now_ns + PS_TICK_NS);
     } else { /* storage that it waits for is asked for behind this */
         ps_receiver_make_hot(image->receiver, image);
     }
 }
 
-void ps_image_on_give_up(ps_image_t *image, int32_t least_terms)
+void ps_image_on_release_terms(ps_image_t *image, int32_t least_terms)
 {
-    image->given_up_to = -1;
+    image->released_to = -1;
     image->term_event_taken = 0;
     give_up(image, least_terms);
-    ps_image_tell_given_up(image, image->receiver->now_ns);
+    ps_image_report_released(image, image->receiver->now_ns);
 }

@@ -165,7 +165,7 @@ void ps_image_check_storage(ps_image_t *image)
                          .b = ramp ? contiguous + ahead : 0 };
 
     if (image->reserved_position != INT64_MAX && image->established && !image->term_event_taken &&
-        !image->give_up_pending && edge > image->reserved_position) {
+        !image->release_pending && edge > image->reserved_position) {
         image->term_event_taken = ps_image_emit(image, &event);
         if (!image->term_event_taken) { /* ring full: a tick asks again, whatever else comes */
             ps_image_timer(image, image->receiver->now_ns + PS_TICK_NS);

@@ -230,7 +230,7 @@ void ps_image_tick(ps_image_t *image, int64_t now_ns)
     if (image->lost_bytes > 0) {
         ps_image_report_loss(image, now_ns);
     }
-    if (image->give_up_pending) {
-        ps_image_tell_given_up(image, now_ns);
+    if (image->release_pending) {
+        ps_image_report_released(image, now_ns);
     }
 }

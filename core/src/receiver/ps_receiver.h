@@ -36,7 +36,7 @@ enum ps_receiver_command {
     PS_RCMD_DRAIN_IMAGE,
     PS_RCMD_REJECT_IMAGE,
     PS_RCMD_RESERVED,
-    PS_RCMD_GIVE_UP
+    PS_RCMD_RELEASE_TERMS
 };
 
 /* Control frames that wait to leave together: a run for one socket and address. */

@@ -48,7 +48,7 @@ enum ps_publication_pending {
     PS_PEND_DRAINED = 2,
     PS_PEND_EOS_ACK = 4,
     PS_PEND_TETHER = 8,
-    PS_PEND_GIVEN_UP = 16,
+    PS_PEND_TERMS_RELEASED = 16,
     PS_PEND_TERM = 32,
     PS_PEND_UNBLOCKED = 64,
     PS_PEND_CORRUPT = 128,
@@ -116,7 +116,7 @@ struct ps_publication {
     int64_t reserved_position; /* storage */
     int64_t kept_position;     /* no memory below: the stream began here, or gave it up */
     int64_t rests_at;          /* producer position when storage was released; -1 */
-    int64_t given_up_to;       /* answer to PS_SC_GIVE_UP; -1 nothing */
+    int64_t released_to;       /* answer to PS_SC_RELEASE_TERMS; -1 nothing */
     int64_t end_position;      /* draining: final producer position */
     int64_t sent_ordinal;
     int64_t index_position, index_ns;
@@ -270,7 +270,7 @@ void ps_publication_clean_behind(ps_publication_t *pub);
 /* ---- ps_publication_idle.c ------------------------------------------------------------------- */
 
 /* Releases the terms that are not in use, if it can; reports the result in any case. */
-void ps_publication_on_give_up(ps_publication_t *pub, int32_t least_terms);
+void ps_publication_on_release_terms(ps_publication_t *pub, int32_t least_terms);
 
 /* ---- ps_publication_subscribers.c ------------------------------------------------------------------ */
 

@@ -52,8 +52,8 @@ static bool emit_one(ps_publication_t *pub, uint32_t bit)
         return emit(pub, PS_EV_PUB_DRAINED, pub->sender_position,
                     pub->end_position - pub->sender_position, 0);
     case PS_PEND_EOS_ACK: return emit(pub, PS_EV_PUB_EOS_ACK, 0, 0, 0);
-    case PS_PEND_GIVEN_UP:
-        return emit(pub, PS_EV_GIVEN_UP, pub->given_up_to, pub->kept_position, 0);
+    case PS_PEND_TERMS_RELEASED:
+        return emit(pub, PS_EV_TERMS_RELEASED, pub->released_to, pub->kept_position, 0);
     case PS_PEND_TERM: return emit(pub, PS_EV_TERM_NEEDED, pub->reserved_position, 0, 0);
     case PS_PEND_UNBLOCKED:
         return emit(pub, PS_EV_PUB_UNBLOCKED, pub->unblocked_at, pub->unblocked_bytes, 0);

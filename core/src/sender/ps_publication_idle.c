@@ -37,11 +37,11 @@ static int64_t highest_in_use(const ps_publication_t *pub, int32_t least_terms)
     return to > least ? to : least;
 }
 
-void ps_publication_on_give_up(ps_publication_t *pub, int32_t least_terms)
+void ps_publication_on_release_terms(ps_publication_t *pub, int32_t least_terms)
 {
     pub->term_needed_for = 0;
-    pub->pending = (pub->pending & ~(uint32_t)PS_PEND_TERM) | PS_PEND_GIVEN_UP;
-    pub->given_up_to = -1;
+    pub->pending = (pub->pending & ~(uint32_t)PS_PEND_TERM) | PS_PEND_TERMS_RELEASED;
+    pub->released_to = -1;
     if (pub->state != PS_PUBLICATION_ACTIVE || pub->revoked || pub->corrupt ||
         pub->quarantine_count > 0) {
         return;
@@ -62,6 +62,6 @@ void ps_publication_on_give_up(ps_publication_t *pub, int32_t least_terms)
     pub->clean_position = from > pub->clean_position ? from : pub->clean_position;
     pub->reserved_position = to;
     pub->kept_position = from;
-    pub->given_up_to = to;
+    pub->released_to = to;
     pub->rests_at = producer;
 }

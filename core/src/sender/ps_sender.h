@@ -32,7 +32,7 @@ enum ps_sender_command {
     PS_SC_UNBLOCK,
     PS_SC_RESERVED,
     PS_SC_SET_LIMIT,
-    PS_SC_GIVE_UP
+    PS_SC_RELEASE_TERMS
 };
 
 enum {

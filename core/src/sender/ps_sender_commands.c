@@ -142,7 +142,7 @@ static void on_publication_command(ps_sender_t *sender, ps_publication_t *pub,
     case PS_SC_REVOKE: ps_publication_start_revoke(pub, now_ns); break;
     case PS_SC_UNBLOCK: ps_publication_unblock_client(pub, command->i, now_ns); break;
     case PS_SC_RESERVED: pub->reserved_position = command->a; break;
-    case PS_SC_GIVE_UP: ps_publication_on_give_up(pub, command->i); break;
+    case PS_SC_RELEASE_TERMS: ps_publication_on_release_terms(pub, command->i); break;
     case PS_SC_SET_LIMIT:
         ps_publication_set_custom_limit(pub, command->a, command->b, now_ns);
         break;

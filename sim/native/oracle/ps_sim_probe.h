@@ -131,7 +131,7 @@ typedef struct ps_probe_told {
     int32_t connected; /* -1: nothing yet */
     bool drained, ended;
     int64_t term, term_ns; /* storage asked for, and when; term_ns 0: never */
-    int64_t given_up_at;   /* a publication's end when storage was released, + 1; 0 never */
+    int64_t released_at;   /* a publication's end when storage was released, + 1; 0 never */
     int64_t lost, lost_before, loss_ns, lost_gaps;
     int64_t tether_ids[PS_PROBE_TETHERS];
     int32_t tether_states[PS_PROBE_TETHERS];

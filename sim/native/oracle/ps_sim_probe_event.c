@@ -62,7 +62,7 @@ static void on_pub_term(ps_probe_t *probe, ps_probe_pub_t *model, const ps_event
         complain(probe, model->host, pub->log.session_id, "storage is asked for again too soon",
                  now_ns - told->term_ns, event->a);
     }
-    if (told->given_up_at == pub->producer_position + 1) {
+    if (told->released_at == pub->producer_position + 1) {
         complain(probe, model->host, pub->log.session_id, "a stream that rests asks for storage",
                  event->a, pub->producer_position);
     }
@@ -71,8 +71,8 @@ static void on_pub_term(ps_probe_t *probe, ps_probe_pub_t *model, const ps_event
 }
 
 /* What both agents may give up: whole terms, and not all they have got to. */
-static void on_given_up(ps_probe_t *probe, ps_probe_told_t *told, int32_t host, const ps_log_t *log,
-                        const ps_event_t *event, int64_t reserved)
+static void on_terms_released(ps_probe_t *probe, ps_probe_told_t *told, int32_t host,
+                              const ps_log_t *log, const ps_event_t *event, int64_t reserved)
 {
     told->term_ns = 0; /* what was asked for is forgotten on both sides */
     if (event->a < 0) {
@@ -89,12 +89,13 @@ static void on_given_up(ps_probe_t *probe, ps_probe_told_t *told, int32_t host, 
 
 /* Publishers may write below any limit that they ever had, receivers may ask for half a term and a
  * message again, readers stand where they stand. */
-static void on_pub_given_up(ps_probe_t *probe, ps_probe_pub_t *model, const ps_event_t *event)
+static void on_publication_terms_released(ps_probe_t *probe, ps_probe_pub_t *model,
+                                          const ps_event_t *event)
 {
     const ps_publication_t *pub = model->pub;
     const int64_t term = ps_publication_term(pub);
     int64_t lowest = pub->endpoint != NULL ? pub->sender_position - term / 2 - term / 8 : INT64_MAX;
-    on_given_up(probe, &model->told, model->host, &pub->log, event, pub->reserved_position);
+    on_terms_released(probe, &model->told, model->host, &pub->log, event, pub->reserved_position);
     if (event->a < 0) {
         return;
     }
@@ -111,14 +112,16 @@ static void on_pub_given_up(ps_probe_t *probe, ps_probe_pub_t *model, const ps_e
         complain(probe, model->host, pub->log.session_id, "a publisher's room is given up",
                  event->a, model->limit_most);
     }
-    model->told.given_up_at = pub->producer_position + 1;
+    model->told.released_at = pub->producer_position + 1;
 }
 
-static void on_image_given_up(ps_probe_t *probe, ps_probe_image_t *model, const ps_event_t *event)
+static void on_image_terms_released(ps_probe_t *probe, ps_probe_image_t *model,
+                                    const ps_event_t *event)
 {
     const ps_image_t *image = model->image;
     const int64_t least = image->hwm + image->log.term_length / 2;
-    on_given_up(probe, &model->told, model->host, &image->log, event, image->reserved_position);
+    on_terms_released(probe, &model->told, model->host, &image->log, event,
+                      image->reserved_position);
     if (event->a < 0) {
         return;
     }
@@ -186,7 +189,7 @@ static void on_pub_event(ps_probe_t *probe, ps_probe_pub_t *model, const ps_even
         told->ended = true;
         break;
     case PS_EV_TERM_NEEDED: on_pub_term(probe, model, event, now_ns); break;
-    case PS_EV_GIVEN_UP: on_pub_given_up(probe, model, event); break;
+    case PS_EV_TERMS_RELEASED: on_publication_terms_released(probe, model, event); break;
     case PS_EV_SUBSCRIBER:
         on_subscriber(probe, told, model->host, pub->log.session_id, event);
         break;
@@ -216,7 +219,7 @@ static void promise_pub(ps_probe_t *probe, ps_probe_pub_t *model, int64_t now_ns
     const bool asks = stored != INT64_MAX && want > stored - ps_publication_term(pub) / 2 &&
                       pub->connected && pub->state == PS_PUBLICATION_ACTIVE && !pub->rated &&
                       pub->quarantine_count == 0 &&
-                      told->given_up_at != pub->producer_position + 1 /* it rests */
+                      told->released_at != pub->producer_position + 1 /* it rests */
                       && (pub->endpoint != NULL || pub->gating_count > 0);
     ps_probe_promise(probe, &model->promises[P_TERM],
                      !asks || (told->term_ns != 0 && told->term == pub->reserved_position), now_ns,
@@ -272,7 +275,7 @@ static void on_image_event(ps_probe_t *probe, ps_probe_image_t *model, const ps_
         told->term = event->a;
         told->term_ns = now_ns + 1;
         break;
-    case PS_EV_GIVEN_UP: on_image_given_up(probe, model, event); break;
+    case PS_EV_TERMS_RELEASED: on_image_terms_released(probe, model, event); break;
     case PS_EV_SUBSCRIBER: on_subscriber(probe, told, model->host, session_id, event); break;
     default: break;
     }
