@@ -30,7 +30,7 @@ _SYSTEM_COUNTER: Final = 0
 
 
 @attrs.frozen(kw_only=True)
-class Inheritance:
+class Adopted:
     """A dead daemon's directory, open."""
 
     records: Mapping[journal.Key, Mapping[str, Any]]
@@ -53,7 +53,7 @@ def _is_owed(fields: Mapping[str, Any]) -> bool:
     return bool(unfinished and fields["endpoint_id"] != 0)
 
 
-def inherit(directory: Path) -> Inheritance | None:
+def inherit(directory: Path) -> Adopted | None:
     """None when there is nothing to go on with; why goes to the log."""
     try:
         records = journal.read(directory)
@@ -81,7 +81,7 @@ def inherit(directory: Path) -> Inheritance | None:
             directory, error,
         )
         return None
-    return Inheritance(records=records, daemon_id=daemon_id, dead=dead, cnc=cnc, shared=shared)
+    return Adopted(records=records, daemon_id=daemon_id, dead=dead, cnc=cnc, shared=shared)
 
 
 def sweep(directory: Path, cnc: admin.Cnc, shared: admin.Shared, conductor: Conductor) -> None:

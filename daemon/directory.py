@@ -106,7 +106,7 @@ def claim_directory(
         made = _make(path, config)
         lock_fd = _lock(path)
         try:
-            made = made or _made_by_predecessor(path, lock_fd)
+            made = made or _made_by_old_daemon(path, lock_fd)
             if not any_layout:
                 _refuse_other_layout(path)
         except VersionMismatch:
@@ -188,7 +188,7 @@ def _owner(fd: int) -> str:
     return f" (pid {lines[1]})" if len(lines) > 1 else ""
 
 
-def _made_by_predecessor(path: Path, fd: int) -> bool:
+def _made_by_old_daemon(path: Path, fd: int) -> bool:
     lines = _text(fd)
     if lines and lines[0] != _LOCK_HEAD:
         raise VersionMismatch(

@@ -125,7 +125,7 @@ class Server:
             self._cnc, self._shared = inheritance.cnc, inheritance.shared
             self._cnc.adopt(pid=os.getpid(), start_ms=self._identity.start_ms)
             self._shared.adopt(self._shared_params())
-        self._inheritance = inheritance
+        self._adopted = inheritance
         identity = self._identity
         self._driver = Driver(
             driver_params_from(config, identity), net=net_from(config), cnc=self._cnc,
@@ -192,7 +192,7 @@ class Server:
         """Goes on where a dead daemon stood, before any client is heard.  Until all of it is made
         again its journal stays: a second death loses nothing."""
         self._journal.record("daemon", (0,), {"daemon_id": self._identity.daemon_id})
-        found = self._inheritance
+        found = self._adopted
         if found is not None:
             now_ns = time.monotonic_ns()
             self._perform(self._conductor.adopt(found.records, dead=found.dead, now_ns=now_ns))

@@ -98,7 +98,7 @@ static int take_over(ps_image_t *image)
 }
 
 /* The newest index entry whose position is complete says where counting goes on. */
-static void take_over_ordinal(ps_image_t *image)
+static void adopt_ordinal(ps_image_t *image)
 {
     uint64_t count = atomic_load_explicit(&image->ring->count, memory_order_relaxed);
 
@@ -168,7 +168,7 @@ static void prepare_slot(ps_image_t *image)
     image->slot->session_id = params->session_id;
     image->slot->stream_id = params->stream_id;
     if (params->adopted) {
-        take_over_ordinal(image);
+        adopt_ordinal(image);
     } else {
         atomic_store_explicit(&image->ring->count, 0, memory_order_release);
     }

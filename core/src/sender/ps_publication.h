@@ -127,7 +127,7 @@ struct ps_publication {
         corrupt, eos_acked, back_pressured, short_send, window_shut, cleaning_behind,
         storage_clamped, quarantine_clamped, limit_raised, removed;
     bool inherited; /* connected by a dead daemon, not heard of since */
-    int64_t inherited_until_ns;
+    int64_t adopted_until_ns;
     bool in_ready, in_watch, hot;
     /* sender: how busy (ps_sender_hot.c) */
     int64_t hot_ns;          /* news last found while hot */

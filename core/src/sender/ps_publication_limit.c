@@ -31,10 +31,10 @@ void ps_publication_update_connected(ps_publication_t *pub, int64_t now_ns)
 {
     const int32_t receivers = pub->endpoint != NULL ? pub->receiver_count : pub->gating_count;
     const bool real = is_connected(pub);
-    if (pub->inherited && pub->inherited_until_ns == 0) { /* as long as a receiver may be silent */
-        pub->inherited_until_ns = now_ns + pub->context->params.connection_timeout_ns;
+    if (pub->inherited && pub->adopted_until_ns == 0) { /* as long as a receiver may be silent */
+        pub->adopted_until_ns = now_ns + pub->context->params.connection_timeout_ns;
     }
-    pub->inherited = pub->inherited && !real && !pub->revoked && now_ns < pub->inherited_until_ns;
+    pub->inherited = pub->inherited && !real && !pub->revoked && now_ns < pub->adopted_until_ns;
     const bool connected = real || pub->inherited;
     if (atomic_load_explicit(&pub->status_receivers, memory_order_relaxed) != receivers) {
         atomic_store_explicit(&pub->status_receivers, receivers, memory_order_release);

@@ -158,7 +158,7 @@ void ps_publication_on_timer(ps_publication_t *pub, int64_t now_ns)
         }
     }
     if (pub->inherited) {
-        due_ns = earlier(due_ns, pub->inherited_until_ns);
+        due_ns = earlier(due_ns, pub->adopted_until_ns);
     }
     due_ns = earlier(due_ns, ps_publication_rate_timer(pub, now_ns));
     due_ns = earlier(due_ns, pub->admit_due_ns);

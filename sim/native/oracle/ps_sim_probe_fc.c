@@ -21,7 +21,7 @@ enum {
     P_RECEIVERS = 1,
     P_CONNECTED = 2,
     P_BOARD = 3,
-    P_INHERITS = 24,
+    P_ADOPTS = 24,
     BOARD_EVERY = 64
 };
 
@@ -374,7 +374,7 @@ void ps_probe_fc_look(ps_probe_t *probe, ps_probe_pub_t *model, int64_t now_ns)
     const bool spied = pub->params.spies_simulate_connection && pub->gating_count > 0;
     const bool connected = has_receivers(model, live) || (spied && !pub->revoked);
     /* What a predecessor had connected stays so as long as a receiver may be silent. */
-    const int64_t until_ns = pub->inherited_until_ns;
+    const int64_t until_ns = pub->adopted_until_ns;
     model->ever_connected = model->ever_connected || connected;
     const bool inherits =
         until_ns != 0 && now_ns < until_ns && !model->ever_connected && !pub->revoked;
@@ -392,7 +392,7 @@ void ps_probe_fc_look(ps_probe_t *probe, ps_probe_pub_t *model, int64_t now_ns)
     ps_probe_promise(probe, &model->promises[P_CONNECTED],
                      pub->connected == (connected || inherits), now_ns, slack_ns,
                      "it is connected while receivers are heard", model->host, driver_side(model));
-    ps_probe_promise(probe, &model->promises[P_INHERITS], !pub->inherited || inherits, now_ns,
+    ps_probe_promise(probe, &model->promises[P_ADOPTS], !pub->inherited || inherits, now_ns,
                      slack_ns, "a connection of its own replaces an inherited one", model->host,
                      driver_side(model));
     if (atomic_load_explicit(&pub->log.meta->is_connected, memory_order_relaxed) !=
