@@ -18,7 +18,7 @@ enum { MEMBERS = 8, HISTORY = 64 };
 
 typedef struct member {
     ps_pressure_signal_t signal;
-    ps_nak_reader_t reader;
+    ps_pressure_reader_t reader;
     int64_t cadence_ms; /* it takes its share of so long at once */
     int64_t drain;      /* bytes per second it takes */
     int64_t queue, taken;
@@ -37,7 +37,7 @@ typedef struct loop {
     int64_t history[HISTORY]; /* sent per millisecond, on their way */
     struct {
         int64_t at_ms;
-        ps_nak_report_t report;
+        ps_pressure_report_t report;
     } said[512];
     int32_t n_said;
     int64_t sent, lost, signals;
@@ -90,20 +90,20 @@ static void receive(loop_t *loop, int32_t i, int64_t arriving)
         member->taken += taken;
     }
     const int64_t now_ns = loop->now_ms * MS;
-    ps_nak_reader_look(&member->reader, member->taken, member->taken + member->queue, now_ns);
+    ps_pressure_reader_look(&member->reader, member->taken, member->taken + member->queue, now_ns);
     const ps_pressure_input_t in = { .now_ns = now_ns,
                                      .fill = member->queue,
                                      .capacity = loop->capacity,
                                      .rtt_ns = 2 * loop->delay_ms * MS,
                                      .cadence_ns = member->reader.cadence_ns,
-                                     .paused = ps_nak_reader_paused(&member->reader, now_ns),
+                                     .paused = ps_pressure_reader_paused(&member->reader, now_ns),
                                      .group = loop->n > 1,
                                      .random = (uint32_t)i * UINT32_C(0x1fffffff) };
     const int32_t level = ps_pressure_signal_step(&member->signal, &in, &due_ns);
     if (level > 0) {
         CHECK(loop->n_said < 512);
         loop->said[loop->n_said].at_ms = loop->now_ms + loop->delay_ms;
-        loop->said[loop->n_said++].report = (ps_nak_report_t){
+        loop->said[loop->n_said++].report = (ps_pressure_report_t){
             .receiver_id = i + 1,
             .level = level,
             .rtt_ns = in.rtt_ns,

@@ -37,9 +37,9 @@ static void a_pause_is_not_measured(void)
     }
 }
 
-static ps_nak_report_t report_of(int64_t receiver, int32_t level)
+static ps_pressure_report_t report_of(int64_t receiver, int32_t level)
 {
-    return (ps_nak_report_t){ .receiver_id = receiver, .level = level, .capacity = MB };
+    return (ps_pressure_report_t){ .receiver_id = receiver, .level = level, .capacity = MB };
 }
 
 /* Of a receiver that has not been seen to consume: as the source has it. */
@@ -48,7 +48,7 @@ static void strength_decides_the_cut(void)
     static const int64_t left[] = { 0, 875, 750, 625, 500 };
     for (int32_t level = 1; level <= 4; level++) {
         ps_pressure_control_t rate;
-        const ps_nak_report_t report = report_of(5, level);
+        const ps_pressure_report_t report = report_of(5, level);
         ps_pressure_control_init(&rate, 1408);
         CHECK(!ps_pressure_control_limits(&rate));
         stream_for(&rate, 100 * MB, 0, S);
@@ -66,7 +66,7 @@ static void a_backlog_is_drained(void)
     static const int64_t least[] = { 0, 9375, 8750, 7500, 5000 };
     for (int32_t level = 1; level <= 4; level++) {
         ps_pressure_control_t rate;
-        ps_nak_report_t report = report_of(5, level);
+        ps_pressure_report_t report = report_of(5, level);
         ps_pressure_control_init(&rate, 1408);
         stream_for(&rate, 100 * MB, 0, S);
         report.rate = 10 * MB;
@@ -86,7 +86,7 @@ static void who_takes_all_is_not_cut(void)
     static const int64_t parts[] = { 0, 72, 68, 65, 65 };
     for (int32_t level = 1; level <= 4; level++) {
         ps_pressure_control_t rate;
-        ps_nak_report_t report = report_of(5, level);
+        ps_pressure_report_t report = report_of(5, level);
         ps_pressure_control_init(&rate, 1408);
         stream_for(&rate, 10 * MB, 0, S);
         report.rate = 10 * MB;
@@ -104,16 +104,16 @@ static void an_overrun_cuts_more(void)
 {
     for (int64_t residue = 0; residue <= 1; residue++) {
         ps_pressure_control_t rate;
-        ps_nak_report_t report = report_of(5, 4);
+        ps_pressure_report_t report = report_of(5, 4);
         report.rate = 10 * MB;
         report.residue = residue;
         report.overrun = MB / 8;
         ps_pressure_control_init(&rate, 1408);
-        CHECK_EQ(ps_nak_rate_wanted(&rate, &report, 0), 10 * MB - residue * 10);
+        CHECK_EQ(ps_pressure_control_wanted(&rate, &report, 0), 10 * MB - residue * 10);
         report.overrun = MB / 2;
-        CHECK_EQ(ps_nak_rate_wanted(&rate, &report, 0), 10 * MB / 8 * 7);
+        CHECK_EQ(ps_pressure_control_wanted(&rate, &report, 0), 10 * MB / 8 * 7);
         report.overrun = MB / 2 + 1;
-        CHECK_EQ(ps_nak_rate_wanted(&rate, &report, 0), 5 * MB);
+        CHECK_EQ(ps_pressure_control_wanted(&rate, &report, 0), 5 * MB);
     }
 }
 
@@ -122,7 +122,7 @@ static void a_sender_at_its_edge_is_not_cut_to_nothing(void)
 {
     for (int64_t rtt_ms = 20; rtt_ms <= 200; rtt_ms += 60) {
         ps_pressure_control_t rate;
-        ps_nak_report_t report = report_of(5, 4);
+        ps_pressure_report_t report = report_of(5, 4);
         report.rtt_ns = rtt_ms * MS;
         ps_pressure_control_init(&rate, 1408);
         stream_for(&rate, 100 * MB, 0, 10 * MS);
@@ -136,7 +136,7 @@ static void a_sender_at_its_edge_is_not_cut_to_nothing(void)
 static void the_slowest_sets_the_pace(void)
 {
     ps_pressure_control_t rate;
-    ps_nak_report_t slow = report_of(1, 1), slower = report_of(2, 1);
+    ps_pressure_report_t slow = report_of(1, 1), slower = report_of(2, 1);
     slow.rate = 20 * MB;
     slow.residue = 1;
     slower.rate = 10 * MB;
@@ -164,7 +164,7 @@ static void the_slowest_sets_the_pace(void)
 static void a_window_is_as_long_as_the_cadence(void)
 {
     ps_pressure_control_t rate;
-    ps_nak_report_t report = report_of(1, 1);
+    ps_pressure_report_t report = report_of(1, 1);
     report.rate = 10 * MB;
     report.residue = 1;
     report.cadence_ns = 600 * MS;
@@ -188,7 +188,7 @@ static void a_window_is_as_long_as_the_cadence(void)
 static void what_is_known_comes_back_at_once(void)
 {
     ps_pressure_control_t rate;
-    ps_nak_report_t report = report_of(1, 4);
+    ps_pressure_report_t report = report_of(1, 4);
     report.rate = 10 * MB;
     report.residue = 50 * MB;
     ps_pressure_control_init(&rate, 1408);
@@ -208,7 +208,7 @@ static void never_below_the_floor_and_back_in_bounded_time(void)
         for (int i = 0; i < 500; i++) {
             stream_for(&rate, rate.limit < S ? rate.limit : S, now_ns, now_ns + 50 * MS);
             now_ns += 50 * MS;
-            const ps_nak_report_t report = report_of(1 + i, 4); /* each of another */
+            const ps_pressure_report_t report = report_of(1 + i, 4); /* each of another */
             ps_pressure_control_signal(&rate, &report, now_ns);
             CHECK(rate.limit >= rate.floor);
         }
@@ -238,7 +238,7 @@ static int64_t probe_after(int64_t even, int64_t odd)
     int64_t now_ns = S;
     ps_pressure_control_init(&rate, 1408);
     for (int32_t i = 0; i < 12; i++) {
-        ps_nak_report_t report = report_of(1, 1);
+        ps_pressure_report_t report = report_of(1, 1);
         report.rate = i % 2 == 0 ? even : odd;
         report.residue = 1;
         now_ns += 100 * MS;
@@ -275,7 +275,7 @@ static int64_t any_history(ps_pressure_control_t *rate, ps_random_t *random, boo
             ps_pressure_control_step(rate, now_ns);
             stream_for(rate, rate->limit < demand ? rate->limit : demand, now_ns, now_ns + MS);
         }
-        ps_nak_report_t report = report_of(1, 1 + (int32_t)ps_random_below(random, 4));
+        ps_pressure_report_t report = report_of(1, 1 + (int32_t)ps_random_below(random, 4));
         report.rtt_ns = rtt_ns;
         report.rate = (int64_t)ps_random_below(random, 3) * (MB << ps_random_below(random, 8));
         report.residue = (int64_t)ps_random_below(random, 2) * MB;
@@ -287,7 +287,7 @@ static int64_t any_history(ps_pressure_control_t *rate, ps_random_t *random, boo
         CHECK(i < 400);
         stream_for(rate, rate->limit < S ? rate->limit : S, now_ns, now_ns + 50 * MS);
         now_ns += 50 * MS;
-        ps_nak_report_t report = report_of(2 + i, 4);
+        ps_pressure_report_t report = report_of(2 + i, 4);
         report.rtt_ns = rtt_ns;
         ps_pressure_control_signal(rate, &report, now_ns);
     }
@@ -329,7 +329,7 @@ static void steps_grow_with_the_time_since_the_last_signal(void)
     int64_t step = 0;
     ps_pressure_control_init(&rate, 1408);
     stream_for(&rate, 100 * MB, 0, S);
-    const ps_nak_report_t report = report_of(1, 4);
+    const ps_pressure_report_t report = report_of(1, 4);
     ps_pressure_control_signal(&rate, &report, S);
     rate.wall = 0; /* nothing is known of what it takes */
     ps_pressure_control_step(&rate, S + 50 * MS);

@@ -26,10 +26,10 @@ static void levels_begin_at_50_75_87_and_100(void)
         for (int64_t percent = 0; percent <= 250; percent++) {
             const int32_t level =
                 (percent >= 50) + (percent >= 75) + (percent >= 87) + (percent >= 100);
-            CHECK_EQ(ps_nak_level((capacity * percent + 99) / 100, capacity), level);
+            CHECK_EQ(ps_pressure_level((capacity * percent + 99) / 100, capacity), level);
         }
-        CHECK_EQ(ps_nak_level(capacity / 2 - 1, capacity), 0);
-        CHECK_EQ(ps_nak_level(capacity - 1, capacity), 3);
+        CHECK_EQ(ps_pressure_level(capacity / 2 - 1, capacity), 0);
+        CHECK_EQ(ps_pressure_level(capacity - 1, capacity), 3);
     }
 }
 
@@ -139,16 +139,17 @@ static void a_paused_reader_is_silent(void)
 /* ---- readers --------------------------------------------------------------------------------- */
 
 /* `batch` bytes each `cadence_ms` of what comes at `arrival` bytes a millisecond. */
-static ps_nak_reader_t reader_after(int64_t batch, int64_t cadence_ms, int64_t arrival, int64_t ms)
+static ps_pressure_reader_t reader_after(int64_t batch, int64_t cadence_ms, int64_t arrival,
+                                         int64_t ms)
 {
-    ps_nak_reader_t reader = { 0 };
+    ps_pressure_reader_t reader = { 0 };
     int64_t position = 0, end = 0;
     for (int64_t i = 0; i < ms; i++) {
         end += arrival;
         if (i % cadence_ms == cadence_ms - 1) {
             position += end - position < batch ? end - position : batch;
         }
-        ps_nak_reader_look(&reader, position, end, S + i * MS);
+        ps_pressure_reader_look(&reader, position, end, S + i * MS);
     }
     return reader;
 }
@@ -162,12 +163,13 @@ static void consumption_is_measured_at_any_cadence(void)
 {
     for (int64_t cadence_ms = 1; cadence_ms <= 1000; cadence_ms = cadence_ms * 5 / 4 + 1) {
         const int64_t rate = MB / 1000; /* bytes a millisecond */
-        ps_nak_reader_t slow =
+        ps_pressure_reader_t slow =
             reader_after(rate * cadence_ms, cadence_ms, 3 * rate, 6 * cadence_ms + 200);
         CHECK(is_within(slow.rate, MB, 5));
         CHECK(!slow.at_least && slow.residue > 0);
         CHECK(is_within(slow.cadence_ns, cadence_ms * MS, 10) || cadence_ms <= 2);
-        ps_nak_reader_t copes = reader_after(INT64_MAX, cadence_ms, 3 * rate, 6 * cadence_ms + 200);
+        ps_pressure_reader_t copes =
+            reader_after(INT64_MAX, cadence_ms, 3 * rate, 6 * cadence_ms + 200);
         CHECK(is_within(copes.rate, 3 * MB, 5));
         CHECK(copes.at_least && copes.residue == 0);
     }
@@ -176,19 +178,19 @@ static void consumption_is_measured_at_any_cadence(void)
 static void a_pause_teaches_nothing(void)
 {
     for (int64_t pause_ms = 2000; pause_ms <= 20000; pause_ms += 1500) {
-        ps_nak_reader_t reader = { 0 };
+        ps_pressure_reader_t reader = { 0 };
         int64_t position = 0;
         for (int64_t i = 0; i < 500; i++) {
-            ps_nak_reader_look(&reader, position += 1000, INT64_MAX / 2, S + i * MS);
+            ps_pressure_reader_look(&reader, position += 1000, INT64_MAX / 2, S + i * MS);
         }
         const int64_t rate = reader.rate, cadence_ns = reader.cadence_ns;
         const int64_t since_ns = S + 499 * MS;
-        CHECK(!ps_nak_reader_paused(&reader, since_ns + 249 * MS));
-        CHECK(ps_nak_reader_paused(&reader, since_ns + 250 * MS));
-        ps_nak_reader_look(&reader, position += 1000, INT64_MAX / 2, since_ns + pause_ms * MS);
+        CHECK(!ps_pressure_reader_paused(&reader, since_ns + 249 * MS));
+        CHECK(ps_pressure_reader_paused(&reader, since_ns + 250 * MS));
+        ps_pressure_reader_look(&reader, position += 1000, INT64_MAX / 2, since_ns + pause_ms * MS);
         CHECK_EQ(reader.rate, rate);
         CHECK_EQ(reader.cadence_ns, cadence_ns);
-        CHECK(!ps_nak_reader_paused(&reader, since_ns + pause_ms * MS));
+        CHECK(!ps_pressure_reader_paused(&reader, since_ns + pause_ms * MS));
     }
 }
 
@@ -205,25 +207,25 @@ static void who_pauses_depends_on_the_cadence(void)
 /* Nothing to take is no pause, and no cadence. */
 static void an_empty_queue_is_no_pause(void)
 {
-    ps_nak_reader_t reader = { 0 };
-    ps_nak_reader_look(&reader, 1000, 1000, S);
+    ps_pressure_reader_t reader = { 0 };
+    ps_pressure_reader_look(&reader, 1000, 1000, S);
     for (int64_t i = 0; i < 5000; i++) {
-        ps_nak_reader_look(&reader, 1000, 1000, S + i * MS);
-        CHECK(!ps_nak_reader_paused(&reader, S + i * MS));
+        ps_pressure_reader_look(&reader, 1000, 1000, S + i * MS);
+        CHECK(!ps_pressure_reader_paused(&reader, S + i * MS));
     }
-    ps_nak_reader_look(&reader, 1000, 2000, 6 * S);
-    ps_nak_reader_look(&reader, 2000, 2000, 6 * S + 3 * MS);
+    ps_pressure_reader_look(&reader, 1000, 2000, 6 * S);
+    ps_pressure_reader_look(&reader, 2000, 2000, 6 * S + 3 * MS);
     CHECK(reader.cadence_ns <= 3 * MS);
 }
 
 /* A reader that was seen to take one batch only: that, over its cadence. */
 static void one_batch_is_learned_from(void)
 {
-    ps_nak_reader_t reader = { 0 };
-    ps_nak_reader_look(&reader, 0, 0, S);
-    ps_nak_reader_look(&reader, 0, 50000, S + MS);
-    ps_nak_reader_look(&reader, 50000, 50000, S + 501 * MS);
-    const ps_nak_learned_t learned = ps_nak_reader_learned(&reader);
+    ps_pressure_reader_t reader = { 0 };
+    ps_pressure_reader_look(&reader, 0, 0, S);
+    ps_pressure_reader_look(&reader, 0, 50000, S + MS);
+    ps_pressure_reader_look(&reader, 50000, 50000, S + 501 * MS);
+    const ps_pressure_learned_t learned = ps_pressure_reader_learned(&reader);
     CHECK_EQ(learned.cadence_ns, 500 * MS);
     CHECK_EQ(learned.rate, 100000);
 }

@@ -205,7 +205,8 @@ WRONG = (
         "leaves what an earlier lap wrote in the reserved value of padding",
         small_terms(stamped("0", "8", "16", high=900)),
         Patch(
-            file="ps_client_publication.c", now="        ps_frame_reserved(ps_frame_at(log, position), 0);\n",
+            file="ps_client_publication.c",
+            now="        ps_frame_reserved(ps_frame_at(log, position), 0);\n",
             old="",
         ),
         "the reserved value of what left is not the time of sending",

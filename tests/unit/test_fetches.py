@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from test_log_reader import INITIAL, make, write
+from test_group_log import INITIAL, make, write
 
 from penstock.config.control import (
     FETCH_PIECE_BYTES,

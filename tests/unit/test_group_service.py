@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 import trio
 import zmq
-from test_log_reader import INITIAL, make, write
+from test_group_log import INITIAL, make, write
 
 from penstock.client import GroupControl
 from penstock.config import codec

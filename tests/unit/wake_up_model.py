@@ -7,8 +7,8 @@ locked access or a fence empties the buffer first).  ``explore`` goes through ev
 What the sender decides by time or by count (a stream is hot, is quiet, the thread is idle) it may
 decide at any time.  No timer ever comes to the rescue.
 
-The names are those of ps_client_publication.h, ps_client.c, ps_client_image.c, ps_sender.c, ps_sender_hot.c,
-ps_publication_limit.c and ps_driver_run.c (docs/decisions/0020).
+The names are those of ps_client_publication.h, ps_client.c, ps_client_image.c, ps_sender.c,
+ps_sender_hot.c, ps_publication_limit.c and ps_driver_run.c (docs/decisions/0020).
 """
 
 from __future__ import annotations

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * ps_client_publication.c: publications: reserving space and publishing one message (docs/spec/log-buffer.md).
+ * ps_client_publication.c: publications: reserving space and publishing one message
+ * (docs/spec/log-buffer.md).
  *
  * Shared: fetch-add on the tail reserves, a compare-and-swap claims each frame, another commits it.
  * All frames of a message are claimed, in ascending order, before the first is committed: so a

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * ps_fc_pressure.c: the edge under NAK-strength control (docs/nak-strength.md).  What brakes is the rate
- * (ps_pressure_control.h); the edge is what a receiver keeps beyond the furthest consumption heard: half a
- * term, or three quarters where the receiver states that it keeps a term.  Lower edges count too:
+ * ps_fc_pressure.c: the edge under NAK-strength control (docs/nak-strength.md).  What brakes is
+ * the rate (ps_pressure_control.h); the edge is what a receiver keeps beyond the furthest
+ * consumption heard: half a term, or three quarters where the receiver states that it keeps a
+ * term.  Lower edges count too:
  *
  *   congestion control   a receiver that states a congestion window is given no more than that
  *   Aeron receivers      cannot signal: while one is heard, the furthest edge of such receivers is

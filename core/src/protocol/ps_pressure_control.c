@@ -83,7 +83,7 @@ static int64_t parts(int64_t rate, const int64_t by_level[PS_PRESSURE_LEVELS], i
 }
 
 /* What a signal's effect needs to show: two round trips, and the receiver's cadence. */
-static int64_t window_of(const ps_nak_report_t *report)
+static int64_t window_of(const ps_pressure_report_t *report)
 {
     const int64_t rtt_ns = smaller(report->rtt_ns, PS_PRESSURE_WINDOW_MAX_NS / WINDOW_ROUND_TRIPS);
     return ps_pressure_window_ns(WINDOW_ROUND_TRIPS * rtt_ns,
@@ -91,7 +91,7 @@ static int64_t window_of(const ps_nak_report_t *report)
 }
 
 /* The residue is gone after some windows. */
-static int64_t draining(const ps_nak_report_t *report)
+static int64_t draining(const ps_pressure_report_t *report)
 {
     const int64_t drain_us = DRAIN_WINDOWS * window_of(report) / 1000;
     return report->rate - report->residue * (SECOND_NS / 1000) / drain_us;
@@ -99,7 +99,7 @@ static int64_t draining(const ps_nak_report_t *report)
 
 /* A reader that comes to the end of the queue takes what it states; but of what comes within a
  * cadence no more than the capacity is kept for sure. */
-static int64_t kept_of(const ps_nak_report_t *report, int64_t rate)
+static int64_t kept_of(const ps_pressure_report_t *report, int64_t rate)
 {
     if (report->residue > 0 || report->cadence_ns < SECOND_NS / 1000) {
         return rate;
@@ -107,8 +107,8 @@ static int64_t kept_of(const ps_nak_report_t *report, int64_t rate)
     return smaller(rate, report->capacity * (SECOND_NS / 1000) / (report->cadence_ns / 1000));
 }
 
-int64_t ps_nak_rate_wanted(const ps_pressure_control_t *rate, const ps_nak_report_t *report,
-                           int64_t sent)
+int64_t ps_pressure_control_wanted(const ps_pressure_control_t *rate,
+                                   const ps_pressure_report_t *report, int64_t sent)
 {
     static const int64_t of_sent[PS_PRESSURE_LEVELS] = { 56, 48, 40, 32 };
     static const int64_t of_taken[PS_PRESSURE_LEVELS] = { 60, 56, 48, 32 };
@@ -134,7 +134,7 @@ int64_t ps_nak_rate_wanted(const ps_pressure_control_t *rate, const ps_nak_repor
 
 /* What was sent over the last 50 ms.  A sender that waits at its edge sends nothing for most of a
  * longer round trip: over two of them it sent a capacity at least. */
-static int64_t sent_lately(ps_pressure_control_t *rate, const ps_nak_report_t *report,
+static int64_t sent_lately(ps_pressure_control_t *rate, const ps_pressure_report_t *report,
                            int64_t now_ns)
 {
     const int64_t measured = ps_pressure_control_measured(rate, now_ns);
@@ -146,7 +146,7 @@ static int64_t sent_lately(ps_pressure_control_t *rate, const ps_nak_report_t *r
 }
 
 /* The walls' mean and deviation: how steady the slowest receiver is. */
-static void note_wall(ps_pressure_control_t *rate, const ps_nak_report_t *report, int64_t sent)
+static void note_wall(ps_pressure_control_t *rate, const ps_pressure_report_t *report, int64_t sent)
 {
     const int64_t wall = larger(report->rate > 0 ? report->rate : sent, rate->floor);
     if (report->rate > 0 && report->residue == 0) {
@@ -162,7 +162,7 @@ static void note_wall(ps_pressure_control_t *rate, const ps_nak_report_t *report
     rate->wall += (wall - rate->wall) / 4;
 }
 
-bool ps_pressure_control_signal(ps_pressure_control_t *rate, const ps_nak_report_t *report,
+bool ps_pressure_control_signal(ps_pressure_control_t *rate, const ps_pressure_report_t *report,
                                 int64_t now_ns)
 {
     const int64_t before = rate->limit;
@@ -173,7 +173,7 @@ bool ps_pressure_control_signal(ps_pressure_control_t *rate, const ps_nak_report
     const bool anew = !ps_pressure_control_limits(rate) || now_ns >= rate->base_until_ns;
     const int64_t sent =
         anew ? smaller(sent_lately(rate, report, now_ns), rate->limit) : rate->base;
-    const int64_t wanted = ps_nak_rate_wanted(rate, report, sent);
+    const int64_t wanted = ps_pressure_control_wanted(rate, report, sent);
     if (!same && wanted >= rate->limit) {
         return rate->limit != before; /* a slower one is heard already */
     }

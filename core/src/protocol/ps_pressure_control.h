@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * ps_pressure_control.h: the sender's half of NAK-strength control (docs/nak-strength.md): from signals to
- * a rate.  Pure and in integers: no clock, no allocation, no randomness.
+ * ps_pressure_control.h: the sender's half of NAK-strength control (docs/nak-strength.md): from
+ * signals to a rate.  Pure and in integers: no clock, no allocation, no randomness.
  *
  * Unlimited at first.  A signal states its level, what its receiver consumes (r), in which cadence,
  * and what the last batch left behind (the residue).  The rate that it asks for:
@@ -22,7 +22,8 @@
  * deviation of the walls. Above it, with j windows there: min(j, 8) / 32.
  *
  * Bounds (tested): the limit never falls below the floor; from the floor F it exceeds any rate R
- * after at most ps_pressure_recovery_windows(F, R) quiet windows; an unlimited rate returns after that.
+ * after at most ps_pressure_recovery_windows(F, R) quiet windows; an unlimited rate returns after
+ * that.
  */
 #ifndef PS_PRESSURE_CONTROL_H
 #define PS_PRESSURE_CONTROL_H
@@ -37,7 +38,7 @@
 enum { PS_PRESSURE_BUCKETS = 8 };
 
 /* Content of a signal; unknown values are 0. */
-typedef struct ps_nak_report {
+typedef struct ps_pressure_report {
     int64_t receiver_id;
     int32_t level; /* 1..4 */
     int64_t rtt_ns;
@@ -46,7 +47,7 @@ typedef struct ps_nak_report {
     int64_t residue;    /* bytes that it left behind after its last batch */
     int64_t overrun;    /* bytes beyond the capacity */
     int64_t capacity;   /* bytes, > 0 */
-} ps_nak_report_t;
+} ps_pressure_report_t;
 
 typedef struct ps_pressure_control {
     int64_t limit; /* bytes per second; PS_PRESSURE_UNLIMITED: none */
@@ -75,10 +76,10 @@ void ps_pressure_control_sent(ps_pressure_control_t *rate, int64_t bytes, int64_
 int64_t ps_pressure_control_measured(ps_pressure_control_t *rate, int64_t now_ns);
 /* The rate that a signal asks for, given what was sent when its window began; not below the
  * floor. */
-int64_t ps_nak_rate_wanted(const ps_pressure_control_t *rate, const ps_nak_report_t *report,
-                           int64_t sent);
+int64_t ps_pressure_control_wanted(const ps_pressure_control_t *rate,
+                                   const ps_pressure_report_t *report, int64_t sent);
 /* A signal.  True: the limit changed. */
-bool ps_pressure_control_signal(ps_pressure_control_t *rate, const ps_nak_report_t *report,
+bool ps_pressure_control_signal(ps_pressure_control_t *rate, const ps_pressure_report_t *report,
                                 int64_t now_ns);
 /* Ends windows that are over (at most 64 a call; a longer silence counts as 64).  True: the limit
  * changed. */

@@ -26,7 +26,7 @@ static int64_t per_second(int64_t bytes, int64_t elapsed_ns)
     return bytes * (SECOND_NS / 1000) / larger(elapsed_ns / 1000, 1);
 }
 
-static void begin_span(ps_nak_reader_t *reader, int64_t now_ns)
+static void begin_span(ps_pressure_reader_t *reader, int64_t now_ns)
 {
     reader->span_ns = now_ns;
     reader->span_position = reader->position;
@@ -34,7 +34,7 @@ static void begin_span(ps_nak_reader_t *reader, int64_t now_ns)
     reader->starved = reader->empty;
 }
 
-static void end_span(ps_nak_reader_t *reader, int64_t now_ns)
+static void end_span(ps_pressure_reader_t *reader, int64_t now_ns)
 {
     const int64_t sample =
         per_second(reader->position - reader->span_position, now_ns - reader->span_ns);
@@ -53,7 +53,7 @@ static void end_span(ps_nak_reader_t *reader, int64_t now_ns)
 }
 
 /* A batch begins after data lay untouched for half a cadence or more. */
-static void begin_batch(ps_nak_reader_t *reader, int64_t now_ns)
+static void begin_batch(ps_pressure_reader_t *reader, int64_t now_ns)
 {
     const int64_t elapsed_ns = now_ns - reader->span_ns;
     if (reader->low != INT64_MAX) {
@@ -69,7 +69,7 @@ static void begin_batch(ps_nak_reader_t *reader, int64_t now_ns)
     }
 }
 
-static void on_moved(ps_nak_reader_t *reader, int64_t now_ns)
+static void on_moved(ps_pressure_reader_t *reader, int64_t now_ns)
 {
     const int64_t waited_ns = now_ns - reader->waiting_ns;
     if (waited_ns >= PS_NAK_PAUSE_MAX_NS) { /* a pause: it teaches nothing */
@@ -83,15 +83,16 @@ static void on_moved(ps_nak_reader_t *reader, int64_t now_ns)
     }
 }
 
-ps_nak_learned_t ps_nak_reader_learned(const ps_nak_reader_t *reader)
+ps_pressure_learned_t ps_pressure_reader_learned(const ps_pressure_reader_t *reader)
 {
     const bool once = reader->rate == 0 && reader->cadence_ns >= SECOND_NS / 1000;
-    return (ps_nak_learned_t){ .cadence_ns = reader->cadence_ns,
-                               .rate = once ? per_second(reader->taken, reader->cadence_ns)
-                                            : reader->rate };
+    return (ps_pressure_learned_t){ .cadence_ns = reader->cadence_ns,
+                                    .rate = once ? per_second(reader->taken, reader->cadence_ns)
+                                                 : reader->rate };
 }
 
-void ps_nak_reader_look(ps_nak_reader_t *reader, int64_t position, int64_t end, int64_t now_ns)
+void ps_pressure_reader_look(ps_pressure_reader_t *reader, int64_t position, int64_t end,
+                             int64_t now_ns)
 {
     const bool empty = position >= end;
     if (!reader->started) {
@@ -120,7 +121,7 @@ void ps_nak_reader_look(ps_nak_reader_t *reader, int64_t position, int64_t end, 
 
 /* ---- signals --------------------------------------------------------------------------------- */
 
-int32_t ps_nak_level(int64_t fill, int64_t capacity)
+int32_t ps_pressure_level(int64_t fill, int64_t capacity)
 {
     static const int64_t percent[PS_PRESSURE_LEVELS] = { 50, 75, 87, 100 };
     int32_t level = 0;
@@ -144,7 +145,7 @@ int32_t ps_pressure_signal_step(ps_pressure_signal_t *signal, const ps_pressure_
                                 int64_t *due_ns)
 {
     const int64_t window_ns = ps_pressure_window_ns(in->rtt_ns, in->cadence_ns);
-    const int32_t level = ps_nak_level(in->fill, in->capacity);
+    const int32_t level = ps_pressure_level(in->fill, in->capacity);
     assert(in->capacity > 0);
     *due_ns = INT64_MAX;
     if (in->fill < in->capacity / 4 || signal->low_ns == 0) {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * ps_pressure_signal.h: the receiver's half of NAK-strength control (docs/nak-strength.md): how fast the
- * readers of a queue consume, and when the queue's fill is signalled.  Pure and in integers: no
- * clock, no allocation, no randomness but what is passed in.
+ * ps_pressure_signal.h: the receiver's half of NAK-strength control (docs/nak-strength.md): how
+ * fast the readers of a queue consume, and when the queue's fill is signalled.  Pure and in
+ * integers: no clock, no allocation, no randomness but what is passed in.
  *
  * Reader.  A reader is watched at each look.  The cadence is the longest time that it left data
  * untouched, within a span; it rises at once and falls by a quarter of the difference each span.  A
@@ -32,7 +32,7 @@
 enum { PS_PRESSURE_LEVELS = 4, PS_PRESSURE_PPM = 1000000 };
 
 /* One reader of a queue. */
-typedef struct ps_nak_reader {
+typedef struct ps_pressure_reader {
     int64_t position;      /* consumed, at the last look */
     int64_t waiting_ns;    /* since then data lay there untouched */
     int64_t span_ns;       /* when the running span began; 0: none runs */
@@ -47,17 +47,18 @@ typedef struct ps_nak_reader {
     bool empty;    /* at the last look there was nothing to take */
     bool at_least; /* the rate is what it took when it came to the end, maybe it takes more */
     bool starved;  /* in the running span it came to the end of the queue */
-} ps_nak_reader_t;
+} ps_pressure_reader_t;
 
 /* Knowledge of a reader that outlives its image. */
-typedef struct ps_nak_learned {
+typedef struct ps_pressure_learned {
     int64_t cadence_ns, rate;
-} ps_nak_learned_t;
+} ps_pressure_learned_t;
 
 /* One look: the reader has consumed up to position, and may go to end. */
-void ps_nak_reader_look(ps_nak_reader_t *reader, int64_t position, int64_t end, int64_t now_ns);
+void ps_pressure_reader_look(ps_pressure_reader_t *reader, int64_t position, int64_t end,
+                             int64_t now_ns);
 /* Returns what is known of it.  If it was seen to take one batch only: that, and the cadence. */
-ps_nak_learned_t ps_nak_reader_learned(const ps_nak_reader_t *reader);
+ps_pressure_learned_t ps_pressure_reader_learned(const ps_pressure_reader_t *reader);
 /* After so long without consumption it is paused. */
 static inline int64_t ps_nak_pause_ns(int64_t cadence_ns)
 {
@@ -66,7 +67,7 @@ static inline int64_t ps_nak_pause_ns(int64_t cadence_ns)
            : twice_ns < PS_NAK_PAUSE_MAX_NS ? twice_ns
                                             : PS_NAK_PAUSE_MAX_NS;
 }
-static inline bool ps_nak_reader_paused(const ps_nak_reader_t *reader, int64_t now_ns)
+static inline bool ps_pressure_reader_paused(const ps_pressure_reader_t *reader, int64_t now_ns)
 {
     return reader->started && !reader->empty &&
            now_ns - reader->waiting_ns >= ps_nak_pause_ns(reader->cadence_ns);
@@ -100,7 +101,7 @@ static inline int64_t ps_pressure_window_ns(int64_t rtt_ns, int64_t cadence_ns)
                                                  : PS_PRESSURE_WINDOW_MAX_NS;
 }
 /* 0..4. */
-int32_t ps_nak_level(int64_t fill, int64_t capacity);
+int32_t ps_pressure_level(int64_t fill, int64_t capacity);
 /* One look at the queue.  Returns the level to signal now, 1..4, or 0.  *due_ns: when to look again
  * (INT64_MAX: when data comes). */
 int32_t ps_pressure_signal_step(ps_pressure_signal_t *signal, const ps_pressure_input_t *input,

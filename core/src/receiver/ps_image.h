@@ -91,8 +91,8 @@ typedef struct ps_image_subscriber {
     int32_t position_counter_id;
     int32_t client_slot;
     ps_tether_t tether;
-    ps_nak_reader_t reader; /* how it consumes, under NAK-strength control */
-    uint8_t event_pending;  /* PS_EV_SUBSCRIBER not yet taken */
+    ps_pressure_reader_t reader; /* how it consumes, under NAK-strength control */
+    uint8_t event_pending;       /* PS_EV_SUBSCRIBER not yet taken */
 } ps_image_subscriber_t;
 
 struct ps_image {
@@ -292,9 +292,9 @@ void ps_image_on_beyond(ps_image_t *image, int64_t position, int64_t end);
 void ps_image_catch_up(ps_image_t *image);
 /* How its readers consume: outlives the image. */
 void ps_image_remember(const ps_image_t *image);
-ps_nak_learned_t ps_image_recall(const ps_image_t *image);
+ps_pressure_learned_t ps_image_recall(const ps_image_t *image);
 /* The reader whose queue is signalled: the slowest gating one that is not paused; NULL: none. */
-const ps_nak_reader_t *ps_image_signalled_reader(const ps_image_t *image, int64_t now_ns);
+const ps_pressure_reader_t *ps_image_signalled_reader(const ps_image_t *image, int64_t now_ns);
 /* True when a status message became due by what subscribers released. */
 bool ps_image_release_due(const ps_image_t *image);
 /* Asks for gaps that are due (or pads them over); sets nak_due_ns. */

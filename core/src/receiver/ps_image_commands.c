@@ -86,7 +86,7 @@ static void add_subscriber(ps_image_t *image, const ps_subscriber_params_t *para
                                            .client_slot = params->client_slot };
     ps_tether_init(&subscriber->tether, params->tether != 0, params->rejoin != 0,
                    image->receiver->now_ns);
-    const ps_nak_learned_t learned = ps_image_recall(image);
+    const ps_pressure_learned_t learned = ps_image_recall(image);
     subscriber->reader.cadence_ns = learned.cadence_ns;
     subscriber->reader.rate = learned.rate;
     if (params->tether == 0) {

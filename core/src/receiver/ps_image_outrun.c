@@ -66,15 +66,15 @@ void ps_image_catch_up(ps_image_t *image)
     }
 }
 
-const ps_nak_reader_t *ps_image_signalled_reader(const ps_image_t *image, int64_t now_ns)
+const ps_pressure_reader_t *ps_image_signalled_reader(const ps_image_t *image, int64_t now_ns)
 {
-    const ps_nak_reader_t *slowest = NULL;
+    const ps_pressure_reader_t *slowest = NULL;
 
     for (int32_t i = 0; i < image->n_subscribers; i++) {
-        const ps_nak_reader_t *reader = &image->subscribers[i].reader;
+        const ps_pressure_reader_t *reader = &image->subscribers[i].reader;
 
         if (ps_tether_gates(&image->subscribers[i].tether) && reader->started &&
-            !ps_nak_reader_paused(reader, now_ns) &&
+            !ps_pressure_reader_paused(reader, now_ns) &&
             (slowest == NULL || reader->position < slowest->position)) {
             slowest = reader;
         }
@@ -85,7 +85,7 @@ const ps_nak_reader_t *ps_image_signalled_reader(const ps_image_t *image, int64_
 void ps_image_remember(const ps_image_t *image)
 {
     ps_recv_endpoint_t *endpoint = image->endpoint;
-    const ps_nak_reader_t *reader = ps_image_signalled_reader(image, image->receiver->now_ns);
+    const ps_pressure_reader_t *reader = ps_image_signalled_reader(image, image->receiver->now_ns);
 
     if (endpoint == NULL || (reader == NULL && image->n_subscribers == 0)) {
         return;
@@ -106,10 +106,10 @@ void ps_image_remember(const ps_image_t *image)
     }
     *entry = (ps_recv_learned_t){ .stream_id = image->params.stream_id,
                                   .session_id = image->params.session_id,
-                                  .learned = ps_nak_reader_learned(reader) };
+                                  .learned = ps_pressure_reader_learned(reader) };
 }
 
-ps_nak_learned_t ps_image_recall(const ps_image_t *image)
+ps_pressure_learned_t ps_image_recall(const ps_image_t *image)
 {
     const ps_recv_endpoint_t *endpoint = image->endpoint;
 
@@ -119,5 +119,5 @@ ps_nak_learned_t ps_image_recall(const ps_image_t *image)
             return endpoint->learned[i].learned;
         }
     }
-    return (ps_nak_learned_t){ 0 };
+    return (ps_pressure_learned_t){ 0 };
 }

@@ -12,7 +12,7 @@ static int64_t furthest(const ps_image_t *image)
     return image->sent_seen > image->hwm ? image->sent_seen : image->hwm;
 }
 
-static void send_pressure(ps_image_t *image, const ps_nak_reader_t *reader, int32_t level,
+static void send_pressure(ps_image_t *image, const ps_pressure_reader_t *reader, int32_t level,
                           int64_t now_ns)
 {
     const int64_t capacity = image->log.term_length / 2;
@@ -54,8 +54,8 @@ static void look_at_readers(ps_image_t *image, int64_t now_ns)
         ps_image_subscriber_t *subscriber = &image->subscribers[i];
 
         if (ps_tether_gates(&subscriber->tether)) {
-            ps_nak_reader_look(&subscriber->reader, ps_image_position_of(image, subscriber), end,
-                               now_ns);
+            ps_pressure_reader_look(&subscriber->reader, ps_image_position_of(image, subscriber),
+                                    end, now_ns);
         }
     }
 }
@@ -70,7 +70,7 @@ int32_t ps_image_pressure(ps_image_t *image, int64_t now_ns)
     if (!ps_image_wants_pressure(image)) {
         return 0;
     }
-    const ps_nak_reader_t *reader = ps_image_signalled_reader(image, now_ns);
+    const ps_pressure_reader_t *reader = ps_image_signalled_reader(image, now_ns);
     const ps_pressure_input_t input = {
         .now_ns = now_ns,
         .fill = furthest(image) - (reader != NULL ? reader->position : image->consumption),

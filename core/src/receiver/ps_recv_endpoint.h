@@ -71,7 +71,7 @@ enum { PS_RECV_LEARNED = 16 };
 /* Knowledge of a session's readers from when they were outrun. */
 typedef struct ps_recv_learned {
     int32_t stream_id, session_id;
-    ps_nak_learned_t learned;
+    ps_pressure_learned_t learned;
 } ps_recv_learned_t;
 
 struct ps_recv_endpoint {

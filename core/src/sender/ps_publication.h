@@ -160,16 +160,17 @@ struct ps_publication {
     ps_pacer_t congestion_pace;         /* by the rate a congestion-controlled receiver states */
     ps_pacer_t repair;                  /* budget of bytes that may be retransmitted */
     ps_pacer_t byte_rate, message_rate; /* ps-rate */
-    ps_pacer_t nak_pace;                /* the rate of nak_rate */
-    ps_pressure_control_t nak_rate;
+    ps_pacer_t pressure_pace;           /* the rate of pressure_control */
+    ps_pressure_control_t pressure_control;
     ps_pressure_signal_t local_signal; /* IPC under nak: the readers' queue as a receiver sees it */
-    ps_nak_reader_t local_reader;      /* the slowest of them */
-    int64_t nak_binds_until_ns; /* the NAK rate held data back less than 200 ms before; 0: not */
-    int64_t rate_due_ns;        /* a bucket above is empty until then; INT64_MAX none */
-    int64_t rate_position;      /* IPC: counted up to here */
-    int32_t rate_cause;         /* ps_cause, or none: no bucket above binds */
-    bool rated;                 /* any bucket above may bind */
-    bool nak;                   /* NAK-strength control */
+    ps_pressure_reader_t local_reader; /* the slowest of them */
+    int64_t
+        pressure_binds_until_ns; /* the NAK rate held data back less than 200 ms before; 0: not */
+    int64_t rate_due_ns;         /* a bucket above is empty until then; INT64_MAX none */
+    int64_t rate_position;       /* IPC: counted up to here */
+    int32_t rate_cause;          /* ps_cause, or none: no bucket above binds */
+    bool rated;                  /* any bucket above may bind */
+    bool nak;                    /* NAK-strength control */
     /* sender: how far ps-rate admits (ps_publication_admit.c) */
     ps_allowance_t byte_allowance, message_allowance;
     int64_t padding_bytes;   /* of the log that did not travel: padding goes as its header */
@@ -272,7 +273,7 @@ void ps_publication_clean_behind(ps_publication_t *pub);
 /* Releases the terms that are not in use, if it can; reports the result in any case. */
 void ps_publication_on_release_terms(ps_publication_t *pub, int32_t least_terms);
 
-/* ---- ps_publication_subscribers.c ------------------------------------------------------------------ */
+/* ---- ps_publication_subscribers.c ----------------------------------------------------------- */
 
 /* New data may be there: wakes parked local readers (fences once). */
 void ps_publication_wake_subscribers(ps_publication_t *pub);
@@ -314,7 +315,7 @@ int64_t ps_publication_check_blocked(ps_publication_t *pub, int64_t now_ns);
 /* True when the producer is ahead of the consumer with nothing readable there. */
 bool ps_publication_is_blocked(const ps_publication_t *pub, int64_t *position);
 
-/* ---- ps_publication_receivers.c ---------------------------------------------------------------- */
+/* ---- ps_publication_receivers.c ------------------------------------------------------------- */
 
 void ps_publication_on_sm(ps_publication_t *pub, const ps_sm_t *sm, int64_t position,
                           const ps_addr_t *from, int64_t now_ns);

@@ -276,8 +276,9 @@ static int32_t find_cause(const ps_publication_t *pub, int64_t *culprit)
     }
     if (pub->rate_cause != PS_CAUSE_NONE) {
         *culprit = pub->rate_cause != PS_CAUSE_NAK_RATE ? 0
-                   : pub->endpoint != NULL              ? pub->nak_rate.culprit
-                                           : client_id_at(pub, (int32_t)pub->nak_rate.culprit - 1);
+                   : pub->endpoint != NULL
+                       ? pub->pressure_control.culprit
+                       : client_id_at(pub, (int32_t)pub->pressure_control.culprit - 1);
         return pub->rate_cause;
     }
     if (pub->bytes_bind || pub->messages_bind) {

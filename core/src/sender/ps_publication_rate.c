@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * ps_publication_rate.c: rates that hold a publication back by wish or by pressure: ps-rate in
- * bytes and in messages a second, and the rate of NAK-strength control (ps_pressure_control.h).  On the
- * network the sender keeps to them; on IPC, where producers write for readers directly, the
+ * bytes and in messages a second, and the rate of NAK-strength control (ps_pressure_control.h).
+ * On the network the sender keeps to them; on IPC, where producers write for readers directly, the
  * publisher limit moves at the rate, and the fill is read from shared memory.
  */
 #include "ps_sender.h"
@@ -22,7 +22,7 @@ void ps_publication_rate_init(ps_publication_t *pub)
     const ps_publication_params_t *params = &pub->params;
     ps_pacer_init(&pub->byte_rate);
     ps_pacer_init(&pub->message_rate);
-    ps_pacer_init(&pub->nak_pace);
+    ps_pacer_init(&pub->pressure_pace);
     pub->rate_due_ns = INT64_MAX;
     const bool network = pub->endpoint != NULL; /* on IPC nothing leaves: ps_publication_admit.c */
     if (params->rate_bytes_per_s > 0 && network) {
@@ -37,7 +37,7 @@ void ps_publication_rate_init(ps_publication_t *pub)
     }
     pub->nak = params->flow_control == PS_FC_PRESSURE;
     pub->rate_position = pub->producer_position;
-    ps_pressure_control_init(&pub->nak_rate, pub->log.mtu);
+    ps_pressure_control_init(&pub->pressure_control, pub->log.mtu);
     atomic_store_explicit(&pub->slot->rate_bytes_per_s, params->rate_bytes_per_s,
                           memory_order_relaxed);
     pub->rated = pub->nak || params->rate_bytes_per_s > 0 || params->rate_messages_per_s > 0;
@@ -48,8 +48,8 @@ void ps_publication_rate_init(ps_publication_t *pub)
 static void show(ps_publication_t *pub, int64_t now_ns)
 {
     const bool binds =
-        now_ns < pub->nak_binds_until_ns && ps_pressure_control_limits(&pub->nak_rate);
-    const int64_t limit = binds ? pub->nak_rate.limit : 0;
+        now_ns < pub->pressure_binds_until_ns && ps_pressure_control_limits(&pub->pressure_control);
+    const int64_t limit = binds ? pub->pressure_control.limit : 0;
     const int64_t wish = pub->params.rate_bytes_per_s;
     const int64_t rate = limit == 0 || (wish > 0 && wish < limit) ? wish : limit;
     atomic_store_explicit(&pub->slot->rate_bytes_per_s, rate, memory_order_relaxed);
@@ -57,9 +57,9 @@ static void show(ps_publication_t *pub, int64_t now_ns)
 
 static void follow_nak(ps_publication_t *pub, int64_t now_ns)
 {
-    const bool limits = ps_pressure_control_limits(&pub->nak_rate);
-    const int64_t limit = limits ? pub->nak_rate.limit : 0;
-    ps_pacer_set(&pub->nak_pace, limit, limits ? burst_of(pub, limit) : 1, now_ns);
+    const bool limits = ps_pressure_control_limits(&pub->pressure_control);
+    const int64_t limit = limits ? pub->pressure_control.limit : 0;
+    ps_pacer_set(&pub->pressure_pace, limit, limits ? burst_of(pub, limit) : 1, now_ns);
     show(pub, now_ns);
 }
 
@@ -70,15 +70,15 @@ void ps_publication_on_pressure(ps_publication_t *pub, const ps_pressure_t *pres
         return;
     }
     atomic_fetch_add_explicit(&pub->status_signals, 1, memory_order_relaxed);
-    const ps_nak_report_t report = { .receiver_id = pressure->receiver_id,
-                                     .level = pressure->level,
-                                     .rtt_ns = pressure->rtt_ns,
-                                     .rate = pressure->rate,
-                                     .cadence_ns = pressure->cadence_ns,
-                                     .residue = pressure->residue,
-                                     .overrun = pressure->overrun,
-                                     .capacity = ps_publication_term(pub) / 2 };
-    if (ps_pressure_control_signal(&pub->nak_rate, &report, now_ns)) {
+    const ps_pressure_report_t report = { .receiver_id = pressure->receiver_id,
+                                          .level = pressure->level,
+                                          .rtt_ns = pressure->rtt_ns,
+                                          .rate = pressure->rate,
+                                          .cadence_ns = pressure->cadence_ns,
+                                          .residue = pressure->residue,
+                                          .overrun = pressure->overrun,
+                                          .capacity = ps_publication_term(pub) / 2 };
+    if (ps_pressure_control_signal(&pub->pressure_control, &report, now_ns)) {
         follow_nak(pub, now_ns);
     }
 }
@@ -86,8 +86,8 @@ void ps_publication_on_pressure(ps_publication_t *pub, const ps_pressure_t *pres
 /* Ends the controller's windows that are over. */
 static void step(ps_publication_t *pub, int64_t now_ns)
 {
-    if (pub->nak && pub->nak_rate.window_end_ns != 0 &&
-        ps_pressure_control_step(&pub->nak_rate, now_ns)) {
+    if (pub->nak && pub->pressure_control.window_end_ns != 0 &&
+        ps_pressure_control_step(&pub->pressure_control, now_ns)) {
         follow_nak(pub, now_ns);
     }
 }
@@ -99,7 +99,7 @@ int64_t ps_publication_rate_room(ps_publication_t *pub, int64_t now_ns)
     }
     step(pub, now_ns);
     const int64_t bytes = ps_pacer_room(&pub->byte_rate, now_ns);
-    const int64_t nak = ps_pacer_room(&pub->nak_pace, now_ns);
+    const int64_t nak = ps_pacer_room(&pub->pressure_pace, now_ns);
     return ps_pacer_room(&pub->message_rate, now_ns) <= 0 ? 0 : bytes < nak ? bytes : nak;
 }
 
@@ -115,7 +115,7 @@ static int64_t ready_ns(ps_publication_t *pub, int64_t now_ns)
     const int64_t bytes_ns = ps_pacer_ready_ns(&pub->byte_rate, mtu, now_ns);
     const int64_t messages_ns = ps_pacer_ready_ns(&pub->message_rate, 1, now_ns);
     const int64_t wish_ns = bytes_ns > messages_ns ? bytes_ns : messages_ns;
-    const int64_t nak_ns = ps_pacer_ready_ns(&pub->nak_pace, mtu, now_ns);
+    const int64_t nak_ns = ps_pacer_ready_ns(&pub->pressure_pace, mtu, now_ns);
     pub->rate_cause =
         nak_ns >= wish_ns && nak_ns > now_ns ? PS_CAUSE_NAK_RATE : PS_CAUSE_RATE_LIMIT;
     return nak_ns > wish_ns ? nak_ns : wish_ns;
@@ -129,9 +129,9 @@ bool ps_publication_rate_shut(ps_publication_t *pub, int64_t now_ns)
     }
     pub->rate_due_ns = ready_ns(pub, now_ns);
     if (pub->rate_cause == PS_CAUSE_NAK_RATE) {
-        const int64_t end_ns = pub->nak_rate.window_end_ns; /* the rate may rise then */
+        const int64_t end_ns = pub->pressure_control.window_end_ns; /* the rate may rise then */
         pub->rate_due_ns = end_ns > now_ns && end_ns < pub->rate_due_ns ? end_ns : pub->rate_due_ns;
-        pub->nak_binds_until_ns = now_ns + BINDS_NS;
+        pub->pressure_binds_until_ns = now_ns + BINDS_NS;
         show(pub, now_ns);
     }
     *pub->due_ns = pub->rate_due_ns < *pub->due_ns ? pub->rate_due_ns : *pub->due_ns;
@@ -147,17 +147,17 @@ void ps_publication_rate_sent(ps_publication_t *pub, int64_t bytes, int64_t mess
     }
     ps_pacer_spend(&pub->byte_rate, bytes);
     ps_pacer_spend(&pub->message_rate, messages);
-    ps_pacer_spend(&pub->nak_pace, bytes);
+    ps_pacer_spend(&pub->pressure_pace, bytes);
     if (pub->nak) {
-        ps_pressure_control_sent(&pub->nak_rate, bytes, now_ns);
+        ps_pressure_control_sent(&pub->pressure_control, bytes, now_ns);
     }
 }
 
 int64_t ps_publication_rate_timer(ps_publication_t *pub, int64_t now_ns)
 {
     int64_t due_ns = pub->rate_due_ns;
-    if (pub->nak_binds_until_ns != 0 && now_ns >= pub->nak_binds_until_ns) {
-        pub->nak_binds_until_ns = 0;
+    if (pub->pressure_binds_until_ns != 0 && now_ns >= pub->pressure_binds_until_ns) {
+        pub->pressure_binds_until_ns = 0;
         show(pub, now_ns);
     }
     if (now_ns >= pub->rate_due_ns) {
@@ -165,8 +165,8 @@ int64_t ps_publication_rate_timer(ps_publication_t *pub, int64_t now_ns)
         due_ns = INT64_MAX;
         ps_sender_ready(ps_publication_sender(pub), pub);
     }
-    return pub->nak_binds_until_ns != 0 && pub->nak_binds_until_ns < due_ns
-               ? pub->nak_binds_until_ns
+    return pub->pressure_binds_until_ns != 0 && pub->pressure_binds_until_ns < due_ns
+               ? pub->pressure_binds_until_ns
                : due_ns;
 }
 
@@ -175,10 +175,10 @@ int64_t ps_publication_rate_timer(ps_publication_t *pub, int64_t now_ns)
 int64_t ps_publication_rate_window(const ps_publication_t *pub, int64_t window_bytes)
 {
     if (!pub->nak || pub->rate_cause == PS_CAUSE_NONE ||
-        !ps_pressure_control_limits(&pub->nak_rate)) {
+        !ps_pressure_control_limits(&pub->pressure_control)) {
         return window_bytes;
     }
-    const int64_t rate = pub->nak_rate.limit;
+    const int64_t rate = pub->pressure_control.limit;
     const int64_t least = (int64_t)BURST_DATAGRAMS * pub->log.mtu;
     const int64_t share = rate / WINDOW_PARTS > least ? rate / WINDOW_PARTS : least;
     return share < window_bytes ? share : window_bytes;
@@ -190,21 +190,22 @@ int64_t ps_publication_rate_window(const ps_publication_t *pub, int64_t window_b
 static void look_at_readers(ps_publication_t *pub, int64_t now_ns)
 {
     int64_t due_ns;
-    ps_nak_reader_look(&pub->local_reader, pub->slowest_position, pub->producer_position, now_ns);
+    ps_pressure_reader_look(&pub->local_reader, pub->slowest_position, pub->producer_position,
+                            now_ns);
     const ps_pressure_input_t input = { .now_ns = now_ns,
                                         .fill = pub->producer_position - pub->slowest_position,
                                         .capacity = pub->window_bytes,
                                         .cadence_ns = pub->local_reader.cadence_ns,
                                         .paused =
-                                            ps_nak_reader_paused(&pub->local_reader, now_ns) };
+                                            ps_pressure_reader_paused(&pub->local_reader, now_ns) };
     const int32_t level = ps_pressure_signal_step(&pub->local_signal, &input, &due_ns);
-    const ps_nak_report_t report = { .receiver_id = pub->slowest_client_slot + 1,
-                                     .level = level,
-                                     .rate = pub->local_reader.rate,
-                                     .cadence_ns = pub->local_reader.cadence_ns,
-                                     .residue = pub->local_reader.residue,
-                                     .capacity = pub->window_bytes };
-    if (level > 0 && ps_pressure_control_signal(&pub->nak_rate, &report, now_ns)) {
+    const ps_pressure_report_t report = { .receiver_id = pub->slowest_client_slot + 1,
+                                          .level = level,
+                                          .rate = pub->local_reader.rate,
+                                          .cadence_ns = pub->local_reader.cadence_ns,
+                                          .residue = pub->local_reader.residue,
+                                          .capacity = pub->window_bytes };
+    if (level > 0 && ps_pressure_control_signal(&pub->pressure_control, &report, now_ns)) {
         follow_nak(pub, now_ns);
     }
 }
@@ -212,7 +213,7 @@ static void look_at_readers(ps_publication_t *pub, int64_t now_ns)
 /* Up to now, before what was published is spent: else a silence would refill what it emptied. */
 static void fill(ps_publication_t *pub, int64_t now_ns)
 {
-    (void)ps_pacer_room(&pub->nak_pace, now_ns);
+    (void)ps_pacer_room(&pub->pressure_pace, now_ns);
 }
 
 int64_t ps_publication_rate_limit(ps_publication_t *pub, int64_t want, int64_t now_ns)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * ps_sender_dispatch.c: datagrams that come in on a sender's socket: checked, counted, handed to the
- * publication they name (docs/spec/wire-format.md).
+ * ps_sender_dispatch.c: datagrams that come in on a sender's socket: checked, counted, handed to
+ * the publication they name (docs/spec/wire-format.md).
  */
 #include "ps_sender.h"
 #include "ps_wire_fields.h"

@@ -39,13 +39,13 @@ void ps_probe_strength_init(ps_probe_pub_t *model)
     const ps_publication_t *pub = model->pub;
     const double two_a_window = 2.0 * pub->log.mtu * 20;
     model->strength = (ps_probe_strength_t){ .limit = pub->params.flow_control == PS_FC_PRESSURE
-                                                          ? (double)pub->nak_rate.limit
+                                                          ? (double)pub->pressure_control.limit
                                                           : NO_LIMIT,
                                              .floor = most(131072, two_a_window),
                                              .window_ns = PS_PRESSURE_WINDOW_NS,
                                              .sent_ns = -PS_PRESSURE_WINDOW_NS,
                                              .began_ns = -PS_PRESSURE_WINDOW_NS,
-                                             .signals = pub->nak_rate.signals };
+                                             .signals = pub->pressure_control.signals };
 }
 
 void ps_probe_strength_sent(ps_probe_pub_t *model, int64_t bytes, int64_t now_ns)
@@ -240,7 +240,7 @@ static bool is_near(const ps_probe_strength_t *strength, double a, double b)
 
 static void compare(ps_probe_t *probe, ps_probe_pub_t *model)
 {
-    const ps_pressure_control_t *rate = &model->pub->nak_rate;
+    const ps_pressure_control_t *rate = &model->pub->pressure_control;
     ps_probe_strength_t *strength = &model->strength;
     if (!is_near(strength, (double)rate->limit, strength->limit)) {
         complain(probe, model, "another limit", (double)rate->limit, strength->limit);
@@ -278,10 +278,10 @@ static void look_at_shown(ps_probe_t *probe, ps_probe_pub_t *model, int64_t now_
     const ps_publication_t *pub = model->pub;
     const int64_t shown = atomic_load_explicit(&pub->slot->rate_bytes_per_s, memory_order_relaxed);
     const int64_t wish = pub->params.rate_bytes_per_s;
-    const bool limits = ps_pressure_control_limits(&pub->nak_rate);
-    const int64_t limit = limits ? pub->nak_rate.limit : 0;
+    const bool limits = ps_pressure_control_limits(&pub->pressure_control);
+    const int64_t limit = limits ? pub->pressure_control.limit : 0;
     const int64_t lower = limit == 0 || (wish > 0 && wish < limit) ? wish : limit;
-    if (pub->rate_cause == PS_CAUSE_NAK_RATE && now_ns < pub->nak_binds_until_ns
+    if (pub->rate_cause == PS_CAUSE_NAK_RATE && now_ns < pub->pressure_binds_until_ns
             ? shown != lower
             : shown != wish && shown != lower) {
         complain(probe, model, "another rate is shown", (double)shown, (double)limit);
@@ -292,7 +292,7 @@ static void look_at_shown(ps_probe_t *probe, ps_probe_pub_t *model, int64_t now_
 void ps_probe_strength_look(ps_probe_t *probe, ps_probe_pub_t *model, int64_t now_ns)
 {
     const ps_publication_t *pub = model->pub;
-    const ps_pressure_control_t *rate = &pub->nak_rate;
+    const ps_pressure_control_t *rate = &pub->pressure_control;
     if (pub->params.flow_control != PS_FC_PRESSURE || pub->endpoint == NULL) {
         return;
     }
@@ -329,7 +329,7 @@ int64_t ps_probe_queue_fill(const ps_image_t *image, int64_t now_ns)
     int64_t slowest = INT64_MAX;
     for (int32_t i = 0; i < image->n_subscribers; i++) {
         const ps_image_subscriber_t *subscriber = &image->subscribers[i];
-        const ps_nak_reader_t *reader = &subscriber->reader;
+        const ps_pressure_reader_t *reader = &subscriber->reader;
         const int64_t twice_ns = 2 * reader->cadence_ns;
         const int64_t least_ns = twice_ns < 250000000 ? 250000000 : twice_ns;
         const int64_t pause_ns = least_ns < 2000000000 ? least_ns : 2000000000;
@@ -348,7 +348,7 @@ static void look_at_reader(ps_probe_t *probe, ps_probe_image_t *model, int64_t n
 {
     const ps_image_t *image = model->image;
     for (int32_t i = 0; i < image->n_subscribers; i++) {
-        const ps_nak_reader_t *reader = &image->subscribers[i].reader;
+        const ps_pressure_reader_t *reader = &image->subscribers[i].reader;
         if (reader->cadence_ns < 0 || reader->cadence_ns >= PS_NAK_PAUSE_MAX_NS ||
             reader->rate < 0 || reader->waiting_ns > now_ns ||
             (reader->started && (reader->position < image->join_position ||

@@ -229,7 +229,7 @@ static bool is_possible(const ps_probe_t *probe, const ps_probe_pub_t *model, in
                ps_probe_hold(model) != INT64_MAX;
     case PS_CAUSE_NAK_RATE:
         return pub->params.flow_control == PS_FC_PRESSURE &&
-               ps_pressure_control_limits(&pub->nak_rate);
+               ps_pressure_control_limits(&pub->pressure_control);
     case PS_CAUSE_RATE_LIMIT:
         return pub->params.rate_bytes_per_s > 0 || pub->params.rate_messages_per_s > 0 ||
                pub->params.flow_control == PS_FC_PRESSURE;

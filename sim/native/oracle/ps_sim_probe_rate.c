@@ -79,7 +79,9 @@ static void follow_controllers(ps_probe_pub_t *model, int64_t now_ns)
     const ps_publication_t *pub = model->pub;
     const double mtu = pub->log.mtu;
     const double pace = (double)model->stated_rate;
-    const double nak = ps_pressure_control_limits(&pub->nak_rate) ? (double)pub->nak_rate.limit : 0;
+    const double nak = ps_pressure_control_limits(&pub->pressure_control)
+                           ? (double)pub->pressure_control.limit
+                           : 0;
     if (pace != model->pace.rate) {
         set(&model->pace, pace, larger(pace / 500, 10 * mtu), now_ns);
     }
@@ -110,7 +112,7 @@ static void compare_all(ps_probe_t *probe, const ps_probe_pub_t *model)
     if (pub->endpoint != NULL) {
         compare(probe, model, "the bucket of ps-rate", &pub->byte_rate, &model->bytes);
         compare(probe, model, "the bucket of messages", &pub->message_rate, &model->message_rate);
-        compare(probe, model, "the NAK rate's bucket", &pub->nak_pace, &model->nak);
+        compare(probe, model, "the NAK rate's bucket", &pub->pressure_pace, &model->nak);
         compare(probe, model, "the bucket of repairs", &pub->repair, &model->repair);
         compare(probe, model, "the pace's bucket", &pub->congestion_pace, &model->pace);
     }
