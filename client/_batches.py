@@ -3,7 +3,7 @@
 
 ``offer_batch`` crosses into the core once. The core needs a base address and either a stride or
 int64 offsets. This module makes them from NumPy arrays, Arrow arrays and sequences, with no copy
-where the layout allows. NumPy and pyarrow are looked at only when the caller brings them.
+where the layout allows. NumPy and pyarrow are checked only when the caller brings them.
 """
 
 from __future__ import annotations

@@ -141,7 +141,7 @@ class Client:
         :param channel: an Aeron URI, e.g. ``aeron:udp?endpoint=10.0.0.2:40456``.
         :param stream_id: 32 bits.
         :param on_session_lost: called with a :class:`LostSession`, on a thread of the client, when
-            the daemon died and its successor could not go on with the session.
+            the daemon died and the new daemon could not go on with the session.
         :raises ChannelRefused: with the daemon's reason and a ``code``.
         :raises StorageError: shared memory cannot hold the log.
         :raises DaemonGone: the daemon died.
@@ -275,13 +275,13 @@ class Client:
             return [self._resources[r] for r in registrations if r in self._resources]
 
     def _suspend(self, lost: Iterable[int]) -> None:
-        """Publications that a successor could not adopt take nothing until they are added anew."""
+        """Publications that a new daemon could not adopt take nothing until they are added anew."""
         for resource in self._resources_of(lost):
             if isinstance(resource, Publication):
                 resource._suspend()
 
     def _recover(self, lost: Iterable[int] | None, lease: Lease | None) -> None:
-        """Adds anew what a successor could not adopt.  ``lease``: it adopted nothing at all, and
+        """Adds anew what a new daemon could not adopt.  ``lease``: it adopted nothing at all, and
         its directory has to be mapped too.  On a thread of its own."""
         taken: list[tuple[Resource, Registration]] = []
         try:
@@ -322,7 +322,7 @@ class Client:
         core.client_wake(old)
 
     def _add_again(self, resource: Resource, known: Registration) -> None:
-        ready = self._ask_again(known)
+        ready = self._request_again(known)
         with self._lock:
             closed = resource.is_closed
             if not closed:
@@ -340,7 +340,7 @@ class Client:
                 self._timeout_s,
             )
 
-    def _ask_again(self, known: Registration) -> Any:
+    def _request_again(self, known: Registration) -> Any:
         port, request = self._port, known.request
         if isinstance(request, control.AddPublication):
             return port.add_publication(request, self._timeout_s)

@@ -105,7 +105,7 @@ def connect(
     :param timeout_s: bounds this call, in seconds.  While no daemon runs in the directory, also
         where a dead one left its sockets, the call tries again until this time is over.  Later
         exchanges with the daemon are bounded by this time, and by no less than 10 s.
-    :param reattach_timeout_s: how long the client waits for a successor of a daemon that died, in
+    :param reattach_timeout_s: how long the client waits for a new daemon of a daemon that died, in
         seconds.  Meanwhile offers answer ``Offer.DAEMON_AWAY``, polls hand out what is there, and
         calls that wait go on waiting.  0: a daemon's death is the client's end.
     :raises DaemonNotRunning: no daemon came in the directory within ``timeout_s``.

@@ -72,7 +72,7 @@ class Counter:
         self.close()
 
     def _renew(self, ready: control.CounterReady) -> None:
-        """The daemon's successor gave another cell: the value moves over."""
+        """The daemon that follows gave another cell: the value moves over."""
         value = self.get()
         self._handle, self._ready = self._client._native(), ready
         self.set(value)

@@ -85,7 +85,7 @@ class _FastReader(Reader):
     def _new_messages(self, capacity: int) -> core.Messages:
         return fast.FastMessages(capacity)
 
-    def _look(self, messages: core.Messages, count: int) -> list[memoryview]:
+    def _check(self, messages: core.Messages, count: int) -> list[memoryview]:
         return self._views_at(messages.address, count)
 
     def _fill(self, messages: core.Messages, limit: int) -> int:

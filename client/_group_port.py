@@ -181,7 +181,7 @@ class GroupPort:
         self._closed = False
         call_in_child(self._after_fork_in_child)
 
-    def ask(self, request: Any, expected: type[_T]) -> _T:
+    def request(self, request: Any, expected: type[_T]) -> _T:
         """The answer to a request."""
         message, _ = self._first(request, self._put)
         if not isinstance(message, expected):

@@ -181,11 +181,11 @@ class GroupControl:
         :raises UnknownGroup: there is none.
         """
         request = _made(control.CloseGroup, name=name, channel=channel, stream_id=stream_id)
-        self._port.ask(request, control.Done)
+        self._port.request(request, control.Done)
 
     def groups(self) -> list[GroupState]:
         """All groups of the daemon; does not keep them alive."""
-        answer = self._port.ask(control.ListGroups(), control.GroupList)
+        answer = self._port.request(control.ListGroups(), control.GroupList)
         return [_group(plain) for plain in answer.groups.values()]
 
     def fetch(
@@ -220,7 +220,7 @@ class GroupControl:
             control.CutLog, log_id=log_id, session_id=session_id, initial_term_id=initial_term_id,
             start=start, max_bytes=max_bytes, max_messages=max_messages, pieces=pieces,
         )
-        answer = self._port.ask(request, control.LogCuts)
+        answer = self._port.request(request, control.LogCuts)
         return LogCuts(positions=list(answer.positions), messages=answer.messages)
 
     def close(self) -> None:
@@ -237,7 +237,7 @@ class GroupControl:
         self.close()
 
     def _state(self, request: Any) -> GroupState:
-        return _group(self._port.ask(request, control.GroupReply).group)
+        return _group(self._port.request(request, control.GroupReply).group)
 
 
 def _made(kind: type[Any], **fields: Any) -> Any:

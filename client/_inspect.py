@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Looking at a daemon from outside: no lease, shared memory mapped read-only."""
+"""Checking a daemon from outside: no lease, shared memory mapped read-only."""
 
 from __future__ import annotations
 

@@ -113,23 +113,23 @@ class MessageBatch:
     """Messages of one ``poll_batch``, as columns.
 
     Payload views are valid until :meth:`release`, the end of a ``with`` block, or the next poll or
-    wait of the subscription; columns of numbers are copies and stay valid, and can be asked for
+    wait of the subscription; columns of numbers are copies and stay valid, and can be requested
     later too.  Memory under a view that outlives the batch stays mapped, but its bytes may change.
     """
 
-    __slots__ = ("_columns", "_count", "_live", "_look", "_messages", "_release", "_views")
+    __slots__ = ("_check", "_columns", "_count", "_live", "_messages", "_release", "_views")
 
     def __init__(
         self,
         messages: core.Messages,
         count: int,
-        look: Callable[[core.Messages, int], list[memoryview]],
+        check: Callable[[core.Messages, int], list[memoryview]],
         release: Callable[[MessageBatch], None],
     ) -> None:
         self._messages = messages
         self._live = True
         self._count = count
-        self._look = look
+        self._check = check
         self._release = release
         self._columns: dict[str, Any] = {}
         self._views: list[memoryview] | None = None
@@ -148,7 +148,7 @@ class MessageBatch:
         """One read-only view a message, in place in the log."""
         self._require_live()
         if self._views is None:
-            self._views = self._look(self._messages, self._count)
+            self._views = self._check(self._messages, self._count)
         return self._views
 
     @property

@@ -56,9 +56,9 @@ class PortState(enum.Enum):
 
     OPEN = "open"
     AWAY = "away"
-    """The daemon hung up, and a successor is waited for."""
+    """The daemon hung up, and a new daemon is waited for."""
     GONE = "gone"
-    """The daemon hung up, and no successor came in time."""
+    """The daemon hung up, and no new daemon came in time."""
     CLOSED = "closed"
     """This side closed it."""
 

@@ -122,7 +122,7 @@ class Publication:
         self._rejections: dict[int, RemoteRejection] = {}
 
     def _suspend(self) -> None:
-        """The daemon of this session died, and its successor could not adopt it: until it is added
+        """The daemon of this session died, and the new daemon could not adopt it: until it is added
         anew offers answer DAEMON_AWAY."""
         handle = self._handle
         if handle is None or self._suspended is not None:
@@ -486,7 +486,7 @@ class Publication:
     def _too_long(self, length: int) -> MessageTooLong:
         return MessageTooLong(
             f"a message of {length} bytes is over the limit of "
-            f"{self._constants.max_message_bytes} bytes on {self._channel}: split it, or ask for "
+            f"{self._constants.max_message_bytes} bytes on {self._channel}: split it, or request "
             "longer terms with term-length"
         )
 
@@ -512,7 +512,7 @@ class Publication:
             self._client._check()
             raise ClosedError("the publication is closed")
         if position == Offer.DAEMON_AWAY:
-            self._client._check()       # raises once no successor is waited for any more
+            self._client._check()       # raises once no new daemon is waited for any more
             return False
         if position in (Offer.MAX_POSITION_EXCEEDED, Offer.FAILED):
             raise PublicationFailed(

@@ -173,17 +173,17 @@ class Reader(ABC):
         count = self._fill(messages, limit)
         if count < 0:
             count = self._nothing(count)
-        batch = MessageBatch(messages, count, self._look, self._release_batch)
+        batch = MessageBatch(messages, count, self._check, self._release_batch)
         if count:
             self._batch = batch
         return batch
 
-    def _look(self, messages: core.Messages, count: int) -> list[memoryview]:
+    def _check(self, messages: core.Messages, count: int) -> list[memoryview]:
         """A view a message, of the latest poll's."""
         return [view_of(row, self._maps) for row in _unpack(messages.raw[: count * _SIZE])]
 
     def _batch_room(self, limit: int) -> core.Messages:
-        """Messages that no batch refers to any more: columns are made from them when asked for."""
+        """Messages that no batch refers to any more: columns are made from them when requested."""
         pool = self._batch_messages
         for messages in pool:
             if messages.capacity >= limit and sys.getrefcount(messages) == _UNUSED:

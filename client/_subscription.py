@@ -225,8 +225,8 @@ class Subscription(Reader):
                 self._image_unavailable(notice)
 
     def _let_go(self, notice: _Renewal | control.SubscriptionResumed) -> bool:
-        """After a daemon's death: images that its successor could not adopt end, once they are read
-        to the end.  False: not yet."""
+        """After a daemon's death: images that the new daemon could not adopt end, once they are
+        read to the end.  False: not yet."""
         kept = () if isinstance(notice, _Renewal) else notice.correlation_ids
         lost = [image for image in self._images if image.correlation_id not in kept]
         if any(core.img_has_data(image._handle) for image in lost):
@@ -241,7 +241,7 @@ class Subscription(Reader):
             )
             self._end_image(image)
             if not complete:
-                self._tell(gap)
+                self._notify(gap)
         if isinstance(notice, _Renewal):
             self._ready, self._handle = notice.ready, notice.handle
             self._notices = self._client._port.notices(notice.ready.registration_id)
@@ -251,15 +251,15 @@ class Subscription(Reader):
         for image in tuple(self._images):
             gap = image._take_gap()
             if gap is not None:
-                self._tell(gap)
+                self._notify(gap)
 
-    def _tell(self, gap: Gap) -> None:
+    def _notify(self, gap: Gap) -> None:
         self._gaps.append(gap)
         if self._on_gap is not None:
             self._on_gap(gap)
 
     def _renew(self, ready: control.SubscriptionReady) -> None:
-        """The daemon's successor knows this subscription by another id.  Any thread; takes effect
+        """The daemon that follows knows this subscription by another id.  Any thread; takes effect
         on the one that polls."""
         handle = core.sub_open(self._client._native(), ready.registration_id, ready.stream_id)
         self._notices.append(_Renewal(ready, handle))
@@ -273,7 +273,7 @@ class Subscription(Reader):
         self._images.append(image)
         self._maps += image._maps
         self._logs += image._logs
-        self._tell_return(image, notice.join_ordinal)
+        self._report_return(image, notice.join_ordinal)
         if self._on_available is not None:
             self._on_available(image)
 
@@ -291,14 +291,14 @@ class Subscription(Reader):
             del self._left[next(iter(self._left))]
         self._end_image(image)
 
-    def _tell_return(self, image: Image, join_ordinal: int) -> None:
+    def _report_return(self, image: Image, join_ordinal: int) -> None:
         """Tell the gap if a session comes again, whatever ended its image: its sender went on."""
         left = self._left.pop(image.session_id, None)
         if left is None or left.initial_term_id != image.initial_term_id or \
                 image.join_position <= left.position:
             return
         known = left.ordinal >= 0 and join_ordinal >= left.ordinal
-        self._tell(
+        self._notify(
             Gap(
                 stream_id=self.stream_id, session_id=image.session_id,
                 from_position=left.position, to_position=image.join_position,

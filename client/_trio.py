@@ -85,7 +85,7 @@ class _Sleeper:
                     return
                 # A ticket older than others sees what they see; one that has passed ends at once.
                 handle, ticket = next(iter(self._waiters.values()))
-            # Woken or not: after a slice everyone looks again, as a thread that waits does.
+            # Woken or not: after a slice everyone checks again, as a thread that waits does.
             core.client_sleep(handle, ticket, SLICE_NS)
             self._fire()
 

@@ -35,7 +35,7 @@ from penstock.core.errors import (
     VersionMismatch,
 )
 
-_RETRY_MS: Final = 20               # between looks for a successor
+_RETRY_MS: Final = 20               # between looks for a new daemon
 _ATTEMPT_S: Final = 5.0             # of one exchange with it
 _T = TypeVar("_T")
 
@@ -47,7 +47,7 @@ class _Pending:
     request: Any
     done: threading.Event = attrs.field(factory=threading.Event)
     outcome: Any = None
-    repeated: bool = False      # asked of a successor too: the dead daemon may have done it
+    repeated: bool = False      # asked of a new daemon too: the dead daemon may have done it
 
     def finish(self, outcome: Any) -> None:
         self.outcome = outcome
@@ -136,7 +136,7 @@ class ZmqPort:
         if isinstance(request, _REMOVALS):
             with self._lock:
                 if self._state is PortState.AWAY:
-                    self._late.append(request)      # a successor hears of it
+                    self._late.append(request)      # a new daemon hears of it
                     return control.Done()
         return self._call(request, timeout_s, control.Done)
 
@@ -246,10 +246,10 @@ class ZmqPort:
                 return
             self._send_outbox(dealer)
 
-    # ---- a successor -----------------------------------------------------------------------------
+    # ---- a new daemon ----------------------------------------------------------------------------
 
     def _come_back(self) -> zmq.Socket[bytes] | None:
-        """Waits for a successor of the daemon that hung up; None when none came, or on close."""
+        """Waits for a new daemon of the daemon that hung up; None when none came, or on close."""
         deadline = time.monotonic() + self._reattach_s
         with self._lock:
             if self._state is not PortState.OPEN or self._reattach_s <= 0:
@@ -273,7 +273,7 @@ class ZmqPort:
         return None
 
     def _attempt(self) -> zmq.Socket[bytes] | None:
-        """One try to be a client of a successor.  The old token proves who we are; the daemon that
+        """One try to be a client of a new daemon.  The old token proves who we are; the daemon that
         adopted us grants it again, any other grants a new one."""
         directory = self._lease.directory
         request = attrs.evolve(
@@ -285,12 +285,12 @@ class ZmqPort:
         try:
             connection = connect_lease(directory, _ATTEMPT_S)
             grant, fds = exchange_lease(connection, request, directory)
-            self._ask(dealer, control.Hello(token=grant.token), control.Done)
+            self._exchange(dealer, control.Hello(token=grant.token), control.Done)
             kept: set[int] = set()
             same = grant.token == self._token   # ids begin anew in a directory made anew
             if same:
                 resume = control.Resume(registration_ids=sorted(self._known))
-                kept.update(self._ask(dealer, resume, control.Resumed).registration_ids)
+                kept.update(self._exchange(dealer, resume, control.Resumed).registration_ids)
         except (PenstockError, zmq.ZMQError, control.ControlError):
             dealer.close()
             if connection is not None:
@@ -302,7 +302,7 @@ class ZmqPort:
         self._resume(_lease_of(directory, grant, fds), kept, same=same)
         return dealer
 
-    def _ask(self, dealer: zmq.Socket[bytes], request: Any, expected: type[_T]) -> _T:
+    def _exchange(self, dealer: zmq.Socket[bytes], request: Any, expected: type[_T]) -> _T:
         """An exchange on the port's own thread."""
         with self._lock:
             correlation = self._next_correlation
@@ -531,7 +531,7 @@ def _moot(request: Any) -> Any:
     """What to answer when the daemon that was asked has gone, with all that it had."""
     if isinstance(request, _REMOVALS):
         return control.Done()
-    return DaemonGone("the daemon was replaced by one that knows nothing of this: ask again")
+    return DaemonGone("the daemon was replaced by one that knows nothing of this: request again")
 
 
 # ---- descriptors ---------------------------------------------------------------------------------

@@ -65,7 +65,7 @@ class Drained:
     """Every stream has ended, or the time was over."""
 
     kept: list[str]
-    """What stays in the directory for a successor; empty: the directory goes."""
+    """What stays in the directory for a new daemon; empty: the directory goes."""
     discarded: list[str]
 
 
@@ -401,7 +401,7 @@ class LogCuts:
 
 @attrs.frozen(kw_only=True)
 class RangeGone:
-    """A fetch or a cut asked for what the log does not hold any more, or not yet."""
+    """A fetch or a cut requested what the log does not hold any more, or not yet."""
 
     lowest: int               # readable now
     end: int                  # readable now, below it
@@ -462,7 +462,7 @@ class DaemonStopping:
     """The daemon is going down in order."""
 
     drain: bool = False
-    """All streams end: leave now.  Else a successor goes on with them."""
+    """All streams end: leave now.  Else a new daemon goes on with them."""
 
 
 Message = (

@@ -305,12 +305,12 @@ def reserve_log(
     )
 
 
-def punch_log(
+def release_log_terms(
     path: str, *, term_length: int, kept_from: int, kept_to: int, library: Library = CORE
 ) -> None:
     """Release the memory of all terms but those between two positions. Any thread."""
     library.check(
-        library.lib.ps_log_punch(path.encode(), term_length, kept_from, kept_to),
+        library.lib.ps_log_release(path.encode(), term_length, kept_from, kept_to),
         f"give back idle terms of {path}",
     )
 
@@ -318,5 +318,5 @@ def punch_log(
 def free_bytes(path: str, *, library: Library = CORE) -> int:
     """Bytes free on the file system of path."""
     return library.check(
-        library.lib.ps_free_bytes(path.encode()), f"look at the file system of {path}"
+        library.lib.ps_free_bytes(path.encode()), f"check the file system of {path}"
     )

@@ -267,7 +267,7 @@ class Driver(NativeObject):
         code = self._lib.ps_publication_release_terms(
             self._handle, self._publications[publication_id], least_terms
         )
-        self._check(code, "ask for idle terms")
+        self._check(code, "request idle terms")
 
     def release(
         self, *, position: int, position_counter_id: int, subscriber_slot: int,
@@ -471,7 +471,7 @@ class Driver(NativeObject):
     def release_image_terms(self, image_id: int, least_terms: int) -> None:
         """Ask the receiver to release the terms that are not in use; TERMS_RELEASED follows."""
         code = self._lib.ps_image_release_terms(self._handle, self._images[image_id], least_terms)
-        self._check(code, "ask for idle terms")
+        self._check(code, "request idle terms")
 
     def image_status(self, image_id: int) -> ImageStatus:
         out = self._ffi.new("ps_image_status_t *")

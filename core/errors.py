@@ -152,7 +152,7 @@ _NAMES: Final[dict[int, str]] = {
     E_UNBLOCKED: "the claim was padded over",
     E_ADDRESS_IN_USE: "address in use",
     E_NO_INTERFACE: "no such interface",
-    E_NO_BUFFER: "socket buffer smaller than asked for",
+    E_NO_BUFFER: "socket buffer smaller than requested",
     E_PERMISSION: "permission denied",
 }
 

@@ -31,7 +31,7 @@ class GroupLog:
         return int(lib.ps_group_log_producer(self._handle))
 
     def end(self, start: int, max_bytes: int) -> int:
-        """How far committed frames reach from the frame boundary ``start``, looking at no more than
+        """How far committed frames reach from the frame boundary ``start``, checking no more than
         ``max_bytes``."""
         return int(lib.ps_group_log_end(self._handle, start, max_bytes))
 

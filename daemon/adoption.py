@@ -53,7 +53,7 @@ def _is_owed(fields: Mapping[str, Any]) -> bool:
     return bool(unfinished and fields["endpoint_id"] != 0)
 
 
-def inherit(directory: Path) -> Adopted | None:
+def adopt(directory: Path) -> Adopted | None:
     """None when there is nothing to go on with; why goes to the log."""
     try:
         records = journal.read(directory)

@@ -40,7 +40,7 @@ class AllowList:
         self._path = path
         self._stamp: tuple[Any, ...] = ()
         self._keys: frozenset[str] = frozenset()
-        self._stamp = self._look()
+        self._stamp = self._check()
         self._keys = self._read()
 
     def __contains__(self, key: str) -> bool:
@@ -50,7 +50,7 @@ class AllowList:
     def _refresh(self) -> None:
         """What cannot be read any more lets nobody in; a list that is not there, or that is not to
         be read at all, stays as it was last read."""
-        stamp = self._look()
+        stamp = self._check()
         if stamp == self._stamp:
             return
         self._stamp = stamp
@@ -67,7 +67,7 @@ class AllowList:
     def _files(self) -> list[Path]:
         return sorted(self._path.glob("*.key")) if self._path.is_dir() else [self._path]
 
-    def _look(self) -> tuple[Any, ...]:
+    def _check(self) -> tuple[Any, ...]:
         """Changes with whatever may change what can be read; a mode shows in the time of change."""
         return tuple(_state_of(path) for path in [self._path, *self._files()])
 

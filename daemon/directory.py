@@ -47,7 +47,7 @@ class ClaimedDirectory:
     file_mode: int
     made_by_us: bool
     _lock_fd: int
-    owed: str = ""                      # what in it a successor needs; empty: nothing
+    owed: str = ""                      # what in it a new daemon needs; empty: nothing
 
     def protect(self, name: str) -> None:
         """Gives a socket or file of ours the configured mode."""
@@ -150,7 +150,7 @@ def _make(path: Path, config: DirectoryConfig) -> bool:
             raise ConfigurationError(
                 f"directory.group: there is no group {config.group!r} on this host"
             ) from None
-        mode |= stat.S_ISGID            # what is made in it inherits the group
+        mode |= stat.S_ISGID            # what is made in it adopts the group
     os.chmod(path, mode)
     return True
 

@@ -42,13 +42,13 @@ class Ending:
     """The end of one daemon; the trio thread uses it."""
 
     world: World
-    tell_clients: Callable[[DaemonStopping], None]
+    notify_clients: Callable[[DaemonStopping], None]
     lose_client: Callable[[int], None]
     unsent_bytes: Callable[[int], int]
     """Of a publication."""
     last: contextlib.ExitStack
     """Closed by its owner when the directory is let go."""
-    _asked: trio.Event = attrs.field(factory=trio.Event)
+    _requested: trio.Event = attrs.field(factory=trio.Event)
     _hurry: trio.Event = attrs.field(factory=trio.Event)
     _drain: Drain | None = None
     _requesters: list[socket.socket] = attrs.field(factory=list)
@@ -58,7 +58,7 @@ class Ending:
         over."""
         drain = Drain(timeout_ns=config.drain_timeout_ns) if config.drain else None
         async for number in signals:
-            if self._asked.is_set():
+            if self._requested.is_set():
                 _LOG.info("%s: the daemon ends already", signal.Signals(number).name)
                 self._hurry.set()
                 continue
@@ -67,13 +67,13 @@ class Ending:
                 "handing over" if drain is None else "draining",
             )
             self._drain = drain
-            self._asked.set()
+            self._requested.set()
 
     def on_drain(self, connection: socket.socket, request: Drain) -> None:
         """A request, answered at the end; its connection closes when the directory is let go, or at
         once if the daemon hands over already."""
         connection.setblocking(False)
-        if self._asked.is_set() and self._drain is None:
+        if self._requested.is_set() and self._drain is None:
             connection.close()
             return
         _LOG.info("draining, by request")
@@ -83,12 +83,12 @@ class Ending:
         self._drain = request
         self._requesters.append(connection)
         self.last.callback(connection.close)
-        self._asked.set()
+        self._requested.set()
 
     async def run(self, leases: LeaseSocket) -> str:
         """Waits for the first request and carries it out.  Returns what the next daemon needs in
         the directory; empty: nothing, so that the directory can go."""
-        await self._asked.wait()
+        await self._requested.wait()
         leases.stop_listening()
         if self._drain is None:
             return await self._hand_over()
@@ -97,7 +97,7 @@ class Ending:
     # ---- hand over -------------------------------------------------------------------------------
 
     async def _hand_over(self) -> str:
-        self.tell_clients(DaemonStopping())
+        self.notify_clients(DaemonStopping())
         if not self._clients() and not self._groups():
             await self._until(lambda: not self._in(PublicationState.DRAINING), _SEND_S)
             await self._until(lambda: not self._in(PublicationState.LINGER), _CONFIRM_S)
@@ -130,7 +130,7 @@ class Ending:
     # ---- drain -----------------------------------------------------------------------------------
 
     async def _end_streams(self, drain: Drain, leases: LeaseSocket) -> str:
-        self.tell_clients(DaemonStopping(drain=True))
+        self.notify_clients(DaemonStopping(drain=True))
         await self._until(lambda: not leases.clients, _LEAVE_S)
         leases.hang_up_clients()
         for client in list(self.world.clients.values()):
@@ -156,7 +156,7 @@ class Ending:
         return "" if discard else "; ".join(texts)
 
     async def _until(self, done: Callable[[], bool], patience_s: float) -> None:
-        """Looks at the state that others change, until it is as wanted, ``patience_s`` is over or
+        """Checks the state that others change, until it is as wanted, ``patience_s`` is over or
         somebody is in a hurry."""
         with trio.move_on_after(patience_s):
             while not done() and not self._hurry.is_set():

@@ -154,7 +154,7 @@ class Executor:
                 return (length if whole else part) > SLOW_LOG_BYTES
             case a.ReserveTerm(position=position, end=end):
                 return end - position > SLOW_LOG_BYTES
-            case a.PunchLog(term_length=term_length):
+            case a.ReleaseLog(term_length=term_length):
                 return term_length > SLOW_LOG_BYTES
         return False
 
@@ -189,7 +189,7 @@ class Executor:
                 x.path, term_length=x.term_length, position=x.position, end=x.end,
                 library=library,
             ),
-            a.PunchLog: lambda x: admin.punch_log(
+            a.ReleaseLog: lambda x: admin.release_log_terms(
                 x.path, term_length=x.term_length, kept_from=x.kept_from, kept_to=x.kept_to,
                 library=library,
             ),

@@ -82,7 +82,7 @@ class _Fetch:
     probed_ns: int = 0
 
 
-class FetchDesk:
+class FetchServer:
     """One thread uses it."""
 
     def __init__(
@@ -100,7 +100,7 @@ class FetchDesk:
         self._readers: OrderedDict[int, GroupLog] = OrderedDict()     # by log id
         self._maps: OrderedDict[int, gather.MappedLog] = OrderedDict()
         self._under_way = 0
-        self._next_look_ns = 0
+        self._next_check_ns = 0
 
     def close(self) -> None:
         for reader in self._readers.values():
@@ -121,7 +121,7 @@ class FetchDesk:
             self._fail(peer, correlation, "malformed",
                        f"[{request.start}, {request.end}) is no range of whole frames")
         else:
-            self._ask(_Waiting(peer, correlation, request))
+            self._request(_Waiting(peer, correlation, request))
 
     def cut(self, peer: Peer, correlation: int, request: CutLog) -> None:
         """Says where a range may be cut."""
@@ -132,7 +132,7 @@ class FetchDesk:
         elif request.start % 32:
             self._fail(peer, correlation, "malformed", f"{request.start} is no frame's beginning")
         else:
-            self._ask(_Waiting(peer, correlation, request))
+            self._request(_Waiting(peer, correlation, request))
 
     def credit(self, peer: Peer, correlation: int, pieces: int) -> None:
         """A reader has taken a piece, or wants no more (0)."""
@@ -148,7 +148,7 @@ class FetchDesk:
         found.credit += returned
         found.heard_ns = self._clock()
 
-    def _ask(self, waiting: _Waiting) -> None:
+    def _request(self, waiting: _Waiting) -> None:
         request = waiting.request
         number = self._locate(
             Locate(
@@ -218,15 +218,15 @@ class FetchDesk:
     def step(self) -> bool:
         """Sends a piece of each fetch that may go on; True: there is more to do at once."""
         now_ns = self._clock()
-        if now_ns >= self._next_look_ns:
-            self._next_look_ns = now_ns + 10**9
+        if now_ns >= self._next_check_ns:
+            self._next_check_ns = now_ns + 10**9
             for fetch in list(self._fetches.values()):
                 if fetch.under_way == 0 or now_ns - fetch.heard_ns <= _PATIENCE_NS:
                     continue
                 self._fail(
                     fetch.peer, fetch.correlation, "stalled",
                     f"no credit came for {_PATIENCE_NS // 10**9} s, and the fetch was given up at "
-                    f"position {fetch.position}: ask again from where you are",
+                    f"position {fetch.position}: request again from where you are",
                 )
                 self._drop(fetch)
             for fetch in list(self._fetches.values()):

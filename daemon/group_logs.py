@@ -2,7 +2,7 @@
 """Log facts for consumer groups: acknowledged positions and ends.
 
 A network image's end is a counter.  A local publication's is found by a walk over its frames, from
-where the last walk ended, so that each frame is looked at once; a walk is bounded, and what lies
+where the last walk ended, so that each frame is checked once; a walk is bounded, and what lies
 behind the bound is found by the next one.
 """
 

@@ -39,26 +39,26 @@ from penstock.config.control import (
 from penstock.config.models import ControlTcpConfig
 from penstock.daemon.control_socket import correlation_of
 from penstock.daemon.directory import ClaimedDirectory
-from penstock.daemon.fetches import FetchDesk, Peer
+from penstock.daemon.fetches import FetchServer, Peer
 
 _LOG = logging.getLogger("penstock.daemon")
 SOCKET_NAME: Final = "groups.sock"
 _QUEUED: Final = 64                     # messages to one connection that does not read
 #: ZeroMQ counts what has left by halves of its high-water mark: only half of it is sure room.
 _HIGH_WATER: Final = 2 * _QUEUED
-_ASKED: Final = 1024                    # requests that the conductor has not answered
-_ASKED_EACH: Final = 32                 # of one connection
+_REQUESTED: Final = 1024                    # requests that the conductor has not answered
+_REQUESTED_EACH: Final = 32                 # of one connection
 _BATCH: Final = 64
 _IDLE_S: Final = 1.0
 _FORWARDED: Final = (
     OpenGroup, GetGroup, AcknowledgeGroup, CloseGroup, ListGroups, GetStatus,
 )
 
-Ask = Callable[[int, Any], None]
+Request = Callable[[int, Any], None]
 
 
 @attrs.define(eq=False)
-class _Asked:
+class _Request:
     peer: Peer
     correlation: int
 
@@ -67,7 +67,7 @@ class GroupService:
     """Made and ended by the daemon's trio thread; see :meth:`answer` for the way back."""
 
     def __init__(
-        self, directory: ClaimedDirectory, tcp: ControlTcpConfig, *, ask: Ask,
+        self, directory: ClaimedDirectory, tcp: ControlTcpConfig, *, request: Request,
         floor: Callable[[int], int | None], failed: Callable[[BaseException], None],
     ) -> None:
         """Binds the sockets.
@@ -79,7 +79,7 @@ class GroupService:
         :param failed: hears what the service's thread died of, in that thread.
         :raises ConfigurationError: an address or key file of ``tcp`` cannot be used.
         """
-        self._ask = ask
+        self._request = request
         self._failed = failed
         self._context = zmq.Context()
         self._local = self._router()
@@ -97,11 +97,11 @@ class GroupService:
                 self._context.destroy(linger=0)
                 raise
             self._routers.append(self._gate.router)
-        self._desk = FetchDesk(
+        self._fetch_server = FetchServer(
             send=self._send, locate=self._locate, floor=floor, limit_bytes=tcp.fetch_bytes
         )
         self._answers: deque[tuple[int, Any]] = deque()
-        self._asked: dict[int, _Asked] = {}
+        self._requested: dict[int, _Request] = {}
         self._next = 1
         self._wake_fd = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
         self._closing = False
@@ -139,9 +139,9 @@ class GroupService:
         os.eventfd_write(self._wake_fd, 1)
         if self._thread.is_alive():
             self._thread.join()
-        self._desk.close()
+        self._fetch_server.close()
         if self._gate is not None:
-            self._gate.close()          # its monitor ends before the socket that it looks at
+            self._gate.close()          # its monitor ends before the socket that it checks
         for router in self._routers:
             router.close()
         self._context.term()
@@ -164,7 +164,7 @@ class GroupService:
                 poller.register(inner, zmq.POLLIN)
         poller.register(self._wake_fd, zmq.POLLIN)
         while not self._closing:
-            busy = self._desk.step()
+            busy = self._fetch_server.step()
             ready = dict(poller.poll(0 if busy else int(_IDLE_S * 1000)))
             try:
                 self._turn(ready)
@@ -221,18 +221,18 @@ class GroupService:
     def _serve(self, peer: Peer, correlation: int, message: Message) -> None:
         match message:
             case Fetch():
-                self._desk.fetch(peer, correlation, message)
+                self._fetch_server.fetch(peer, correlation, message)
             case FetchCredit():
-                self._desk.credit(peer, correlation, message.pieces)
+                self._fetch_server.credit(peer, correlation, message.pieces)
             case CutLog():
-                self._desk.cut(peer, correlation, message)
+                self._fetch_server.cut(peer, correlation, message)
             case _ if isinstance(message, _FORWARDED):
-                waiting = sum(1 for asked in self._asked.values() if asked.peer == peer)
-                if len(self._asked) >= _ASKED or waiting >= _ASKED_EACH:
+                waiting = sum(1 for requested in self._requested.values() if requested.peer == peer)
+                if len(self._requested) >= _REQUESTED or waiting >= _REQUESTED_EACH:
                     self._refuse(peer, correlation, "limit",
                                  f"{waiting} requests of this connection wait already: send fewer")
                 else:
-                    self._forward(_Asked(peer, correlation), message)
+                    self._forward(_Request(peer, correlation), message)
             case _:
                 self._refuse(
                     peer, correlation, "permission",
@@ -240,25 +240,25 @@ class GroupService:
                     "GetStatus: a client on the daemon's host connects through its directory",
                 )
 
-    def _forward(self, asked: _Asked, message: Message) -> None:
+    def _forward(self, requested: _Request, message: Message) -> None:
         number = self._next
         self._next += 1
-        self._asked[number] = asked
-        self._ask(number, message)
+        self._requested[number] = requested
+        self._request(number, message)
 
     def _locate(self, question: Any) -> int:
-        """Asks the conductor about a log, for the desk; the number of the question."""
+        """Asks the conductor about a log, for the fetch server; the number of the question."""
         number = self._next
         self._next += 1
-        self._ask(number, question)
+        self._request(number, question)
         return number
 
     def _on_answer(self, number: int, message: Any) -> None:
-        asked = self._asked.pop(number, None)
-        if asked is None:
-            self._desk.located(number, message)
+        requested = self._requested.pop(number, None)
+        if requested is None:
+            self._fetch_server.located(number, message)
         else:
-            self._send(asked.peer, message, asked.correlation, None)
+            self._send(requested.peer, message, requested.correlation, None)
 
     # ---- replies ---------------------------------------------------------------------------------
 

@@ -46,19 +46,19 @@ def group_status(world: World, group: Group, logs: GroupLogs, *, now_ns: int) ->
     for subscription in group.client.subscriptions.values():
         for link in subscription.links.values():
             source = link.source
-            look = view_of(source, link.counter_id)
-            rows.append(_row(logs, look, source.session_id, window_of(source),
+            check = view_of(source, link.counter_id)
+            rows.append(_row(logs, check, source.session_id, window_of(source),
                              strategy=strategy_name(world, source)))
     for kept in group.retained.values():
         live = world.images.get(kept.log_id) or world.publications.get(kept.log_id)
         if live is not None:
-            look = view_of(live, kept.counter_id)
+            check = view_of(live, kept.counter_id)
         else:
-            look = ViewLog(
+            check = ViewLog(
                 log_id=kept.log_id, path=kept.log.path, committed_counter_id=kept.counter_id,
                 end_counter_id=-1, kind=SlotKind.IMAGE, slot=-1,
             )
-        rows.append(_row(logs, look, kept.session_id, kept.window_bytes, ended=kept.ended,
+        rows.append(_row(logs, check, kept.session_id, kept.window_bytes, ended=kept.ended,
                          end=kept.end_position))
     found = [row for row in rows if row is not None]
     live_rows = [row.credit_bytes for row in found if not row.ended]
@@ -72,17 +72,17 @@ def group_status(world: World, group: Group, logs: GroupLogs, *, now_ns: int) ->
 
 
 def _row(
-    logs: GroupLogs, look: ViewLog, session_id: int, window: int, *, strategy: str = "",
+    logs: GroupLogs, check: ViewLog, session_id: int, window: int, *, strategy: str = "",
     ended: bool = False, end: int = 0,
 ) -> GroupLogStatus | None:
     try:
-        view = logs.view(look)
+        view = logs.view(check)
     except PenstockError:
         return None                     # went meanwhile
     reach = end if ended else view.end_position
     committed = min(view.committed, reach)
     return GroupLogStatus(
-        log_id=look.log_id, session_id=session_id, strategy=strategy, committed=committed,
+        log_id=check.log_id, session_id=session_id, strategy=strategy, committed=committed,
         end_position=reach, lag_bytes=reach - committed, window_bytes=window,
         credit_bytes=0 if ended else max(0, window - (reach - committed)), ended=ended,
     )

@@ -65,7 +65,7 @@ class LeaseSocket:
         self._path = directory.path / "lease.sock"
         self._connections: dict[int, socket.socket] = {}
         self.clients: set[int] = set()
-        """Connections that asked for a lease."""
+        """Connections that requested a lease."""
         self._next_id = 1
         kind = socket.SOCK_SEQPACKET | socket.SOCK_CLOEXEC | socket.SOCK_NONBLOCK
         self._listener = socket.socket(socket.AF_UNIX, kind)

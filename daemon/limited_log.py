@@ -19,7 +19,7 @@ class LimitedLog:
     """One owner thread.  Warnings that are left out are counted; the next line tells the count."""
 
     _log: logging.Logger
-    _told: dict[str, int] = attrs.field(factory=dict)           # text -> when, ns
+    _notified: dict[str, int] = attrs.field(factory=dict)           # text -> when, ns
     _left_out: dict[str, int] = attrs.field(factory=dict)       # text -> how often since
     _tokens: float = BURST
     _filled_ns: int = 0
@@ -30,8 +30,8 @@ class LimitedLog:
 
         :param now_ns: of a monotonic clock.
         """
-        told_ns = self._told.get(text)
-        if told_ns is not None and now_ns - told_ns < REPEAT_NS:
+        notified_ns = self._notified.get(text)
+        if notified_ns is not None and now_ns - notified_ns < REPEAT_NS:
             self._left_out[text] = self._left_out.get(text, 0) + 1
             return
         passed = max(0, now_ns - self._filled_ns) / 1e9
@@ -52,9 +52,9 @@ class LimitedLog:
         self._log.warning("%s", line)
 
     def _remember(self, text: str, now_ns: int) -> None:
-        self._told.pop(text, None)
-        if len(self._told) >= _TEXTS:
-            oldest = next(iter(self._told))
-            del self._told[oldest]
+        self._notified.pop(text, None)
+        if len(self._notified) >= _TEXTS:
+            oldest = next(iter(self._notified))
+            del self._notified[oldest]
             self._left_out.pop(oldest, None)
-        self._told[text] = now_ns
+        self._notified[text] = now_ns

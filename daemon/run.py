@@ -95,7 +95,7 @@ def run(config: DaemonConfig) -> NoReturn:
         raise ConfigurationError("directory.path: no directory is given: use --dir")
     trio.run(partial(run_daemon, config, last_act=True))
     # Everything is closed.  Clearing the interpreter away would take longer than the rest of the
-    # stop, and streams wait for the successor meanwhile.
+    # stop, and streams wait for the new daemon meanwhile.
     logging.shutdown()
     sys.stdout.flush()
     os._exit(0)

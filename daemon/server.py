@@ -46,7 +46,7 @@ from penstock.core.driver_types import (
 from penstock.core.errors import ConfigurationError, PenstockError
 from penstock.daemon import status
 from penstock.daemon.addressing import LocalInterface
-from penstock.daemon.adoption import inherit, sweep
+from penstock.daemon.adoption import adopt, sweep
 from penstock.daemon.conductor import Conductor, Operation
 from penstock.daemon.conductor import actions as a
 from penstock.daemon.control_socket import ControlSocket
@@ -114,18 +114,18 @@ class Server:
     def _open_files(self) -> None:
         config, path = self._config, str(self._directory.path)
         timeouts = config.timeouts
-        inheritance = inherit(self._directory.path)
-        self._directory.wipe(keep_streams=inheritance is not None)
-        if inheritance is None:
+        adopted = adopt(self._directory.path)
+        self._directory.wipe(keep_streams=adopted is not None)
+        if adopted is None:
             self._cnc = admin.Cnc.create(self._cnc_params())
             self._shared = admin.Shared.create(self._shared_params())
         else:
             self._directory.owed = "what a dead daemon left"
-            self._identity = attrs.evolve(self._identity, daemon_id=inheritance.daemon_id)
-            self._cnc, self._shared = inheritance.cnc, inheritance.shared
+            self._identity = attrs.evolve(self._identity, daemon_id=adopted.daemon_id)
+            self._cnc, self._shared = adopted.cnc, adopted.shared
             self._cnc.adopt(pid=os.getpid(), start_ms=self._identity.start_ms)
             self._shared.adopt(self._shared_params())
-        self._adopted = inheritance
+        self._adopted = adopted
         identity = self._identity
         self._driver = Driver(
             driver_params_from(config, identity), net=net_from(config), cnc=self._cnc,
@@ -212,7 +212,7 @@ class Server:
         self._control = ControlSocket(self._directory, self)
         self._trio = trio.lowlevel.current_trio_token()
         self._groups = GroupService(
-            self._directory, self._config.control_tcp, ask=self._ask,
+            self._directory, self._config.control_tcp, request=self._request,
             floor=self._conductor.world.floor, failed=self._on_service_failure,
         )
         self._ending = self._make_ending()
@@ -273,7 +273,7 @@ class Server:
             self._perform(self._conductor.on_lease_lost(client_id, time.monotonic_ns()))
 
         return Ending(
-            world=self._conductor.world, tell_clients=self._say_goodbye, lose_client=lose_client,
+            world=self._conductor.world, notify_clients=self._say_goodbye, lose_client=lose_client,
             unsent_bytes=unsent_bytes, last=self._last,
         )
 
@@ -293,10 +293,10 @@ class Server:
         self._directory.owed = owed
         if owed:
             _LOG.warning(
-                "%s stays for a successor: %s: start a daemon there, or remove it with 'penstock "
+                "%s stays for a new daemon: %s: start a daemon there, or remove it with 'penstock "
                 "drain --discard --dir %s'", self._directory.path, owed, self._directory.path,
             )
-        self._tell("stopping", {"kept": owed})
+        self._notify("stopping", {"kept": owed})
         self._stopping = True
 
     def close(self) -> None:
@@ -386,7 +386,7 @@ class Server:
         trace.put("started", attrs.asdict(self._facts))
         return trace
 
-    def _tell(self, name: str, fields: dict[str, Any]) -> None:
+    def _notify(self, name: str, fields: dict[str, Any]) -> None:
         """To the event feed and the trace."""
         self._control.publish(name, fields)
         if self._trace is not None:
@@ -498,7 +498,7 @@ class Server:
 
     # ---- the group service, which has a thread of its own ----
 
-    def _ask(self, number: int, message: Any) -> None:
+    def _request(self, number: int, message: Any) -> None:
         """Called by its thread."""
         self._trio.run_sync_soon(self._on_group_request, number, message)
 
@@ -513,7 +513,7 @@ class Server:
         )
 
     def _on_service_failure(self, error: BaseException) -> None:
-        """Called by its thread.  The daemon ends: a successor goes on where it stood."""
+        """Called by its thread.  The daemon ends: a new daemon goes on where it stood."""
 
         async def end() -> None:
             raise error
@@ -535,7 +535,7 @@ class Server:
 
     def publish(self, action: a.PublishEvent) -> None:
         _LOG.debug("%s %s", action.name, action.fields)
-        self._tell(action.name, action.fields)
+        self._notify(action.name, action.fields)
 
     def grant(self, action: a.GrantLease) -> None:
         self._tokens[action.token] = action.client_id

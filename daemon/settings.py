@@ -29,7 +29,7 @@ class Identity:
 
 
 def net_from(config: DaemonConfig) -> Net:
-    """Kernel UDP, impaired if the configuration asks for it."""
+    """Kernel UDP, impaired if the configuration requests it."""
     net = Net.udp()
     bad = config.impairment
     if not bad.active:

@@ -154,7 +154,7 @@ class StrategyHost:
                 return StrategyAnswer()
             running.in_call = True
         try:
-            return _ask(running, snapshots, now_ns)
+            return _request(running, snapshots, now_ns)
         finally:
             with self._lock:
                 running.in_call = False
@@ -162,7 +162,7 @@ class StrategyHost:
                     self._abandoned -= 1
 
 
-def _ask(running: Running, snapshots: Sequence[ReceiverView], now_ns: int) -> StrategyAnswer:
+def _request(running: Running, snapshots: Sequence[ReceiverView], now_ns: int) -> StrategyAnswer:
     running.calls += 1
     try:
         if running.strategy is None:

@@ -63,7 +63,7 @@ class TraceFile:
         self._missing = 0               # not yet told
         self._complained = False
         self._closing = False
-        self._news = threading.Condition()
+        self._events = threading.Condition()
         self._thread = threading.Thread(target=self._run, name="penstock-trace", daemon=True)
         self.dropped = 0
         self._thread.start()
@@ -96,19 +96,19 @@ class TraceFile:
     def put(self, name: str, fields: Mapping[str, Any], *, weight: int = 1) -> None:
         """Told now; ``fields`` are not changed after.  Never waits for the disk."""
         at_ns = time.monotonic_ns() + self._epoch_ns
-        with self._news:
+        with self._events:
             if self._closing:
                 return
             if self._weight + weight > self._limit:
                 self._missing += 1
                 self.dropped += 1
                 return
-            self._tell_missing(at_ns)
+            self._report_missing(at_ns)
             self._waiting.append((at_ns, name, fields))
             self._weight += weight
-            self._news.notify()
+            self._events.notify()
 
-    def _tell_missing(self, at_ns: int) -> None:
+    def _report_missing(self, at_ns: int) -> None:
         """Under the lock."""
         if self._missing:
             self._waiting.append((at_ns, DROPPED, {"events": self._missing}))
@@ -116,10 +116,10 @@ class TraceFile:
 
     def close(self) -> None:
         """Write the waiting entries, unless the disk takes more than 2 s for it."""
-        with self._news:
+        with self._events:
             self._closing = True
-            self._tell_missing(time.monotonic_ns() + self._epoch_ns)
-            self._news.notify()
+            self._report_missing(time.monotonic_ns() + self._epoch_ns)
+            self._events.notify()
         self._thread.join(_CLOSE_S)
         if self._thread.is_alive():
             _LOG.error("%s: the disk is too slow: its end is missing", self._path)
@@ -128,8 +128,8 @@ class TraceFile:
 
     def _run(self) -> None:
         while True:
-            with self._news:
-                self._news.wait_for(lambda: self._waiting or self._closing)
+            with self._events:
+                self._events.wait_for(lambda: self._waiting or self._closing)
                 batch, self._waiting, self._weight = self._waiting, deque(), 0
                 closing = self._closing
             if batch:
@@ -164,7 +164,7 @@ class TraceFile:
             os.ftruncate(self._fd, self._bytes)         # no torn line
         untold = sum(int(fields["events"]) for _, name, fields in batch if name == DROPPED)
         lost = sum(1 for _, name, _ in batch if name != DROPPED)
-        with self._news:
+        with self._events:
             self._missing += untold + lost
             self.dropped += lost
         if not self._complained:

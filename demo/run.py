@@ -196,7 +196,7 @@ def verdict(
             style="bold red",
         )
     elif not recovered:
-        console.print(f"{loss:g} % loss was asked for, but nothing was lost", style="bold red")
+        console.print(f"{loss:g} % loss was requested, but nothing was lost", style="bold red")
     else:
         console.print(
             f"EQUAL: {result['records']:,} records in order, byte for byte "

@@ -115,7 +115,7 @@ class SimPort:
         )
         lost = frozenset(self._known - set(resumed.registration_ids))
         if lost:
-            raise AssertionError(f"the successor lost registrations {sorted(lost)}")
+            raise AssertionError(f"the new daemon lost registrations {sorted(lost)}")
         listener = self._listener() if self._listener is not None else None
         if listener is not None:
             listener.on_back(lease, lost, True)

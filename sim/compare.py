@@ -92,7 +92,7 @@ def _apart(scenario: Scenario) -> Scenario:
 
 
 def observe(scenario: Scenario, strategy: str, *, until_ns: int, seed: int = 1) -> Series:
-    """Runs the scenario under the strategy and looks at every bin."""
+    """Runs the scenario under the strategy and checks every bin."""
     with World(under(scenario, strategy), seed) as world:
         readers = range(len(world.subscribers))
         published: list[list[int]] = [[] for _ in world.publishers]
@@ -106,7 +106,7 @@ def observe(scenario: Scenario, strategy: str, *, until_ns: int, seed: int = 1) 
                 published[i].append(publisher.sent_bytes - sent[i])
                 sent[i] = publisher.sent_bytes
             for i in readers:
-                bytes_, lost, distance = _look(world, i)
+                bytes_, lost, distance = _check(world, i)
                 delivered[i].append(bytes_ - got[i])
                 missed[i].append(lost)
                 behind[i].append(distance)
@@ -124,7 +124,7 @@ def observe(scenario: Scenario, strategy: str, *, until_ns: int, seed: int = 1) 
         )
 
 
-def _look(world: World, index: int) -> tuple[int, int, int | None]:
+def _check(world: World, index: int) -> tuple[int, int, int | None]:
     """Bytes, messages missed and bytes behind of a reader."""
     subscriber = world.subscribers[index]
     bytes_, lost, distance = 0, 0, None

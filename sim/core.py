@@ -249,7 +249,7 @@ class SimWorld(NativeObject):
             self.library.refuse_others(driver=driver)
             native = driver.handle
         self._check(
-            self._lib.ps_simworld_set_driver(self._handle, host, native, cycle_ns), "seat a driver"
+            self._lib.ps_simworld_set_driver(self._handle, host, native, cycle_ns), "place a driver"
         )
 
     def set_control_ns(self, host: int, deadline_ns: int) -> None:
@@ -261,7 +261,7 @@ class SimWorld(NativeObject):
         return int(self._lib.ps_simworld_step(self._handle, host, now_ns))
 
     def probe(self) -> None:
-        """From now on every duty cycle is looked at.  Before the first driver."""
+        """From now on every duty cycle is checked.  Before the first driver."""
         self._check(self._lib.ps_simworld_probe(self._handle), "probe the drivers")
 
     def touch(self, host: int) -> None:

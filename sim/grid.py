@@ -246,7 +246,7 @@ class _Readers:
         self.missed = [0] * cell.group      # at the last look
         self.late = [0] * cell.group        # sent after the warm-up
 
-    def look(self, *, warm: bool) -> list[int]:
+    def check(self, *, warm: bool) -> list[int]:
         """Messages that each reader has; what it missed since the last look is dated."""
         publisher = self._world.publishers[0]
         ledger = publisher.ledgers[0]
@@ -280,12 +280,12 @@ def _run(cell: Cell, seed: int, began_s: float) -> Outcome:
     with World(scenario(cell), seed) as world:
         world.run_until(_START_NS + cell.warm_ns)
         readers = _Readers(world, cell)
-        before, sent_before = readers.look(warm=False), readers.sent_before
+        before, sent_before = readers.check(warm=False), readers.sent_before
         signals_before = _signals(world)
         left_ns = cell.length_ns - cell.warm_ns
         for part in range(1, _SLICES + 1):
             world.run_until(_START_NS + cell.warm_ns + left_ns * part // _SLICES)
-            after = readers.look(warm=True)
+            after = readers.check(warm=True)
         rates = [
             (now - then) * cell.frame * SECOND_NS // left_ns
             for then, now in zip(before, after, strict=True)

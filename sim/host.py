@@ -266,7 +266,7 @@ class Host:
         self.settle()
         lease = self._granted.pop(number)
         if lease.client_id != old.client_id:
-            raise AssertionError(f"{self.name}: the successor does not know client {old}")
+            raise AssertionError(f"{self.name}: the new daemon does not know client {old}")
         port.take_return(lease)
 
     def close(self) -> None:
@@ -298,17 +298,17 @@ class Host:
         """Publications that the event feed told to be connected, or not, and that are otherwise.
         A new daemon adopts connections without a message."""
         self.settle()
-        told: dict[int, bool] = {}
+        notified: dict[int, bool] = {}
         for _, name, fields in self.events:
             if name == "publication_connected":
                 values = json.loads(fields)
-                told[values["publication_id"]] = values["connected"]
+                notified[values["publication_id"]] = values["connected"]
         return [
             f"{self.name}: the feed told otherwise whether publication {number} is connected"
             for number in self.conductor.world.publications
             if not self.script.adopt
             and bool(self.driver.publication_status(number).is_connected)
-            != told.get(number, False)
+            != notified.get(number, False)
         ]
 
     # ---- applications ----------------------------------------------------------------------------

@@ -47,14 +47,14 @@ class Memory:
         self._world = world
         self._stands: dict[tuple[int, int], _Stand] = {}    # by conductor and stream
 
-    def look(self) -> Iterator[str]:
+    def check(self) -> Iterator[str]:
         """Return the violations at this moment: checked each second, later more seldom."""
         world = self._world
         second, rest = divmod(world.now_ns, SECOND_NS)
         if rest == 0 and (world.now_ns <= _OFTEN_NS or second % _SELDOM == 0):
             for host in world.hosts:
                 if host.running:
-                    yield from _look_at(world, host)
+                    yield from _check(world, host)
                     if host.script.idle_ns > 0:
                         yield from self._look_for_rest(host)
 
@@ -101,7 +101,7 @@ def _needed(
     """Terms that a stream needs which stands there: those that may be read or sent again, and those
     that a limit reaches or half a term is received into.
 
-    :param readers: where somebody reads on; a successor counts messages from an index entry on.
+    :param readers: where somebody reads on; a new daemon counts messages from an index entry on.
     """
     term = owner.log.term_length
     if isinstance(status, ImageStatus):
@@ -121,7 +121,7 @@ def _needed(
     return min(TERMS, max(-(-high // term), least) - max(low, 0) // term)
 
 
-def _look_at(world: World, host: Host) -> Iterator[str]:
+def _check(world: World, host: Host) -> Iterator[str]:
     held = host.conductor.world
     logs = [path.stat() for path in host.directory.glob("*/*.logbuffer")]
     objects = len(held.publications) + len(held.images)

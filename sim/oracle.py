@@ -164,9 +164,9 @@ def _counted(host: Host, *, more: bool) -> Iterator[str]:
             before += 2 * host.script.adopt     # to whom it complained, too
             complaints += (running.raised > 0) + (running.nonsense > 0)
         if isinstance(made, Moody):
-            told = running.raised, running.nonsense
-            if told != (made.raised, made.nonsense):
-                yield f"{host.name} counted {told} answers of {running.name} that were none"
+            notified = running.raised, running.nonsense
+            if notified != (made.raised, made.nonsense):
+                yield f"{host.name} counted {notified} answers of {running.name} that were none"
     # Events come as often as the sender reports, log lines less often.
     joins = sum(name in ("join_expired", "join_refused") for _, name, _ in host.events)
     before += joins

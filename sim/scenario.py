@@ -39,7 +39,7 @@ class HostScript:
     hangup_ns: int = 0                  # until the death of an application is noticed
     crash_ns: int | None = None         # the daemon and its applications die
     restart_ns: int | None = None       # and come back with an empty directory
-    adopt: bool = False                 # the daemon dies alone, and its successor goes on with all
+    adopt: bool = False                 # the daemon dies alone, and the new daemon goes on with all
     full: tuple[tuple[int, int], ...] = ()      # then its sockets take nothing
     short_send_ppm: int = 0             # of calls that send: only a part is taken
     strategy_delay_ns: int = 0          # until a strategy in Python has answered

@@ -298,7 +298,7 @@ class World:
         try:
             while not self._finished() and self.now_ns < self.scenario.limit_ns:
                 self.run_until(self.now_ns + SLICE_NS)
-                swollen = swollen or list(self._memory.look())
+                swollen = swollen or list(self._memory.check())
                 if self._record:
                     self._sample()
             self.finished_ns = self.now_ns
@@ -331,7 +331,7 @@ class World:
 
     def _end_streams(self) -> list[str]:
         """Every reader hears that its streams have ended: silence would be the longer way."""
-        told = [len(host.events) for host in self.hosts]
+        notified = [len(host.events) for host in self.hosts]
         for publisher in self.publishers:
             publisher.close()
         end_ns = self.now_ns + _END_NS
@@ -341,7 +341,7 @@ class World:
             self.run_until(self.now_ns + 10 * SLICE_NS)
         return [
             f"{host.name} at {at_ns / SECOND_NS:.3f} s: {fields}, though its stream was ended"
-            for host, known in zip(self.hosts, told, strict=True)
+            for host, known in zip(self.hosts, notified, strict=True)
             for at_ns, name, fields in host.events[known:]
             if name == "image_unavailable" and '"reason": "timeout"' in fields
         ]

@@ -24,7 +24,7 @@ class Committed(Iterator[CommittedPart]):
     """An iterator over complete parts, in the order in which their COMMITs arrive.
 
     Made by :func:`committed`. Poll the subscription; no other caller may poll it meanwhile. After
-    an exception it can be asked for the next part.
+    an exception it can be requested the next part.
     """
 
     def __init__(

@@ -27,7 +27,7 @@ from penstock.spark_bridge._subscription import control_of
 _log = logging.getLogger(__name__)
 
 _MOST_LOGS: Final = 64
-_NOBODY_S: Final = 5.0           # for how long a host without a daemon is not asked again
+_NOBODY_S: Final = 5.0           # for how long a host without a daemon is not requested again
 _TIMEOUT_S: Final = 10.0
 _SOCKET: Final = "groups.sock"   # in the directory of a running daemon
 

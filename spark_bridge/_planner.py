@@ -180,7 +180,7 @@ def returns(view: View, start: Offset) -> list[Loss]:
 
 def outlived(view: View, start: Offset, end: Offset) -> list[StreamName]:
     """Streams whose groups ended between the planning of ``end`` and the making of ``start``.  A
-    query's first offset is asked for again when its first batch did not finish; after the groups
+    query's first offset is requested again when its first batch did not finish; after the groups
     have gone that is the place of the new ones, and says nothing of what the batch was to read."""
     found = []
     for stream in sorted({session.stream for session in end.positions}, key=str):
@@ -368,7 +368,7 @@ def _range(view: View, session: Session, start: int, end: int) -> Range:
 
 
 def partition_count(total_bytes: int, *, wanted: int | None, cores: int) -> int:
-    """How many tasks: as many as were asked for, else one per core as far as each has work."""
+    """How many tasks: as many as were requested, else one per core as far as each has work."""
     if wanted is not None:
         return wanted
     return max(1, min(cores, -(-total_bytes // SMALLEST_PART)))

@@ -53,7 +53,7 @@ _log = logging.getLogger(__name__)
 
 NAME: Final = "penstock"
 _CUT_BYTES: Final = 64 * 1024 * 1024     # a daemon walks no further at once
-_LOOKS: Final = 32
+_CHECKS: Final = 32
 _REAPPEAR_S: Final = 3.0
 _IDLE_PARTS: Final = 4           # of the time that a look took: a fifth of it all is spent looking
 _IDLE_MOST_S: Final = 0.05
@@ -220,13 +220,13 @@ class _Planning:
         """Where the groups stand, which is where startingOffsets put them once."""
         chosen = self._chosen("startingOffsets", self._options.starting)
         self._subscription.open(keep=not acknowledge)
-        view = self._look()
+        view = self._check()
         if chosen:
             view = self._settled(view)
             for session, position in chosen.items():
                 self._check_start(view, session, position)
         if chosen and acknowledge:
-            view = self._look(chosen)
+            view = self._check(chosen)
         positions = {
             session: max(view.first(session), chosen.get(session, 0)) for session in view.holdings
         }
@@ -274,7 +274,7 @@ class _Planning:
         self._subscription.open(start.groups)
         if self._idle:      # Spark asks every 10 ms, and many sessions make long answers
             time.sleep(min(_IDLE_PARTS * self._look_s, _IDLE_MOST_S))
-        view = self._look(start.positions if self._options.ack_on == "batch" else None)
+        view = self._check(start.positions if self._options.ack_on == "batch" else None)
         if self._available_now and self._target is None:
             view = self._settled(view)
             self._target = {session: view.end(session) for session in view.holdings}
@@ -339,9 +339,9 @@ class _Planning:
             offset.check_streams(self._options.streams)
         self._subscription.open(end.groups)
         deadline = time.monotonic() + _REAPPEAR_S
-        self._check_outlived(self._look(), start, end)
+        self._check_outlived(self._check(), start, end)
         while True:
-            view = self._look()
+            view = self._check()
             found = planner.ranges(view, self._behind_losses(view, start), end)
             if all(item.holders for item in found) or time.monotonic() > deadline:
                 break
@@ -418,7 +418,7 @@ class _Planning:
 
     def acknowledge(self, end: Offset) -> None:
         self._subscription.open(end.groups)
-        self._look(end.positions)
+        self._check(end.positions)
 
     def report(self) -> dict[str, Any]:
         """The furthest there is, and beside it what a user asks when a query falls behind."""
@@ -442,7 +442,7 @@ class _Planning:
 
     # ---- looking ---------------------------------------------------------------------------------
 
-    def _look(self, acknowledged: Mapping[Session, int] | None = None) -> View:
+    def _check(self, acknowledged: Mapping[Session, int] | None = None) -> View:
         began = time.monotonic()
         self._view = self._subscription.view(acknowledged)
         self._look_s = time.monotonic() - began
@@ -450,9 +450,9 @@ class _Planning:
 
     def _settled(self, view: View) -> View:
         """``view`` when the daemons have walked all that is there: they do a stretch at a time."""
-        for _ in range(_LOOKS):
+        for _ in range(_CHECKS):
             before = {session: view.end(session) for session in view.holdings}
-            view = self._look()
+            view = self._check()
             if before == {session: view.end(session) for session in view.holdings}:
                 break
         return view
@@ -466,10 +466,10 @@ class _Planning:
                     f"data loss: {loss}. To go on with what is left set failOnDataLoss=false; a "
                     "longer groupExpiry or a faster query avoids it"
                 )
-            self._tell(loss)
+            self._notify(loss)
         return planner.skip(start, lost)
 
-    def _tell(self, loss: planner.Loss) -> None:
+    def _notify(self, loss: planner.Loss) -> None:
         """Once of each."""
         if str(loss) not in self._said:
             self._said.add(str(loss))
@@ -481,7 +481,7 @@ class _Planning:
         for loss in planner.returns(view, start):
             if self._options.fail_on_data_loss:
                 raise DataLoss(f"data loss: {loss}. To go on behind it set failOnDataLoss=false")
-            self._tell(loss)
+            self._notify(loss)
 
     def _check_outlived(self, view: View, start: Offset, end: Offset) -> None:
         for stream in planner.outlived(view, start, end):

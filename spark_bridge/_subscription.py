@@ -220,7 +220,7 @@ class Subscription:
         control = self._controls[daemon]
         name = self._options.subscription
 
-        def ask() -> GroupState:
+        def request() -> GroupState:
             if not positions:
                 return control.state(
                     name=name, channel=stream.channel, stream_id=stream.stream_id
@@ -230,7 +230,7 @@ class Subscription:
             )
 
         try:
-            state = self._patiently(ask)
+            state = self._patiently(request)
             self._heed(state)
             return state
         except UnknownGroup:

@@ -65,7 +65,7 @@ def earlier(path: Path) -> Verdicts:
 
 
 def draw(args: argparse.Namespace, known: list[Mutant]) -> list[Mutant]:
-    """All that may be asked for, in the order of the sample."""
+    """All that may be requested, in the order of the sample."""
     todo = sorted(known, key=lambda mutant: mutant.rank(args.random))
     if args.only:
         todo = [mutant for mutant in todo if mutant.file == args.only]

@@ -60,7 +60,7 @@ typedef struct receiver {
     int64_t messages;
     int64_t out_of_order;
     uint64_t hash;
-    uint64_t told;
+    uint64_t notified;
 } receiver_t;
 
 static int64_t now_ns(void)
@@ -216,13 +216,13 @@ static void take(receiver_t *self, const task_t *task, const uint8_t *bytes, siz
     }
 }
 
-static void tell(receiver_t *self, const task_t *task, const struct sockaddr_in *from)
+static void notify(receiver_t *self, const task_t *task, const struct sockaddr_in *from)
 {
     const uint64_t count = (uint64_t)self->messages;
-    if (count - self->told < task->window / 4) {
+    if (count - self->notified < task->window / 4) {
         return;
     }
-    self->told = count;
+    self->notified = count;
     if (sendto(self->fd, &count, sizeof count, 0, (const void *)from, sizeof *from) < 0) {
         die("sendto");
     }
@@ -247,7 +247,7 @@ static bool receive(receiver_t *self, const task_t *task, struct mmsghdr *header
         take(self, task, headers[i].msg_hdr.msg_iov->iov_base, headers[i].msg_len);
     }
     if (got > 0) {
-        tell(self, task, headers[0].msg_hdr.msg_name);
+        notify(self, task, headers[0].msg_hdr.msg_name);
     }
     return got > 0;
 }

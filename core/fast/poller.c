@@ -2,7 +2,7 @@
  * poller.c: the receiving half: base class of Subscription and Image.
  *
  * A handler may do anything: close the subscription, keep the view, raise, start a poll.  So during
- * a poll this file holds references to what it uses, looks at the handle again after each call, and
+ * a poll this file holds references to what it uses, checks the handle again after each call, and
  * refuses a poll inside a poll.  The interpreter's lock is kept while the core scans, which is also
  * what keeps another thread from closing an image under the scan. */
 #include "fast.h"
@@ -343,7 +343,7 @@ static int sleep_once(fast_handle_t *park, uint32_t ticket, int64_t sleep_ns)
 }
 
 /* 1: there is something to poll; 0: not; -1: exception; 2: Python has to look first. */
-static int look(const poller_t *poller)
+static int check(const poller_t *poller)
 {
     if (poller->polling || poller->is_image || poller->handle.native == NULL ||
         poller->park == NULL || (poller->batch != NULL && poller->batch != Py_None)) {
@@ -388,7 +388,7 @@ static PyObject *poller_wait(PyObject *self, PyObject *const *args, Py_ssize_t g
             return wait_slowly(self, deadline_ns);
         }
         const uint32_t ticket = fast_core->client_ticket(park->native);
-        const int found = look(poller);
+        const int found = check(poller);
         if (found != 0) {
             return found < 0    ? NULL
                    : found == 1 ? PyBool_FromLong(1)

@@ -65,7 +65,7 @@ enum ps_error_code {
     PS_E_UNBLOCKED = -1012,
     PS_E_ADDRESS_IN_USE = -1013,
     PS_E_NO_INTERFACE = -1014,
-    PS_E_NO_BUFFER = -1015, /* socket buffer smaller than asked for */
+    PS_E_NO_BUFFER = -1015, /* socket buffer smaller than requested */
     PS_E_PERMISSION = -1016,
     PS_E_GAP = -1017 /* a poll stands behind a gap: ps_img_take_gap */
 };

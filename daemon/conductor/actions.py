@@ -179,7 +179,7 @@ class DescribeGroup(Action):
 
 @attrs.frozen(kw_only=True)
 class ResolveName(Action):
-    """Result: Address, of the family asked for, with ``port``."""
+    """Result: Address, of the family requested, with ``port``."""
 
     host: str
     port: int
@@ -215,7 +215,7 @@ class ReserveTerm(Action):
 
 
 @attrs.frozen(kw_only=True)
-class PunchLog(Action):
+class ReleaseLog(Action):
     """Release the memory of a log's terms, but for those between two positions."""
 
     path: str

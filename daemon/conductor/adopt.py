@@ -27,8 +27,8 @@ from penstock.daemon.conductor.actions import (
     AddSendDestination,
     OpenRecvEndpoint,
     OpenSendEndpoint,
-    PunchLog,
     ReadCounter,
+    ReleaseLog,
     RemoveObject,
     SetCounter,
 )
@@ -260,7 +260,7 @@ def _settle_log(world: World, log: LogFile) -> None:
     log.settle()
     if not log.is_whole and log.reserved_terms < TERMS:
         world.emit(
-            PunchLog(
+            ReleaseLog(
                 path=log.path, term_length=log.term_length, kept_from=log.kept_position,
                 kept_to=log.last_end,
             )
@@ -292,12 +292,12 @@ def _publication(
     yield AddPublicationObject(
         params=attrs.evolve(
             publication.params, adopted=True, start_position=publication.start_position,
-            reserved_position=log.told_position, kept_position=log.kept_position,
+            reserved_position=log.notified_position, kept_position=log.kept_position,
         )
     )
     world.publications[publication.id] = publication
     custom.start(world, publication)
-    world.storage.inherit(log.reserved_bytes)
+    world.storage.adopt(log.reserved_bytes)
     watch(world, publication)
     if endpoint is not None:
         endpoint.publications.add(publication.id)
@@ -357,14 +357,14 @@ def _image(
     yield AddImageObject(
         params=attrs.evolve(
             image.params, adopted=True, consumption=slowest,
-            reserved_position=image.log.told_position,
+            reserved_position=image.log.notified_position,
             destination=0 if plain else -1,
         )
     )
     world.images[image.id] = image
     endpoint.images[(image.stream_id, image.session_id)] = image
     endpoint.held_by += 1
-    world.storage.inherit(image.log.reserved_bytes)
+    world.storage.adopt(image.log.reserved_bytes)
     watch(world, image)
     note_image(world, image)
 

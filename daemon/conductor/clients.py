@@ -333,7 +333,7 @@ def _reject_image(world: World, client: Client, message: RejectImage) -> Saga[No
         yield RejectImageObject(image_id=source.id, reason=message.reason)
         source.end_reason = "rejected"
     elif source.endpoint is not None:
-        raise Refused("not_supported", "a spy cannot reject the publication that it looks at")
+        raise Refused("not_supported", "a spy cannot reject the publication that it reads")
     else:
         _reject_local(world, source, message.reason)
         # The receiver counts images of the network itself.

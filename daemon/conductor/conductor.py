@@ -242,7 +242,7 @@ class Conductor:
         if publication is None:
             return
         source = str(event.source)
-        if not self._is_news(publication, event.a):
+        if not self._is_due(publication, event.a):
             return
         for registration_id, owner in publication.links.items():
             notice = PublicationError(
@@ -261,19 +261,19 @@ class Conductor:
             message=event.text,
         )
 
-    def _is_news(self, publication: Publication, receiver_id: int) -> bool:
+    def _is_due(self, publication: Publication, receiver_id: int) -> bool:
         """Counts an ERR frame, which its receiver repeats: publishers hear of it once a second."""
         known = publication.rejections
-        told = known.pop(receiver_id, None)
-        if told is None:
-            told = Rejection(told_ns=self.world.now_ns - SECOND_NS)
+        notified = known.pop(receiver_id, None)
+        if notified is None:
+            notified = Rejection(notified_ns=self.world.now_ns - SECOND_NS)
             if len(known) >= _REJECTIONS:
                 del known[next(iter(known))]
-        known[receiver_id] = told
-        told.count += 1
-        if self.world.now_ns - told.told_ns < SECOND_NS:
+        known[receiver_id] = notified
+        notified.count += 1
+        if self.world.now_ns - notified.notified_ns < SECOND_NS:
             return False
-        told.told_ns = self.world.now_ns
+        notified.notified_ns = self.world.now_ns
         return True
 
     def _on_silent(self, event: DriverEvent) -> None:

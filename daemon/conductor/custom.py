@@ -68,16 +68,16 @@ def _step(world: World, publication: Publication) -> Saga[None]:
     try:
         snapshots: tuple[Any, ...] = yield ReadReceivers(publication_id=publication.id)
         if snapshots:
-            asked_ns = world.now_ns
+            requested_ns = world.now_ns
             if publication.unanswered_ns is None:
-                publication.unanswered_ns = asked_ns
+                publication.unanswered_ns = requested_ns
             watch = _Watch(world, publication)
-            world.timers.at(asked_ns + DEADLINE_NS + 1, watch.look)
+            world.timers.at(requested_ns + DEADLINE_NS + 1, watch.check)
             answer: StrategyAnswer = yield RunStrategy(
-                publication_id=publication.id, snapshots=snapshots, now_ns=asked_ns
+                publication_id=publication.id, snapshots=snapshots, now_ns=requested_ns
             )
-            if world.now_ns - asked_ns > DEADLINE_NS:
-                watch.look()
+            if world.now_ns - requested_ns > DEADLINE_NS:
+                watch.check()
             watch.answered = True
             if answer.complaint:
                 world.emit(LogError(text=f"{publication.plan.channel}: {answer.complaint}"))
@@ -85,7 +85,7 @@ def _step(world: World, publication: Publication) -> Saga[None]:
                 _note_answer(world, publication)
                 world.emit(SetPublicationLimit(
                     publication_id=publication.id, limit=answer.limit,
-                    until_ns=asked_ns + VALID_NS,
+                    until_ns=requested_ns + VALID_NS,
                 ))
     except Refused:
         return                          # it has gone meanwhile
@@ -94,23 +94,23 @@ def _step(world: World, publication: Publication) -> Saga[None]:
 
 def _note_answer(world: World, publication: Publication) -> None:
     publication.unanswered_ns = None
-    if publication.silence_told:
-        publication.silence_told = False
+    if publication.silence_notified:
+        publication.silence_notified = False
         world.event("strategy_answers", publication_id=publication.id,
                     strategy=publication.params.strategy)
 
 
 def _watch_silence(world: World, publication: Publication) -> None:
     """Tell once of a strategy that gives no answer.  One timer for each publication."""
-    def look() -> None:
+    def check() -> None:
         if world.publications.get(publication.id) is not publication:
             return
         since_ns = publication.unanswered_ns
         if (
             since_ns is not None and world.now_ns - since_ns >= SILENT_NS
-            and not publication.silence_told
+            and not publication.silence_notified
         ):
-            publication.silence_told = True
+            publication.silence_notified = True
             name = publication.params.strategy
             world.event("strategy_silent", publication_id=publication.id, strategy=name)
             world.error(
@@ -120,7 +120,7 @@ def _watch_silence(world: World, publication: Publication) -> None:
             )
         _watch_silence(world, publication)
 
-    world.timers.at(world.now_ns + SILENT_NS // 5, look)
+    world.timers.at(world.now_ns + SILENT_NS // 5, check)
 
 
 class _Watch:
@@ -132,7 +132,7 @@ class _Watch:
         self.answered = False
         self.late = False
 
-    def look(self) -> None:
+    def check(self) -> None:
         """The time is over."""
         if self.answered or self.late:
             return

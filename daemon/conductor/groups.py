@@ -404,7 +404,7 @@ def _touch(world: World, group: Group) -> None:
 def watch(world: World, group: Group) -> None:
     """Ends the group once nothing was heard of it for its expiry time."""
 
-    def look() -> None:
+    def check() -> None:
         if world.groups.get(group.id) is not group:
             return
         if world.now_ns < group.deadline_ns:
@@ -420,7 +420,7 @@ def watch(world: World, group: Group) -> None:
         )
         close(world, group, "expired")
 
-    world.timers.at(group.deadline_ns, look)
+    world.timers.at(group.deadline_ns, check)
 
 
 def close(world: World, group: Group, reason: str) -> None:

@@ -87,7 +87,7 @@ def on_setup(world: World, event: DriverEvent) -> Saga[None]:
         if s.stream_id == event.stream_id and s.wants_session(event.session_id)
     ]
     if (event.stream_id, event.session_id) in endpoint.images:
-        _forget(world, endpoint, event)     # its predecessor is about to go: the next SETUP counts
+        _forget(world, endpoint, event)     # the old daemon is about to go: the next SETUP counts
         return
     try:
         if not subscriptions:
@@ -258,11 +258,11 @@ def _create(
         )
         undo.on_failure(DeleteFile(path=path))
         params = _params(endpoint, event, plan, image_id, path, slot, counters,
-                         reserved=log.told_position, group=group)
+                         reserved=log.notified_position, group=group)
         yield AddImageObject(params=params)
     except Refused:
         undo.roll_back()
-        world.storage.give_back(amount)
+        world.storage.release(amount)
         raise
     assert event.source is not None
     image = Image(
@@ -409,12 +409,12 @@ def on_inactive(world: World, event: DriverEvent) -> None:
 def _report_outrun(world: World, image: Image) -> None:
     """A reader is too slow even for the least rate.  Reported once, and again when it has kept up
     for a minute."""
-    told = image.endpoint.outrun
+    notified = image.endpoint.outrun
     key = image.stream_id, image.session_id
-    last_ns = told.pop(key, None)
-    told[key] = world.now_ns
-    if len(told) > _OUTRUN_KEPT:
-        del told[next(iter(told))]
+    last_ns = notified.pop(key, None)
+    notified[key] = world.now_ns
+    if len(notified) > _OUTRUN_KEPT:
+        del notified[next(iter(notified))]
     if last_ns is not None and world.now_ns - last_ns < _OUTRUN_QUIET_NS:
         return
     clients = sorted(f"{link.subscription.client.id}" for link in image.subscribers.values())

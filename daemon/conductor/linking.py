@@ -65,7 +65,8 @@ def link_publication(
         )
         # What was given up is not there; while that is being found out, nothing old is promised.
         held = publication.log.kept_position
-        position = status.consumer_position if publication.log.giving_up else max(position, held)
+        releasing = publication.log.giving_up
+        position = status.consumer_position if releasing else max(position, held)
     link, params = yield from _make_link(
         world, subscription, publication, publication.session_id, position
     )

@@ -106,8 +106,8 @@ class LogFile:
     reserved_terms: int                 # begun: the last one may be there in part
     reserving: bool = False
     giving_up: bool = False             # an agent was asked what it can do without
-    punching: bool = False              # what it does without is being given back
-    wanted: bool = False                # and it asked for a term meanwhile
+    punching: bool = False             # what it does without is being given back
+    wanted: bool = False                # and it requested a term meanwhile
     low_missing: int = 0                # bytes of the first term that are not there
 
     @property
@@ -123,7 +123,7 @@ class LogFile:
         return -(-self.reserved_position // self.term_length) * self.term_length
 
     @property
-    def told_position(self) -> int:
+    def notified_position(self) -> int:
         """How far an agent may write.  It zeroes the word there too: each term's first page is
         always there, any other only if it is reserved."""
         if self.is_whole:
@@ -155,7 +155,7 @@ class Rejection:
     """Of one receiver: how often it said so, and when its publishers last heard of it."""
 
     count: int = 0
-    told_ns: int = 0
+    notified_ns: int = 0
 
 
 @attrs.define(eq=False, kw_only=True)
@@ -181,7 +181,7 @@ class Publication:
     rejections: dict[int, Rejection] = attrs.field(factory=dict)        # by receiver id
     late_limits: int = 0                # answers of a strategy in Python that came too late
     unanswered_ns: int | None = None    # a strategy in Python was asked then, and not heard since
-    silence_told: bool = False
+    silence_notified: bool = False
     joins_logged: dict[int, int] = attrs.field(factory=dict)    # by JoinVerdict: when
 
     @property

@@ -255,7 +255,7 @@ def _create(
         yield AddPublicationObject(params=params, strategy=strategy)
     except Refused:
         undo.roll_back()
-        world.storage.give_back(amount)
+        world.storage.release(amount)
         raise
     publication = Publication(
         id=publication_id,

@@ -72,7 +72,7 @@ def unreliable(world: World, group: Group) -> list[str]:
 
 
 def check_reliable(world: World, group: Group) -> None:
-    """Refuses a group that asks for streams that wait, when one does not."""
+    """Refuses a group that requests streams that wait, when one does not."""
     if group.allow_unreliable:
         return
     for what in unreliable(world, group):
@@ -110,7 +110,7 @@ def _doubt(world: World, link: SubscriberLink) -> tuple[bool, str]:
             return True, f"{what}: its flow control is nak, which does not wait"
         return False, ""                # the sender waits for every reader of its own log
     if not source.params.reliable:
-        return True, f"{what}: reliable=false, lost data is not asked for again"
+        return True, f"{what}: reliable=false, lost data is not requested again"
     strategy = strategy_of(world, source)
     match strategy.kind:
         case FlowControl.UNICAST | FlowControl.MIN:

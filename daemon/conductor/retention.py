@@ -54,7 +54,7 @@ class Located:
 
 
 def view_of(source: Image | Publication, counter_id: int) -> ViewLog:
-    """The look at a log for a group whose position is in the counter."""
+    """The check of a log for a group whose position is in the counter."""
     if isinstance(source, Image):
         return ViewLog(
             log_id=source.id, path=source.log.path, committed_counter_id=counter_id,
@@ -143,11 +143,11 @@ def settle_orphan(world: World, group: Group, retained: Retained) -> Saga[None]:
     )
 
 
-def _settle(world: World, group: Group, retained: Retained, look: ViewLog) -> Saga[None]:
+def _settle(world: World, group: Group, retained: Retained, check: ViewLog) -> Saga[None]:
     try:
-        view: LogView = yield look
+        view: LogView = yield check
         while view.more:
-            view = yield look
+            view = yield check
     except Refused as refused:              # its file is gone or damaged: there is nothing to keep
         world.emit(
             LogError(
@@ -199,7 +199,7 @@ def drop_log(world: World, log_id: int, log: LogFile) -> None:
     if any(log_id in group.retained for group in world.groups.values()):
         return
     world.emit(DeleteFile(path=log.path))
-    world.storage.give_back(log.reserved_bytes)
+    world.storage.release(log.reserved_bytes)
 
 
 def keep_log(world: World, group: Group, retained: Retained) -> None:
@@ -212,6 +212,6 @@ def keep_log(world: World, group: Group, retained: Retained) -> None:
     elif others:
         retained.log = others[0].log
     else:
-        world.storage.inherit(retained.log.reserved_bytes)
+        world.storage.adopt(retained.log.reserved_bytes)
     group.retained[retained.log_id] = retained
     note_retained(world, retained)

@@ -59,7 +59,7 @@ class _Running:
 
 
 class SagaRunner:
-    """Steps sagas; collects the operations that they and plain code ask for."""
+    """Steps sagas; collects the operations that they and plain code request."""
 
     def __init__(self) -> None:
         self._outbox: list[Operation] = []

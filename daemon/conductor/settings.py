@@ -63,8 +63,8 @@ class ConductorSettings:
     reserved_session_low: int = -1
     reserved_session_high: int = 1000
     max_queued_commands: int = 1024     # per client; more are refused
-    reattach_timeout_ns: int = 10 * SECOND_NS   # for the clients of a dead predecessor
+    reattach_timeout_ns: int = 10 * SECOND_NS   # for the clients of a dead daemon
     daemon_id: int = 0
     daemon_epoch: int = 0
     host: str = ""
-    journal: bool = False               # write down what a successor needs
+    journal: bool = False               # write down what a new daemon needs

@@ -2,7 +2,7 @@
 """Terms of log buffers: the daemon allocates them one at a time ahead of the writers, and releases
 them while a stream rests (docs/decisions/0033).
 
-A term that cannot be allocated is asked for again until it can: meanwhile its stream is held with
+A term that cannot be allocated is requested again until it can: meanwhile its stream is held with
 cause ``storage``, and nothing is lost.
 
 The daemon releases terms in steps. An agent states which terms it can do without. The registry
@@ -23,8 +23,8 @@ from penstock.daemon.conductor.actions import (
     GiveUpPublication,
     ImageReserved,
     PublicationReserved,
-    PunchLog,
     ReadCounter,
+    ReleaseLog,
     ReserveTerm,
 )
 from penstock.daemon.conductor.linking import report_refusal
@@ -49,7 +49,7 @@ def on_term_needed(
     :param wanted: position to allocate up to; 0: to the end of the next term.
     """
     owner = _owner(world, kind, object_id)
-    # While it is asked what it can do without, it forgets what it asked for itself.
+    # While it is asked what it can do without, it forgets what it requested itself.
     if owner is None or owner.log.reserving or owner.log.giving_up:
         return
     log = owner.log
@@ -57,7 +57,7 @@ def on_term_needed(
         log.wanted = True
         return
     if log.is_whole:
-        _tell(world, kind, object_id, log.told_position)
+        _notify(world, kind, object_id, log.notified_position)
         return
     log.reserving = True
     start, end = _next_range(log, wanted)
@@ -73,7 +73,7 @@ def on_term_needed(
         return
     log.reserving = False
     if _owner(world, kind, object_id) is not owner:
-        world.storage.give_back(end - start)        # freed meanwhile, without this part
+        world.storage.release(end - start)        # freed meanwhile, without this part
         return
     if end <= log.reserved_position:                # the low part of the first term
         log.low_missing = 0
@@ -81,7 +81,7 @@ def on_term_needed(
         log.reserved_terms += start == log.last_end
         log.reserved_position = end
     note_log(world, owner)
-    _tell(world, kind, object_id, log.told_position)
+    _notify(world, kind, object_id, log.notified_position)
     watch(world, owner)
 
 
@@ -102,7 +102,7 @@ def _reserve(world: World, log: LogFile, start: int, end: int) -> Saga[None]:
     try:
         yield ReserveTerm(path=log.path, term_length=log.term_length, position=start, end=end)
     except Refused:
-        world.storage.give_back(end - start)
+        world.storage.release(end - start)
         raise
 
 
@@ -112,7 +112,7 @@ def _again(world: World, kind: ObjectKind, object_id: int, wanted: int = 0) -> N
     )
 
 
-def _tell(world: World, kind: ObjectKind, object_id: int, position: int) -> None:
+def _notify(world: World, kind: ObjectKind, object_id: int, position: int) -> None:
     if kind is ObjectKind.IMAGE:
         world.emit(ImageReserved(image_id=object_id, position=position))
     else:
@@ -142,14 +142,14 @@ def watch(world: World, owner: Image | Publication) -> None:
         return
     if owner.log.reserved_terms > _least_terms(world, owner.log):
         world.watched.add(owner.id)
-        _look_later(world, _Watch(owner))
+        _check_later(world, _Watch(owner))
 
 
-def _look_later(world: World, watched: _Watch) -> None:
-    def look() -> None:
-        world.runner.start(_look(world, watched), lambda value, error: None)
+def _check_later(world: World, watched: _Watch) -> None:
+    def check() -> None:
+        world.runner.start(_check(world, watched), lambda value, error: None)
 
-    world.timers.at(world.now_ns + max(world.settings.idle_term_timeout_ns // 2, 1), look)
+    world.timers.at(world.now_ns + max(world.settings.idle_term_timeout_ns // 2, 1), check)
 
 
 def _is_live(world: World, owner: Image | Publication) -> bool:
@@ -158,7 +158,7 @@ def _is_live(world: World, owner: Image | Publication) -> bool:
     return world.publications.get(owner.id) is owner and owner.state is PublicationState.ACTIVE
 
 
-def _look(world: World, watched: _Watch) -> Saga[None]:
+def _check(world: World, watched: _Watch) -> Saga[None]:
     """Asks the agent of a stream that has stood still for long enough."""
     owner, log = watched.owner, watched.owner.log
     if not _is_live(world, owner) or log.reserved_terms <= _least_terms(world, log):
@@ -174,13 +174,13 @@ def _look(world: World, watched: _Watch) -> Saga[None]:
             watched.position, watched.since_ns = position, world.now_ns
         elif world.now_ns - watched.since_ns >= world.settings.idle_term_timeout_ns:
             yield EXCLUSIVE             # nobody is about to join where it stood before
-            watched.since_ns = world.now_ns     # it may not be able to, and is asked again later
-            _ask(world, owner)
+            watched.since_ns = world.now_ns     # it may not be able to; requested again later
+            _request(world, owner)
     finally:
-        _look_later(world, watched)
+        _check_later(world, watched)
 
 
-def _ask(world: World, owner: Image | Publication) -> None:
+def _request(world: World, owner: Image | Publication) -> None:
     log = owner.log
     if not _is_live(world, owner) or log.reserving or log.giving_up or log.punching:
         return
@@ -209,21 +209,21 @@ def on_terms_released(world: World, event: DriverEvent) -> None:
     freed = before - log.reserved_bytes
     log.punching = True
     note_log(world, owner)
-    _start_punching(world, event, owner, freed)
+    _start_release(world, event, owner, freed)
 
 
-def _start_punching(
+def _start_release(
     world: World, event: DriverEvent, owner: Image | Publication, freed: int
 ) -> None:
-    world.runner.start(_punch(world, event, owner, freed), lambda value, error: None)
+    world.runner.start(_release(world, event, owner, freed), lambda value, error: None)
 
 
-def _punch(
+def _release(
     world: World, event: DriverEvent, owner: Image | Publication, freed: int
 ) -> Saga[None]:
     log = owner.log
     try:
-        yield PunchLog(
+        yield ReleaseLog(
             path=log.path, term_length=log.term_length, kept_from=event.b, kept_to=event.a
         )
     except Refused as refused:
@@ -232,10 +232,10 @@ def _punch(
             report_refusal(world, f"stream {owner.stream_id}", refused)
             world.timers.at(
                 world.now_ns + world.settings.storage_retry_ns,
-                partial(_start_punching, world, event, owner, freed),
+                partial(_start_release, world, event, owner, freed),
             )
             return
-    world.storage.give_back(freed)
+    world.storage.release(freed)
     log.punching = False
     world.event(
         "terms_given_back", stream_id=owner.stream_id, session_id=owner.session_id,

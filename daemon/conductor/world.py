@@ -59,12 +59,12 @@ class Storage:
         self.used_bytes += amount
         self._publish()
 
-    def inherit(self, amount: int) -> None:
+    def adopt(self, amount: int) -> None:
         """Counts what is allocated already, whatever the budget."""
         self.used_bytes += amount
         self._publish()
 
-    def give_back(self, amount: int) -> None:
+    def release(self, amount: int) -> None:
         self.used_bytes -= amount
         self._publish()
 

@@ -43,7 +43,7 @@ EXIT_BROKEN_PIPE: Final = 141
 
 
 class _LazyGroup(click.Group):
-    """Loads a command's module when it is asked for, so that each starts fast."""
+    """Loads a command's module when it is requested, so that each starts fast."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return [name for name in COMMANDS if self._module(name) is not None]

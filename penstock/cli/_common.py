@@ -68,7 +68,7 @@ def reattach_option(function: _F) -> _F:
         default=DEFAULT_REATTACH_S,
         show_default=True,
         metavar="SECONDS",
-        help="Wait so long for a successor of a daemon that dies; 0: end with it.",
+        help="Wait so long for a new daemon of a daemon that dies; 0: end with it.",
     )(function)
 
 

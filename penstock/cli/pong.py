@@ -43,7 +43,7 @@ def command(
         client.add_exclusive_publication(pong_channel, pong_stream) as pongs,
     ):
 
-        def give_back(message: memoryview, header: Header) -> None:
+        def release(message: memoryview, header: Header) -> None:
             nonlocal returned
             returned += 1
             try:
@@ -59,5 +59,5 @@ def command(
                 click.echo(f"penstock: not returned: {error}", err=True)
 
         while count is None or returned < count:
-            if not pings.poll(give_back, 64 if count is None else min(64, count - returned)):
+            if not pings.poll(release, 64 if count is None else min(64, count - returned)):
                 pings.wait()

@@ -30,7 +30,7 @@ def command(
 ) -> None:
     """Show a daemon's streams and counters, again and again on a terminal.
 
-    Needs no lease: shared memory is mapped read-only, and the daemon is asked for its status.
+    Needs no lease: shared memory is mapped read-only, and the daemon is requested its status.
     """
     path = daemon_directory(directory)
     if as_json:

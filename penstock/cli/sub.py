@@ -145,7 +145,7 @@ def _receive(
     until_end: bool,
     timeout_s: float | None,
 ) -> bool:
-    """Polls to the end that was asked for.  True when Ctrl-C ended it."""
+    """Polls to the end that was requested.  True when Ctrl-C ended it."""
     last = time.monotonic()
     try:
         while count is None or progress.messages < count:

@@ -55,7 +55,7 @@ def spark(lan: Network) -> Iterator[SparkCluster]:
 
 @pytest.fixture(scope="session")
 def drivers(spark: SparkCluster) -> Iterator[Drivers]:
-    """One at a time, for all tests of the session; whoever kills it makes its successor."""
+    """One at a time, for all tests of the session; whoever kills it makes the new daemon."""
     with Drivers(spark) as made:
         yield made
 

@@ -200,7 +200,7 @@ class Driver:
         """Starts a function of ``cluster.spark_driver`` there."""
         self.peer.say(json.dumps({"run": command, **arguments}) + "\n")
 
-    def ask(
+    def request(
         self, command: str, *, timeout_s: float = PATIENCE_S, **arguments: Any
     ) -> dict[str, Any]:
         """Runs one and waits for its answer."""
@@ -227,7 +227,7 @@ class Driver:
 
 
 class Drivers:
-    """One driver after another; the first is started when it is asked for."""
+    """One driver after another; the first is started when it is requested."""
 
     def __init__(self, spark: SparkCluster) -> None:
         self._spark = spark

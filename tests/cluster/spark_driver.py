@@ -37,7 +37,7 @@ def say(event: str, **values: Any) -> None:
 
 
 class Jobs:
-    """What a test can ask for; each method answers once."""
+    """What a test can request; each method answers once."""
 
     def __init__(self, spark: SparkSession) -> None:
         self.spark = spark

@@ -38,9 +38,9 @@ def main() -> None:
     parser.add_argument("--until-told", action="store_true", help="stop when the input ends")
     parser.add_argument("--linger", action="store_true", help="keep the session until told")
     args = parser.parse_args()
-    told = threading.Event()
-    if args.until_told:
-        threading.Thread(target=lambda: (sys.stdin.read(), told.set()), daemon=True).start()
+    notified = threading.Event()
+    if args.until_notified:
+        threading.Thread(target=lambda: (sys.stdin.read(), notified.set()), daemon=True).start()
     padding = bytes(args.size - HEAD.size)
     with penstock.connect(args.dir, name="publisher") as client:
         pub = client.add_exclusive_publication(args.channel, args.stream)
@@ -50,7 +50,7 @@ def main() -> None:
             sys.exit(1)
         begun = last = time.monotonic()
         number = args.first
-        while number < args.first + args.count and not told.is_set():
+        while number < args.first + args.count and not notified.is_set():
             now = time.monotonic()
             if args.seconds and now - begun > args.seconds:
                 break

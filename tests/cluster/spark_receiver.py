@@ -30,13 +30,13 @@ def main() -> None:
     parser.add_argument("--values", action="store_true", help="report the messages too")
     parser.add_argument("--head", action="store_true", help="messages are numbered: report those")
     args = parser.parse_args()
-    told = threading.Event()
-    threading.Thread(target=lambda: (sys.stdin.read(), told.set()), daemon=True).start()
+    notified = threading.Event()
+    threading.Thread(target=lambda: (sys.stdin.read(), notified.set()), daemon=True).start()
     with penstock.connect(args.dir, name="receiver") as client:
         subscription = client.add_subscription(args.channel, args.stream)
         say("listening")
         reader = committed(subscription, timeout_s=0.05)
-        while not told.is_set():
+        while not notified.is_set():
             opened = [part for part in reader.partial if part.reason == "open"]
             if opened:
                 say(

@@ -124,17 +124,17 @@ def _run(start: Start, *, kill: bool) -> dict[int, Stream]:
 
 def test_under_min_the_others_wait_and_under_nak_they_do_not(lan: Network, start: Start) -> None:
     """A stall lasts: what a busy machine does to one run it does not do to three."""
-    told = []
+    notified = []
     for _ in range(3):
         control, killed = _run(start, kill=False), _run(start, kill=True)
         assert TIMEOUT_S * 0.8 < killed[MIN].silence_s() < TIMEOUT_S + 1.5
         assert control[MIN].silence_s() < TIMEOUT_S * 0.5
         assert killed[NAK].pressure == control[NAK].pressure == 0   # every queue is far below
         assert killed[NAK].silence_s() < TIMEOUT_S * 0.5
-        told.append((killed[NAK].worst_share(), control[NAK].worst_share()))
+        notified.append((killed[NAK].worst_share(), control[NAK].worst_share()))
         if killed[NAK].worst_share() >= 0.95:
             break
-    print("worst bin under nak, of before (killed, control):", told)
+    print("worst bin under nak, of before (killed, control):", notified)
     print(f"silence under min: {killed[MIN].silence_s():.2f} s, control "
           f"{control[MIN].silence_s():.2f} s")
-    assert any(share >= 0.95 for share, _ in told), told
+    assert any(share >= 0.95 for share, _ in notified), notified

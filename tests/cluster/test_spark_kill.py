@@ -35,7 +35,7 @@ FRESH_NS = 200_000_000
 WORK_S = 0.6            # longer in each task, so that there is a middle of it
 STREAM = 700
 DEATHS = 4              # a part may end between the look and the death
-TOLD_S = 40.0           # what a reader needs to know that a part's session has died
+NOTIFIED_S = 40.0           # what a reader needs to know that a part's session has died
 
 
 class Flow:
@@ -78,11 +78,11 @@ class Flow:
 
     def begin(self, driver: Driver) -> None:
         """Starts both queries, or goes on with them after a death."""
-        driver.ask(
+        driver.request(
             "collect", query="files", source=self.source("files"), work_s=WORK_S,
             folder=str(self.folder / "out"), checkpoint=str(self.folder / "checkpoint-files"),
         )
-        driver.ask(
+        driver.request(
             "copy", query="copy", source=self.source("copy"), work_s=WORK_S,
             sink={"channel": self.out, "streamId": str(STREAM), "timeout": "60s"},
             checkpoint=str(self.folder / "checkpoint-copy"),
@@ -130,7 +130,7 @@ class Flow:
 
     def left_parts(self, before: int) -> bool:
         """The dead were in the middle of their parts."""
-        end = time.monotonic() + TOLD_S
+        end = time.monotonic() + NOTIFIED_S
         while self.partial <= before and time.monotonic() < end:
             self.hear()
         return self.partial > before
@@ -158,7 +158,7 @@ def flow(
         while not made.received:
             made.hear()
         yield made
-        drivers.current.ask("stop_all")
+        drivers.current.request("stop_all")
 
 
 def kill(pid: int) -> None:
@@ -205,13 +205,13 @@ def test_the_daemons_client_dies(flow: Flow, driver: Driver) -> None:
     assert len(runners) == 2
     strike(flow, runners)
     for query in ("files", "copy"):
-        assert driver.ask("ended", query=query)["error"]
+        assert driver.request("ended", query=query)["error"]
     flow.begin(driver)
     flow.survived(driver)
 
 
 def source_runners(driver: Driver) -> list[int]:
-    """Processes of the driver's queries that ask for offsets."""
+    """Processes of the driver's queries that request offsets."""
     found = []
     for pid, words in spark_processes(driver.peer.process.pid):
         if any("python_streaming_source_runner" in word for word in words):
@@ -227,17 +227,17 @@ def spark_processes(root: int) -> Iterator[tuple[int, list[str]]]:
         yield from spark_processes(pid)
 
 
-def test_a_daemon_dies_and_its_successor_goes_on(
+def test_a_daemon_dies_and_a_new_one_goes_on(
     spark: SparkCluster, flow: Flow, driver: Driver
 ) -> None:
-    """The one that holds the stream: it adopts what its predecessor had."""
+    """The one that holds the stream: it adopts what the old daemon had."""
     flow.until_open()
     spark.hosts[1].kill()
     spark.restart_daemon(1)
     flow.survived(driver)
 
 
-def test_the_driver_dies_and_its_successor_goes_on_from_the_checkpoint(
+def test_the_driver_dies_and_a_new_one_goes_on_from_the_checkpoint(
     flow: Flow, drivers: Drivers
 ) -> None:
     assert drivers.current
@@ -251,7 +251,7 @@ def test_in_the_end_all_that_was_published_is_there_once(flow: Flow, driver: Dri
     flow.publisher.finish()
     count = flow.publisher.wait("done", PATIENCE_S)["count"]
     flow.take(driver, count)
-    driver.ask("stop_all")
+    driver.request("stop_all")
     flow.reader.finish()
     counted = flow.reader.wait("counted")
     assert flow.files() == list(range(count))

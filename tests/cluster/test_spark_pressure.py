@@ -64,7 +64,7 @@ def test_a_fast_publisher_is_slowed_and_memory_is_flat(
         startingOffsets="earliest", minPartitions="2",
     )
     out = tmp_path / "out"
-    driver.ask(
+    driver.request(
         "collect", query="q", source=source, folder=str(out), work_s=0.8,
         checkpoint=str(tmp_path / "checkpoint"),
     )
@@ -82,7 +82,7 @@ def test_a_fast_publisher_is_slowed_and_memory_is_flat(
         done = publisher.wait("done", 180.0)
         while rows < done["count"]:
             rows += driver.wait("batch")["rows"]
-    driver.ask("stop", query="q")
+    driver.request("stop", query="q")
     assert sorted(numbers_in(out)) == list(range(done["count"]))
 
     held = done["causes"]["receiver_window"] / 1e9 / done["seconds"]

@@ -46,7 +46,7 @@ def test_a_batch_arrives_whole_from_both_hosts(
     options = {"channel": channel, "streamId": str(stream)}
     with receiver(spark, channel, stream, "--values") as reader:
         reader.wait("listening")
-        driver.ask("write", rows=ROWS, partitions=PARTITIONS, options=options)
+        driver.request("write", rows=ROWS, partitions=PARTITIONS, options=options)
         found = list(parts(reader, PARTITIONS))
         reader.finish()
         counted = reader.wait("counted")
@@ -61,7 +61,7 @@ def test_publish_says_what_each_task_sent_and_where(
 ) -> None:
     with receiver(spark, channel, stream) as reader:
         reader.wait("listening")
-        tasks = driver.ask(
+        tasks = driver.request(
             "publish", rows=ROWS, partitions=PARTITIONS,
             options={"channel": channel, "stream_id": stream, "timeout": "20s"},
         )["tasks"]
@@ -76,4 +76,4 @@ def test_a_sink_without_a_receiver_fails_with_the_reason(
 ) -> None:
     options = {"channel": channel, "streamId": str(stream), "timeout": "500ms"}
     with pytest.raises(PeerError, match=r"was held for 0\.5 s: NOT_CONNECTED, nobody receives it"):
-        driver.ask("write", rows=10, partitions=1, options=options)
+        driver.request("write", rows=10, partitions=1, options=options)

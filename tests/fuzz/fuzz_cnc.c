@@ -77,7 +77,7 @@ static void answer_all(ps_cnc_t *cnc, int32_t start, size_t length)
     uint64_t head = (uint64_t)atomic_load(ps_ring_field(cnc, PS_RING_HEAD)) & ~UINT64_C(7);
     const uint64_t first = head;
     for (size_t calls = 0;; calls++) {
-        const uint64_t told = broadcast_tail(cnc);
+        const uint64_t notified = broadcast_tail(cnc);
         const int32_t answered = ps_cnc_answer_commands(cnc, REASON);
         const uint64_t now = (uint64_t)atomic_load(ps_ring_field(cnc, PS_RING_HEAD));
         FUZZ_CHECK(answered >= 0 && answered <= AT_ONCE && calls <= length / 8 + 2);
@@ -86,7 +86,7 @@ static void answer_all(ps_cnc_t *cnc, int32_t start, size_t length)
             break;
         }
         FUZZ_CHECK(now % 8 == 0 && now - first <= (uint64_t)(cnc->ring_capacity - start));
-        FUZZ_CHECK(count_answers(cnc, told, broadcast_tail(cnc)) <= answered);
+        FUZZ_CHECK(count_answers(cnc, notified, broadcast_tail(cnc)) <= answered);
         head = now;
         if (now - first == (uint64_t)(cnc->ring_capacity - start)) {
             break; /* round: what follows is the empty beginning */

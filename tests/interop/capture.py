@@ -38,7 +38,7 @@ _PAUSE_AT: Final = 6  # messages, then silence until heartbeats were seen
 _WHY: Final = {
     "SETUP": "the publisher announces the stream until a receiver answers",
     "SM": "the receiver states its position and window",
-    "SM, asks for SETUP": "the receiver hears data of a stream whose SETUP it missed",
+    "SM, requests SETUP": "the receiver hears data of a stream whose SETUP it missed",
     "SM, end of stream": "the receiver has read everything",
     "DATA": "a message",
     "DATA, first fragment": "a message longer than the MTU begins",

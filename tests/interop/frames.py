@@ -89,7 +89,7 @@ def _control(datagram: bytes, kind: int) -> Frame:
         )
     elif kind == SM:
         term_id, offset, window, receiver = struct.unpack_from("<iiiq", datagram, 16)
-        what += ", asks for SETUP" if flags & 0x80 else ", end of stream" if flags & 0x40 else ""
+        what += ", requests SETUP" if flags & 0x80 else ", end of stream" if flags & 0x40 else ""
         facts = (
             f"consumed to term {term_id} offset {offset}; window {window}; "
             f"receiver {receiver & (2**64 - 1):#018x}; flags {flags:#04x}"

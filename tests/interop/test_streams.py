@@ -199,10 +199,10 @@ def test_a_restarted_publisher_is_a_new_session(pair: Pair, ports: Ports) -> Non
             sub.wait("mark")
             assert pub.finish() == 0
         with pair.sender.pub(*arguments(channel + TERM_64K, count, *second)) as pub:
-            successor = sub.wait("image")
+            new_daemon = sub.wait("image")
             got = sub.wait("done")
             assert pub.finish() == 0
-    assert successor["session"] != image["session"]
+    assert new_daemon["session"] != image["session"]
     assert got["sha256"] == digest(
         [
             *messages(seed=1, sizes=sizes, count=count),

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Daemons that are killed under load, and successors that go on where they stood.
+"""Daemons that are killed under load, and new daemons that go on where they stood.
 
 What is compared is everything: the hash over all messages that were accepted against the hash over
 all that came, so that a message that is missing, repeated or damaged fails the test.
@@ -132,7 +132,7 @@ def test_what_was_accepted_before_a_close_survives_the_death(
 # ---- clients meanwhile ---------------------------------------------------------------------------
 
 
-def test_calls_wait_for_the_successor(new_host: NewHost) -> None:
+def test_calls_wait_for_the_new_daemon(new_host: NewHost) -> None:
     host = new_host()
     with penstock.connect(host.directory) as client:
         publication = client.add_publication("aeron:ipc?term-length=64k", STREAM)
@@ -163,7 +163,7 @@ def test_calls_wait_for_the_successor(new_host: NewHost) -> None:
         assert got == [b"before", b"after"]
 
 
-def test_without_a_successor_the_client_gives_up(new_host: NewHost) -> None:
+def test_without_a_new_daemon_the_client_gives_up(new_host: NewHost) -> None:
     host = new_host()
     with penstock.connect(host.directory, reattach_timeout_s=0.3) as client:
         publication = client.add_publication("aeron:ipc?term-length=64k", STREAM)
@@ -300,12 +300,12 @@ def test_a_receiver_that_starts_anew_tells_the_gap(
         spoil(far)
         far.start()
 
-        def told() -> bool:
+        def notified() -> bool:
             subscription.poll(lambda m, _h: got.append(bytes(m)))
             publication.offer(b"later")
             return b"later" in got
 
-        eventually(told, "the stream goes on")
+        eventually(notified, "the stream goes on")
         assert [gap.session_id for gap in subscription.gaps] == [publication.session_id]
         assert got[0] == b"before"
 
@@ -319,17 +319,17 @@ def test_an_image_that_comes_back_further_on_tells_the_gap(
     config.write_text('[timeouts]\nimage_liveness_timeout_ns = "1s"\n')
     near, far = new_host(), new_host("--config", str(config))
     channel = f"aeron:udp?endpoint=127.0.0.1:{port()}|term-length=64k"
-    told: list[penstock.Gap | int] = []
+    notified: list[penstock.Gap | int] = []
     with two_clients(near, far) as (client, remote):
         publication = client.add_publication(channel, STREAM)
-        subscription = remote.add_subscription(channel, STREAM, on_gap=told.append)
+        subscription = remote.add_subscription(channel, STREAM, on_gap=notified.append)
 
         def take() -> None:
-            subscription.poll(lambda m, _h: told.append(int(bytes(m))))
+            subscription.poll(lambda m, _h: notified.append(int(bytes(m))))
 
         def has_come(number: int) -> bool:
             take()
-            return number in told
+            return number in notified
 
         connected(publication, subscription)
         start = publication.send(b"0", FIRST_S)
@@ -350,7 +350,7 @@ def test_an_image_that_comes_back_further_on_tells_the_gap(
             stream_id=STREAM, session_id=publication.session_id, from_position=start,
             to_position=end, messages=9,
         )
-        assert told == [0, gap, 10]
+        assert notified == [0, gap, 10]
         assert subscription.gaps == (gap,)
 
 

@@ -484,7 +484,7 @@ with penstock.connect(directory) as client:
 def test_a_daemon_and_a_stream_fit_into_a_container(
     small_memory: Callable[[str], SmallMemory], port: Callable[[], int]
 ) -> None:
-    """64 MB is what a container's /dev/shm has unless somebody asks for more."""
+    """64 MB is what a container's /dev/shm has unless somebody requests more."""
     memory = small_memory("64m")
     host = memory.host()
     host.start()
@@ -548,9 +548,9 @@ def test_memory_that_fills_up_refuses_and_kills_nobody(
             glut = memory.path / "glut"
             assert memory.run("dd", "if=/dev/zero", f"of={glut}", "bs=64k").returncode != 0
             filler.say()
-            told = filler.wait("refused")
-            assert re.search(r"\d+ bytes.*\d+", told["text"]), told
-            assert told["storage"] == 1
+            notified = filler.wait("refused")
+            assert re.search(r"\d+ bytes.*\d+", notified["text"]), notified
+            assert notified["storage"] == 1
             assert memory.run("rm", str(glut)).returncode == 0
             filler.say()
             assert filler.wait("done")["exact"] is True

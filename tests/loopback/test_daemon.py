@@ -116,7 +116,7 @@ def test_a_daemon_that_was_killed_is_followed_by_another(new_host: NewHost) -> N
     with host.pub("--channel=aeron:ipc?term-length=64k", "--stream=1", "--count=1") as client:
         client.wait("added")
         host.kill()
-        client.process.kill()           # else the successor would go on for it
+        client.process.kill()           # else the new daemon would go on for it
         client.process.wait()
     assert list((host.directory / "publications").iterdir())
     host.start()

@@ -50,5 +50,5 @@ def test_the_example_runs(host: PenstockHost, source: str) -> None:
     )
     assert done.returncode == 0, done.stderr
     assert done.stderr == ""
-    told = re.findall(r"print\(.*# (b'.*')$", source, re.MULTILINE)     # what it says it prints
-    assert done.stdout.splitlines() == told or not told
+    notified = re.findall(r"print\(.*# (b'.*')$", source, re.MULTILINE)     # what it says it prints
+    assert done.stdout.splitlines() == notified or not notified

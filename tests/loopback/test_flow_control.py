@@ -162,8 +162,8 @@ def test_a_strategy_that_never_returns_is_contained(
             assert second.status()["publications"]
         assert failures() == 1                      # counted once: it was asked once
         stat = host.command("stat", "--once", "--json", f"--dir={host.directory}")
-        told = [e for e in json.loads(stat.output())["errors"] if "no answer within" in e["text"]]
-        assert [row["count"] for row in told] == [1]
+        errors = json.loads(stat.output())["errors"]
+        assert [e["count"] for e in errors if "no answer within" in e["text"]] == [1]
     assert host.end() == 0
 
 

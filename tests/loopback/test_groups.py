@@ -377,7 +377,7 @@ def test_a_log_outlives_its_stream_until_it_was_read(
     group.close()
 
 
-def test_a_killed_daemons_successor_goes_on_with_its_groups(
+def test_a_new_daemon_goes_on_with_the_groups_of_a_killed_one(
     new_host: NewHost, port: Callable[[], int]
 ) -> None:
     host = new_host()

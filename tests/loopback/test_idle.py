@@ -115,7 +115,7 @@ def test_memory_shrinks_and_the_stream_goes_on(
         connected(publication, subscription)
         talker = Talker(publication, sizes=(100, 9000, 60000))
         receiver = Receiver(subscription)
-        # In a term's first quarter the term before may be asked for again; at its end the next one
+        # In a term's first quarter the term before may be requested again; at its end the next one
         # may be written.  Over there only the term in use may be read.
         for position in (13 * MIB, 27 * MIB):
             talker.say_until(position - 2 * TERM)
@@ -158,7 +158,7 @@ def test_ipc_keeps_what_a_window_of_a_term_reaches(
 
 
 @pytest.mark.parametrize("victim", ["sender", "receiver"])
-def test_a_successor_goes_on_with_what_is_there(
+def test_a_new_daemon_goes_on_with_what_is_there(
     new_host: NewHost, port: Callable[[], int], victim: str,
     restful: Callable[[str], tuple[str, str]],
 ) -> None:

@@ -77,7 +77,7 @@ def actor(host: PenstockHost, channel: str, *args: str) -> Peer:
 
 
 def mortal_client(host: PenstockHost) -> Client:
-    """A client that waits for no successor of its daemon."""
+    """A client that waits for no new daemon of its daemon."""
     return penstock.connect(host.directory, reattach_timeout_s=0)
 
 
@@ -335,8 +335,8 @@ def test_the_sending_daemon_killed_in_a_transfer(
             assert log_files(mortal)
             mortal.start(*quick)
             with (
-                mortal_client(mortal) as successor,
-                successor.add_publication(channel, STREAM) as again,
+                mortal_client(mortal) as new_daemon,
+                new_daemon.add_publication(channel, STREAM) as again,
             ):
                 connected(again, subscription)
                 (later,) = pump(again, numbered(500), [subscription])
@@ -488,6 +488,6 @@ def test_a_daemon_that_is_drained_says_so_and_leaves_nothing(
         stopper.join(TIMEOUT_S)
         assert not mortal.directory.exists()
         assert publication.offer(b"x") is Offer.DAEMON_AWAY
-        assert process.process.poll() is None   # it waits for a successor
+        assert process.process.poll() is None   # it waits for a new daemon
         eventually(lambda: not subscription.images, "the image does not go", SOON_S)
     assert not mortal.directory.exists()

@@ -267,7 +267,7 @@ def test_logs_that_no_group_holds_are_not_served(served: Served, client: penstoc
     assert gone.value.end_position == 0
 
 
-def test_a_reader_without_credit_gets_no_more_than_it_asked_for(
+def test_a_reader_without_credit_gets_no_more_than_it_requested(
     served: Served, client: penstock.Client
 ) -> None:
     with served.control() as control_, dealer(served) as socket, \
@@ -392,9 +392,9 @@ def raw(served: Served) -> socket.socket:
 
 def ended(connection: socket.socket) -> bool:
     """By the other side."""
-    looking = select.poll()
-    looking.register(connection, select.POLLRDHUP)
-    return bool(looking.poll(0))
+    checking = select.poll()
+    checking.register(connection, select.POLLRDHUP)
+    return bool(checking.poll(0))
 
 
 def test_connections_that_end_in_the_handshake_make_no_places(two: Served) -> None:

@@ -41,9 +41,9 @@ def daemons(tmp_path: Path) -> Iterator[list[Daemon]]:
     with penstock_host_of(tmp_path, "one") as one, penstock_host_of(tmp_path, "two") as two:
         for host in (one, two):
             eventually(lambda host=host: "served on" in host.errors(), "it serves nobody")
-            told = re.search(r"served on (tcp://\S+) with the key (\S+)", host.errors())
-            assert told is not None
-            found.append(Daemon(host=host, address=told[1], key=told[2]))
+            notified = re.search(r"served on (tcp://\S+) with the key (\S+)", host.errors())
+            assert notified is not None
+            found.append(Daemon(host=host, address=notified[1], key=notified[2]))
         yield found
 
 

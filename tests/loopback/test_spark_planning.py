@@ -208,7 +208,7 @@ def test_a_batch_is_split_alike_whenever_it_is_read(
     host: PenstockHost, control: GroupControl, sent: int
 ) -> None:
     """The sink tells repeats by their part: a driver that has more cores, or another option, must
-    not split anew what its predecessor had planned."""
+    not split anew what the old daemon had planned."""
     split: list[list[Any]] = []
     for wanted in ("4", "2"):
         planning = _source._Planning(options(host, minPartitions=wanted, maxBytesPerTrigger="4k"))

@@ -245,7 +245,7 @@ def test_a_publisher_that_starts_anew_is_another_session(
 @pytest.mark.parametrize(("limit", "value"), [
     ("maxBytesPerTrigger", "32k"), ("maxOffsetsPerTrigger", "100"),
 ])
-def test_no_batch_is_larger_than_the_query_asked_for(
+def test_no_batch_is_larger_than_the_query_requested(
     spark: SparkSession, stream: Stream, tmp_path: Path, limit: str, value: str
 ) -> None:
     """And AvailableNow ends with what was there when it began."""

@@ -155,7 +155,7 @@ def test_without_clients_nothing_stays(new_host: NewHost) -> None:
 def test_what_a_client_accepted_and_left_while_no_daemon_was_there_arrives(
     new_host: NewHost, port: Port
 ) -> None:
-    """Its process has ended when the successor comes, so that nobody asks for its stream."""
+    """Its process has ended when the new daemon comes, so that nobody requests its stream."""
     near, far = new_host(), new_host()
     channel = f"aeron:udp?endpoint=127.0.0.1:{port()}|term-length=64k"
     got: list[bytes] = []
@@ -289,7 +289,7 @@ def test_a_drain_ends_the_streams_and_removes_the_directory(
     new_host: NewHost, port: Port
 ) -> None:
     """Everything that was accepted arrives, then the end of the stream; clients look for a
-    successor, which knows nothing of them."""
+    new daemon, which knows nothing of them."""
     near, far = new_host(), new_host()
     channel = f"aeron:udp?endpoint=127.0.0.1:{port()}|term-length=64k"
     ended: list[int] = []

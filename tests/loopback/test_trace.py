@@ -77,7 +77,7 @@ def test_two_daemons_trace_a_lossy_transfer(
     assert drawn.read_bytes().startswith(b"\x89PNG")
 
 
-def test_a_successor_goes_on_in_the_trace_of_a_killed_daemon(
+def test_a_new_daemon_goes_on_in_the_trace_of_a_killed_daemon(
     new_host: NewHost, tmp_path: Path
 ) -> None:
     path = tmp_path / "trace.jsonl"

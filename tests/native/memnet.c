@@ -28,7 +28,7 @@ struct ps_socket {
 struct memnet {
     ps_socket_t *sockets;
     queue_t sent;
-    int32_t room, sends, joins, landed;
+    int32_t room, sends, joins, received;
     uint16_t next_port;
 };
 
@@ -148,25 +148,26 @@ static int mem_reconnect(ps_socket_t *socket, const ps_addr_t *remote)
 }
 
 /* As the kernel's transport does it. */
-static uint32_t let_land(const ps_direct_t *lander, void *context, const uint8_t *data,
-                         uint32_t length, uint32_t segment, const ps_addr_t *from, int64_t now_ns)
+static uint32_t receive_direct(const ps_direct_t *direct, void *context, const uint8_t *data,
+                               uint32_t length, uint32_t segment, const ps_addr_t *from,
+                               int64_t now_ns)
 {
-    ps_direct_range_t landing;
+    ps_direct_range_t range;
     uint64_t first_word;
-    if (!lander->land(context, &landing) || length < 32) {
+    if (!direct->prepare(context, &range) || length < 32) {
         return 0;
     }
-    const uint32_t there = length < landing.length ? length : landing.length;
+    const uint32_t there = length < range.length ? length : range.length;
     const uint32_t whole = there == length ? length : there - there % segment;
     memcpy(&first_word, data, sizeof first_word);
-    memcpy(landing.at + 8, data + 8, there - 8);
+    memcpy(range.at + 8, data + 8, there - 8);
     return whole == 0 ? 0
-                      : lander->landed(context, &landing, first_word, whole, segment, from, now_ns);
+                      : direct->received(context, &range, first_word, whole, segment, from, now_ns);
 }
 
 /* As GRO does: neighbours of one length from one sender, and one shorter last. */
 static int mem_recv_runs(ps_socket_t *socket, int32_t limit, ps_on_run_fn fn,
-                         const ps_direct_t *lander, void *context, int64_t now_ns)
+                         const ps_direct_t *direct, void *context, int64_t now_ns)
 {
     static uint8_t joined[65536];
     int32_t seen = 0;
@@ -189,13 +190,14 @@ static int mem_recv_runs(ps_socket_t *socket, int32_t limit, ps_on_run_fn fn,
             free(pop(&socket->in));
             seen++;
         }
-        const uint32_t stays =
-            lander == NULL ? 0 : let_land(lander, context, joined, length, segment, &from, now_ns);
+        const uint32_t stays = direct == NULL ? 0
+                                              : receive_direct(direct, context, joined, length,
+                                                               segment, &from, now_ns);
         if (stays < length || length == 0) {
             fn(context, joined + stays, length - stays,
                segment < length - stays ? segment : length - stays, &from, now_ns);
         }
-        socket->memnet->landed += stays > 0;
+        socket->memnet->received += stays > 0;
     }
     return seen;
 }
@@ -284,9 +286,9 @@ void memnet_room(memnet_t *memnet, int32_t datagrams)
     memnet->room = datagrams;
 }
 
-int32_t memnet_landed(const memnet_t *memnet)
+int32_t memnet_direct(const memnet_t *memnet)
 {
-    return memnet->landed;
+    return memnet->received;
 }
 
 void memnet_join(memnet_t *memnet, int32_t joins)

@@ -39,7 +39,7 @@ void memnet_room(memnet_t *memnet, int32_t datagrams);
 /* 0: received datagrams are not joined; 1 (at first): as GRO does. */
 void memnet_join(memnet_t *memnet, int32_t joins);
 /* Buffers that were received into a log, in part at least. */
-int32_t memnet_landed(const memnet_t *memnet);
+int32_t memnet_direct(const memnet_t *memnet);
 /* Calls of send so far. */
 int32_t memnet_sends(const memnet_t *memnet);
 ps_addr_t memnet_addr(uint8_t last, uint16_t port); /* 10.0.0.last */

@@ -89,7 +89,7 @@ UNUSED_OK static void open_image(world_t *world, const world_options_t *options,
 }
 
 /* Where status messages of the last second and more went: 0 nowhere, -1 to several. */
-UNUSED_OK static int32_t told(world_t *world)
+UNUSED_OK static int32_t notified(world_t *world)
 {
     static memnet_dgram_t dgram;
     int32_t port = 0;
@@ -104,7 +104,7 @@ UNUSED_OK static int32_t told(world_t *world)
 }
 
 /* As told(), while he is alive at position. */
-UNUSED_OK static int32_t told_beside(world_t *world, const speaker_t *who, int64_t position)
+UNUSED_OK static int32_t notified_beside(world_t *world, const speaker_t *who, int64_t position)
 {
     static memnet_dgram_t dgram;
     int32_t port = 0;

@@ -57,7 +57,7 @@ static void succeed(rig_t *rig)
 }
 
 /* What a publisher does that finds no room in its term: pads the rest, turns to the next term, and
- * asks again, so that the limit may hold it at that term's very beginning. */
+ * requests again, so that the limit may hold it at that term's very beginning. */
 static void turn_term(rig_t *rig)
 {
     const int64_t at = rig_tail(rig);
@@ -258,7 +258,7 @@ static void counters_that_lie_are_refused(void)
 }
 
 /* Eight messages sent, a death, two more; the index and the slot say what they are made to say in
- * between (0: as they are).  Returns how many messages the successor counts. */
+ * between (0: as they are).  Returns how many messages the new daemon counts. */
 static int64_t counted_over_a_death(int64_t index_ordinal, int64_t index_shift,
                                     int64_t slot_ordinal)
 {
@@ -302,11 +302,11 @@ static void messages_are_counted_on(void)
     CHECK_EQ(counted_over_a_death(-5, 0, INT64_MAX), 2); /* neither: from here on */
 }
 
-/* The dead sender had taken the bit, or looked at the stream by itself: publishers tell again. */
+/* The dead sender had taken the bit, or checked the stream by itself: publishers tell again. */
 static void marks_of_the_dead_are_cleared(void)
 {
     static const uint8_t payload[100];
-    const uint32_t marks[] = { PS_DIRTY_DATA, PS_DIRTY_LOOK, PS_DIRTY_HOT };
+    const uint32_t marks[] = { PS_DIRTY_DATA, PS_DIRTY_CHECK, PS_DIRTY_HOT };
     for (size_t i = 0; i < sizeof marks / sizeof marks[0]; i++) {
         rig_t *rig = rig_open(&(rig_options_t){ .kind = RIG_UNICAST });
         rig_connect(rig);

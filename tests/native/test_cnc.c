@@ -80,7 +80,7 @@ static void memory_is_taken_as_counters_are(void)
     const int64_t step = PS_COUNTERS_BACKED * (PS_COUNTER_META_BYTES + PS_COUNTER_VALUE_BYTES);
     CHECK(memory_of(path) >= before + step - 8192 && memory_of(path) <= before + step + 8192);
     ps_cnc_close(cnc);
-    CHECK_EQ(ps_cnc_open(directory, 0, &cnc), PS_OK); /* a successor goes on */
+    CHECK_EQ(ps_cnc_open(directory, 0, &cnc), PS_OK); /* a new daemon goes on */
     CHECK_EQ(ps_counter_allocate(cnc, 1, "", 0, "more", 4, 1, 1, 1, 7, 0), id + 2);
     CHECK(memory_of(path) <= before + step + 8192);
     CHECK_EQ(ps_counter_get(cnc, id), 7);

@@ -144,8 +144,8 @@ static void a_joiner_is_waited_for(void)
 {
     ps_fc_t fc = make(PS_FC_MIN, 0, 0);
     int64_t limit = sm(&fc, 1, 0, 0, 0, 0, 0);
-    const ps_sm_t ask = { .receiver_id = 2, .window = W, .flags = PS_SM_SETUP };
-    fc.ops->on_setup_asked(&fc, &ask, at(ask.receiver_id), 0);
+    const ps_sm_t request = { .receiver_id = 2, .window = W, .flags = PS_SM_SETUP };
+    fc.ops->on_setup_requested(&fc, &request, at(request.receiver_id), 0);
     fc.ops->on_setup_sent(&fc, limit, 1);
     CHECK_EQ(sm(&fc, 1, 4096, limit, 2, 0, 0), limit); /* held */
     CHECK_EQ(fc.ops->on_idle(&fc, limit, 0, 3), W);
@@ -156,18 +156,18 @@ static void a_joiner_is_waited_for(void)
     CHECK_EQ(limit, 2048 + W);
     /* one that asks and never comes holds for one receiver time-out, and only once */
     const ps_sm_t other = { .receiver_id = 3, .window = W, .flags = PS_SM_SETUP };
-    fc.ops->on_setup_asked(&fc, &other, at(3), 5);
+    fc.ops->on_setup_requested(&fc, &other, at(3), 5);
     fc.ops->on_setup_sent(&fc, limit, 5);
     sm(&fc, 1, 8192, limit, S, 0, 0);
     limit = sm(&fc, 2, 8192, limit, S, 0, 0);
     CHECK_EQ(limit, 2048 + W);
     for (int64_t now_ns = S; now_ns < 5 * S; now_ns += S / 10) { /* it asks at every SETUP */
-        (void)fc.ops->on_setup_asked(&fc, &other, at(3), now_ns);
+        (void)fc.ops->on_setup_requested(&fc, &other, at(3), now_ns);
         fc.ops->on_setup_sent(&fc, limit, now_ns);
     }
     CHECK_EQ(fc.ops->on_idle(&fc, limit, 0, 5 + 5 * S - 4), 2048 + W);
     CHECK_EQ(fc.ops->on_idle(&fc, limit, 0, 5 + 5 * S), 8192 + W);
-    CHECK_EQ(fc.ops->on_setup_asked(&fc, &other, at(3), 6 * S), PS_JOIN_NOT_JOINED);
+    CHECK_EQ(fc.ops->on_setup_requested(&fc, &other, at(3), 6 * S), PS_JOIN_NOT_JOINED);
     fc.ops->on_setup_sent(&fc, 8192 + W, 6 * S);
     CHECK(!ps_join_holds(fc.join));
     ps_fc_free(&fc);
@@ -177,8 +177,8 @@ static void a_joiner_that_falls_silent_holds_for_one_time_out_in_all(void)
 {
     ps_fc_t fc = make(PS_FC_MIN, 0, 0);
     int64_t limit = sm(&fc, 1, 0, 0, 0, 0, 0);
-    const ps_sm_t ask = { .receiver_id = 2, .window = W, .flags = PS_SM_SETUP };
-    fc.ops->on_setup_asked(&fc, &ask, at(2), 0);
+    const ps_sm_t request = { .receiver_id = 2, .window = W, .flags = PS_SM_SETUP };
+    fc.ops->on_setup_requested(&fc, &request, at(2), 0);
     fc.ops->on_setup_sent(&fc, limit, 0);
     limit = sm(&fc, 2, 0, limit, 4 * S, 0, 0); /* it joins late, and is not heard again */
     limit = sm(&fc, 1, 8192, limit, 4 * S, 0, 0);
@@ -210,7 +210,7 @@ static void a_window_that_takes_nothing_holds_for_one_time_out(void)
     ps_fc_free(&fc);
 }
 
-static void a_setup_nobody_asked_for_holds_nothing(void)
+static void a_setup_nobody_requested_holds_nothing(void)
 {
     ps_fc_t fc = make(PS_FC_MIN, 0, 0);
     const int64_t limit = sm(&fc, 1, 0, 0, 0, 0, 0);
@@ -231,8 +231,8 @@ static void tagged_follows_the_slowest_of_the_tagged(void)
     CHECK_EQ(sm(&fc, 1, 5000, limit, 2, 0, 0), limit); /* not any more */
     CHECK_EQ(sm(&fc, 3, 5000, limit, 2, 8, 0), limit); /* another group's */
     CHECK_EQ(fc.tracked, 1);
-    const ps_sm_t ask = { .receiver_id = 4, .window = W, .flags = PS_SM_SETUP };
-    fc.ops->on_setup_asked(&fc, &ask, at(ask.receiver_id), 3); /* untagged: no hold */
+    const ps_sm_t request = { .receiver_id = 4, .window = W, .flags = PS_SM_SETUP };
+    fc.ops->on_setup_requested(&fc, &request, at(request.receiver_id), 3); /* untagged: no hold */
     fc.ops->on_setup_sent(&fc, limit, 3);
     CHECK_EQ(sm(&fc, 2, 4096, limit, 4, 7, 0), 4096 + W);
     ps_fc_free(&fc);
@@ -521,14 +521,14 @@ static void a_limit_that_one_receiver_grants_stays(void)
     ps_fc_free(&fc);
 }
 
-/* A known member that asks for a SETUP does not join: it holds no limit. */
-static void a_member_that_asks_for_a_setup_holds_nothing(void)
+/* A known member that requests a SETUP does not join: it holds no limit. */
+static void a_member_that_requests_a_setup_holds_nothing(void)
 {
     ps_fc_t fc = make(PS_FC_MIN, 0, 0);
     const ps_sm_t member = { .receiver_id = 1, .window = W };
-    const ps_sm_t asks = { .receiver_id = 1, .flags = PS_SM_SETUP };
+    const ps_sm_t requests = { .receiver_id = 1, .flags = PS_SM_SETUP };
     int64_t limit = fc.ops->on_sm(&fc, &member, 0, 0, at(member.receiver_id), 0);
-    fc.ops->on_setup_asked(&fc, &asks, at(asks.receiver_id), 1);
+    fc.ops->on_setup_requested(&fc, &requests, at(requests.receiver_id), 1);
     fc.ops->on_setup_sent(&fc, limit, 1);
     CHECK_EQ(fc.ops->on_sm(&fc, &member, 4096, limit, at(member.receiver_id), 2), 4096 + W);
     ps_fc_free(&fc);
@@ -546,10 +546,10 @@ int main(void)
     RUN(a_joiner_is_waited_for);
     RUN(a_joiner_that_falls_silent_holds_for_one_time_out_in_all);
     RUN(a_window_that_takes_nothing_holds_for_one_time_out);
-    RUN(a_setup_nobody_asked_for_holds_nothing);
+    RUN(a_setup_nobody_requested_holds_nothing);
     RUN(a_limit_that_no_receiver_grants_comes_down);
     RUN(a_limit_that_one_receiver_grants_stays);
-    RUN(a_member_that_asks_for_a_setup_holds_nothing);
+    RUN(a_member_that_requests_a_setup_holds_nothing);
     RUN(tagged_follows_the_slowest_of_the_tagged);
     RUN(nak_opens_half_a_term_among_those_that_speak);
     RUN(a_custom_limit_counts_until_its_time);

@@ -128,10 +128,10 @@ static void test_a_split_keeps_the_timer(void)
     ps_gaps_t gaps;
     ps_gaps_init(&gaps, storage, 2);
     CHECK(ps_gaps_append(&gaps, 0, 320, 77, 0));
-    gaps.items[0].asked = 3;
+    gaps.items[0].requested = 3;
     CHECK(ps_gaps_fill(&gaps, 96, 128) && gaps.count == 2);
     CHECK(gaps.items[0].to == 96 && gaps.items[1].from == 128 && gaps.items[1].to == 320);
-    CHECK(gaps.items[1].due_ns == 77 && gaps.items[1].asked == 3);
+    CHECK(gaps.items[1].due_ns == 77 && gaps.items[1].requested == 3);
     CHECK(!ps_gaps_fill(&gaps, 160, 192) && gaps.count == 2); /* no room for a third */
     CHECK(ps_gaps_append(&gaps, 320, 352, 1, 0) && gaps.count == 2 && gaps.items[1].to == 352);
     CHECK(!ps_gaps_append(&gaps, 384, 416, 1, 0));

@@ -62,14 +62,14 @@ static void test_half_a_term_ahead_stays(void)
     }
 }
 
-static void test_a_stream_that_goes_on_asks_for_its_terms(void)
+static void test_a_stream_that_goes_on_requests_its_terms(void)
 {
     world_t world;
     ps_event_t event;
     open_at(&world, 5 * QUARTER);
     const int64_t before = memory_of(world.path);
     expect(give_up(&world, 1), TERM, 2 * TERM);
-    CHECK_EQ(ps_log_punch(world.path, TERM, TERM, 2 * TERM), PS_OK);
+    CHECK_EQ(ps_log_release(world.path, TERM, TERM, 2 * TERM), PS_OK);
     const int64_t resting = memory_of(world.path);
     CHECK_EQ(before - resting, 2 * (TERM - 4096));
     for (int i = 0; i < 30; i++) {
@@ -168,7 +168,7 @@ static void test_a_full_ring_delays_the_answer_and_what_comes_behind(void)
 int main(void)
 {
     RUN(test_half_a_term_ahead_stays);
-    RUN(test_a_stream_that_goes_on_asks_for_its_terms);
+    RUN(test_a_stream_that_goes_on_requests_its_terms);
     RUN(test_what_is_unread_stays);
     RUN(test_who_joins_keeps_all);
     RUN(test_a_term_that_was_never_there_is_none_to_keep);

@@ -95,19 +95,19 @@ static void test_where_all_terms_are_in_use_none_goes(void)
     const int64_t end = RIG_TERM + RIG_TERM / 2 + STEP; /* 5/8 reach back, 1/2 reaches on */
     rig_t *rig = open_at(end);
     CHECK_EQ(give_up(rig, 1).a, -1);
-    advance_to(rig, 5 * RIG_TERM); /* and nothing is asked for: all is there */
+    advance_to(rig, 5 * RIG_TERM); /* and nothing is requested: all is there */
     ps_event_t event;
     CHECK(!rig_event(rig, PS_EV_TERM_NEEDED, &event));
     rig_close(rig);
 }
 
-static void test_a_stream_that_goes_on_asks_for_its_terms(void)
+static void test_a_stream_that_goes_on_requests_its_terms(void)
 {
     rig_t *rig = open_at(7 * QUARTER);
     ps_event_t event;
     const int64_t before = memory_of(rig);
     expect(give_up(rig, 1), RIG_TERM, 3 * RIG_TERM);
-    CHECK_EQ(ps_log_punch(rig->log_path, RIG_TERM, RIG_TERM, 3 * RIG_TERM), PS_OK);
+    CHECK_EQ(ps_log_release(rig->log_path, RIG_TERM, RIG_TERM, 3 * RIG_TERM), PS_OK);
     const int64_t resting = memory_of(rig);
     CHECK_EQ(before - resting, RIG_TERM - 4096);
     for (int i = 0; i < 20; i++) { /* it rests: heartbeats, and no wish */
@@ -141,7 +141,7 @@ static void test_what_was_lost_before_is_sent_again(void)
     uint8_t out[PS_CONTROL_MAX];
     const int64_t floor = 7 * QUARTER - RIG_TERM / 2;
     expect(give_up(rig, 1), RIG_TERM, 3 * RIG_TERM);
-    CHECK_EQ(ps_log_punch(rig->log_path, RIG_TERM, RIG_TERM, 3 * RIG_TERM), PS_OK);
+    CHECK_EQ(ps_log_release(rig->log_path, RIG_TERM, RIG_TERM, 3 * RIG_TERM), PS_OK);
     const int64_t resting = memory_of(rig);
     const ps_nak_t nak = { GOLDEN_SESSION, GOLDEN_STREAM, GOLDEN_TERM + 1,
                            (int32_t)(floor - RIG_TERM), STEP };
@@ -156,7 +156,7 @@ static void test_what_was_lost_before_is_sent_again(void)
     rig_close(rig);
 }
 
-static void test_what_was_asked_for_before_is_asked_for_again(void)
+static void test_what_was_requested_before_is_requested_again(void)
 {
     rig_t *rig =
         rig_open(&(rig_options_t){ .kind = RIG_UNICAST, .reserved_position = 2 * RIG_TERM });
@@ -216,7 +216,7 @@ static void test_ipc_keeps_what_is_unread_and_what_limits_reach(void)
     CHECK_EQ(ps_publication_remove_subscriber(rig->driver, rig->pub, slow), PS_OK);
     offer_ipc(rig, reader, 9 * QUARTER); /* in a term's first half nothing reaches out of it */
     expect(give_up(rig, 1), 2 * RIG_TERM, 3 * RIG_TERM);
-    CHECK_EQ(ps_log_punch(rig->log_path, RIG_TERM, 2 * RIG_TERM, 3 * RIG_TERM), PS_OK);
+    CHECK_EQ(ps_log_release(rig->log_path, RIG_TERM, 2 * RIG_TERM, 3 * RIG_TERM), PS_OK);
     const int64_t resting = memory_of(rig);
     CHECK_EQ(rig_counter(rig, rig->limit), 11 * QUARTER);
     add_reader(rig, 7 * QUARTER); /* its place went meanwhile: it begins where others are */
@@ -260,9 +260,9 @@ int main(void)
     test_what_may_be_sent_again_and_what_limits_reach_stays();
     test_least_terms_are_kept();
     test_where_all_terms_are_in_use_none_goes();
-    test_a_stream_that_goes_on_asks_for_its_terms();
+    test_a_stream_that_goes_on_requests_its_terms();
     test_what_was_lost_before_is_sent_again();
-    test_what_was_asked_for_before_is_asked_for_again();
+    test_what_was_requested_before_is_requested_again();
     test_ipc_keeps_what_is_unread_and_what_limits_reach();
     test_a_stopped_claimer_keeps_all();
     test_an_ending_publication_keeps_all();

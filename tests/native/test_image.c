@@ -13,7 +13,7 @@ static void open_image(world_t *world, const world_options_t *options)
     memnet_discard(world->memnet);
 }
 
-static void test_one_lost_datagram_is_asked_for_once(void)
+static void test_one_lost_datagram_is_requested_once(void)
 {
     static memnet_dgram_t dgram;
     uint8_t expected[256];
@@ -75,7 +75,7 @@ static void test_heartbeat_shows_a_lost_tail(void)
     world_close(&world);
 }
 
-/* A gap [at, at + 64); then so long until it is asked for, to a microsecond. */
+/* A gap [at, at + 64); then so long until it is requested, to a microsecond. */
 static int64_t patience_us(world_t *world, int64_t at)
 {
     int64_t waited_us = 0;
@@ -184,8 +184,8 @@ static void test_a_false_heartbeat_does_not_wedge_the_stream(void)
 }
 
 /* A forged frame begins in what is there and ends beyond: nothing of it is written, and what it
- * claims to cover is asked for. */
-static void test_a_frame_across_the_mark_is_asked_for(void)
+ * claims to cover is requested. */
+static void test_a_frame_across_the_mark_is_requested(void)
 {
     const world_options_t penstock = { .peer_capabilities = PS_CAP_PENSTOCK };
     static memnet_dgram_t dgram;
@@ -451,7 +451,7 @@ static void test_nothing_is_written_without_storage(void)
     world_close(&world);
 }
 
-static void test_penstock_senders_are_asked_for_every_gap(void)
+static void test_penstock_senders_get_a_request_for_every_gap(void)
 {
     world_options_t options = { .peer_capabilities = PS_CAP_PENSTOCK };
     for (int32_t penstock = 1; penstock >= 0; penstock--) {
@@ -464,7 +464,7 @@ static void test_penstock_senders_are_asked_for_every_gap(void)
         world_pass(&world, 2000);
         CHECK_EQ(world_count_sent(&world, PS_TYPE_NAK), penstock ? 9 : 1);
         for (int64_t at = 64; at < 9 * 128 && !penstock; at += 128) {
-            world_data(&world, at, at + 64, 64); /* the repair: the next one is asked for */
+            world_data(&world, at, at + 64, 64); /* the repair: the next one is requested */
             world_step(&world);
             CHECK_EQ(world_count_sent(&world, PS_TYPE_NAK), at < 8 * 128 ? 1 : 0);
         }
@@ -543,14 +543,14 @@ static void test_every_gap_counts_as_a_loss(void)
 
 int main(void)
 {
-    RUN(test_one_lost_datagram_is_asked_for_once);
+    RUN(test_one_lost_datagram_is_requested_once);
     RUN(test_heartbeat_shows_a_lost_tail);
     RUN(test_patience_is_learned_and_fades);
     RUN(test_what_finds_no_room_is_not_late);
     RUN(test_delivered_bytes_cannot_be_changed);
     RUN(test_frames_across_a_gap_edge_do_not_fit);
     RUN(test_a_false_heartbeat_does_not_wedge_the_stream);
-    RUN(test_a_frame_across_the_mark_is_asked_for);
+    RUN(test_a_frame_across_the_mark_is_requested);
     RUN(test_over_and_under_runs_are_counted);
     RUN(test_a_run_is_taken_as_far_as_it_may);
     RUN(test_padding_ends_a_term);
@@ -559,7 +559,7 @@ int main(void)
     RUN(test_full_gap_list_drops_what_would_need_one_more);
     RUN(test_gaps_are_padded_over_when_unreliable);
     RUN(test_nothing_is_written_without_storage);
-    RUN(test_penstock_senders_are_asked_for_every_gap);
+    RUN(test_penstock_senders_get_a_request_for_every_gap);
     RUN(test_receive_times_go_where_the_channel_says);
     RUN(test_group_images_back_off);
     RUN(test_every_gap_counts_as_a_loss);

@@ -138,7 +138,7 @@ static void test_a_stream_at_the_maximum_position_ends_there(void)
     data(&world, &sender, end - 64, end);
     CHECK_EQ(world_status(&world).position, end);
     world_consume(&world, end);
-    CHECK_EQ(told_beside(&world, &sender, end - 64), 50000);
+    CHECK_EQ(notified_beside(&world, &sender, end - 64), 50000);
     for (int32_t i = 0; i < 4; i++) {
         eos(&world, &sender, end, 0);
         world_pass(&world, 100 * MS);

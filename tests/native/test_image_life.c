@@ -113,7 +113,7 @@ static void test_a_sender_behind_its_padding_is_alive(void)
     world_close(&world);
 }
 
-static void test_trailer_tells_who_is_slow(void)
+static void test_trailer_names_the_slow_receiver(void)
 {
     const world_options_t speaking = { .advertise = 1, .join_ordinal = 100 };
     world_t world;
@@ -275,7 +275,7 @@ static void test_events_wait_for_room_in_the_ring(void)
     world_close(&world);
 }
 
-static void test_storage_is_asked_for_once_there_is_room_in_the_ring(void)
+static void test_storage_is_requested_once_there_is_room_in_the_ring(void)
 {
     const world_options_t tiny = { .event_capacity = 2, .reserved_position = 32768 };
     world_t world;
@@ -285,7 +285,7 @@ static void test_storage_is_asked_for_once_there_is_room_in_the_ring(void)
     world_data(&world, 0, 64, 64);
     world_step(&world);
     world_consume(&world, 64);
-    world_pass(&world, 5 * MS); /* it has nothing to do any more, so no cycle looks at it */
+    world_pass(&world, 5 * MS); /* it has nothing to do any more, so no cycle checks it */
     CHECK_EQ(world_event(&world, PS_EV_TERM_NEEDED, &event), 0);
     world_pass(&world, 5 * MS);
     CHECK_EQ(world_event(&world, PS_EV_TERM_NEEDED, &event), 1);
@@ -424,7 +424,7 @@ static void test_untethered_subscriber_stops_gating(void)
     world_close(&world);
 }
 
-/* It is looked at from the first moment on, not from the first status message on: that it is behind
+/* It is checked from the first moment on, not from the first status message on: that it is behind
  * then does not say that it always was. */
 static void test_a_reader_that_was_not_behind_has_its_time(void)
 {
@@ -502,14 +502,14 @@ int main(void)
     RUN(test_status_message_at_a_new_term_and_by_time);
     RUN(test_status_messages_back_off_when_nothing_moves);
     RUN(test_a_sender_behind_its_padding_is_alive);
-    RUN(test_trailer_tells_who_is_slow);
+    RUN(test_trailer_names_the_slow_receiver);
     RUN(test_a_peers_ordinal_that_cannot_be_is_unknown);
     RUN(test_a_lying_subscriber_is_bent_back);
     RUN(test_end_of_stream_drain_and_release);
     RUN(test_silence_ends_an_image);
     RUN(test_revoked_and_abandoned_images_end);
     RUN(test_events_wait_for_room_in_the_ring);
-    RUN(test_storage_is_asked_for_once_there_is_room_in_the_ring);
+    RUN(test_storage_is_requested_once_there_is_room_in_the_ring);
     RUN(test_a_gap_without_memory_is_no_work);
     RUN(test_rejection_sends_errors_until_it_ends);
     RUN(test_round_trip_is_measured_and_answered);

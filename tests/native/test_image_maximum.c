@@ -39,7 +39,7 @@ static void read_sm(world_t *world, ps_sm_t *sm)
 }
 
 /* aeron: the heartbeat names the term id that wrapped, as Aeron's senders do. */
-static void lost_tail_is_asked_for(int32_t initial_term_id, bool aeron)
+static void lost_tail_is_requested(int32_t initial_term_id, bool aeron)
 {
     static memnet_dgram_t dgram;
     world_t world;
@@ -72,13 +72,13 @@ static void lost_tail_is_asked_for(int32_t initial_term_id, bool aeron)
     world_close(&world);
 }
 
-static void test_a_lost_tail_is_asked_for(void)
+static void test_a_lost_tail_is_requested(void)
 {
     const int32_t initial[] = { GOLDEN_TERM, 0, 1, -1, INT32_MAX, INT32_MIN, INT32_MIN + 7 };
     for (size_t i = 0; i < sizeof initial / sizeof initial[0]; i++) {
         if (initial[i] != 0) { /* 0 stands for golden in the world's options */
-            lost_tail_is_asked_for(initial[i], false);
-            lost_tail_is_asked_for(initial[i], true);
+            lost_tail_is_requested(initial[i], false);
+            lost_tail_is_requested(initial[i], true);
         }
     }
 }
@@ -118,7 +118,7 @@ static void test_no_data_lies_beyond_the_end(void)
 
 int main(void)
 {
-    RUN(test_a_lost_tail_is_asked_for);
+    RUN(test_a_lost_tail_is_requested);
     RUN(test_the_end_of_the_stream_is_the_end_of_the_last_term);
     RUN(test_no_data_lies_beyond_the_end);
     return 0;

@@ -66,7 +66,7 @@ static void a_full_queue_signals_once_a_window(void)
     world_close(&world);
 }
 
-static void who_did_not_ask_is_not_told(void)
+static void a_sender_without_requests_gets_no_notice(void)
 {
     ps_pressure_t pressure;
     world_t world;
@@ -84,6 +84,6 @@ static void who_did_not_ask_is_not_told(void)
 int main(void)
 {
     RUN(a_full_queue_signals_once_a_window);
-    RUN(who_did_not_ask_is_not_told);
+    RUN(a_sender_without_requests_gets_no_notice);
     return 0;
 }

@@ -18,7 +18,7 @@ static void test_a_strangers_setup_does_not_silence_the_sender(void)
     data(&world, &stranger, 640, 704);
     CHECK_EQ(world_status(&world).position, 640);
     CHECK_EQ(world_status(&world).foreign_datagrams, 2);
-    CHECK_EQ(told_beside(&world, &sender, 640), 50000);
+    CHECK_EQ(notified_beside(&world, &sender, 640), 50000);
     CHECK_EQ(world_event(&world, PS_EV_SECOND_SOURCE, &event), 1);
     CHECK(event.id == 77 && event.from.port == 666 && event.a == 1);
     for (int32_t i = 0; i < 100; i++) {
@@ -70,7 +70,7 @@ static void test_zombie_and_live_sender_swap_three_times(void)
             data(&world, live, at, at + 64);
             at += 64;
             CHECK_EQ(world_status(&world).position, at);
-            CHECK_EQ(told_beside(&world, live, at), live->address.port);
+            CHECK_EQ(notified_beside(&world, live, at), live->address.port);
         }
         for (int32_t i = 0; i < 48; i++) { /* it is silent, for less than the time-out */
             beat(&world, zombie, at);
@@ -81,14 +81,14 @@ static void test_zombie_and_live_sender_swap_three_times(void)
         CHECK_EQ(world_status(&world).position, at);
         world_pass(&world, 201 * MS);
         setup(&world, zombie, at);
-        CHECK_EQ(told(&world), zombie->address.port);
+        CHECK_EQ(notified(&world), zombie->address.port);
         data(&world, zombie, at, at + 64);
         CHECK_EQ(world_status(&world).position, at + 64);
     }
     world_close(&world);
 }
 
-static void test_a_successor_of_the_same_daemon_is_followed_at_once(void)
+static void test_the_new_daemon_of_a_directory_is_followed_at_once(void)
 {
     const world_options_t speaking = { .advertise = 1, .peer_capabilities = PS_CAP_PENSTOCK };
     world_t world;
@@ -101,15 +101,15 @@ static void test_a_successor_of_the_same_daemon_is_followed_at_once(void)
     data(&world, &old, 0, 64);
     const speaker_t other = { memnet_addr(9, 1), PS_CAP_PENSTOCK, 4712, 9 };
     const speaker_t zombie = { memnet_addr(9, 2), PS_CAP_PENSTOCK, 4711, 5 };
-    const speaker_t successor = { memnet_addr(9, 3), PS_CAP_PENSTOCK, 4711, 6 };
+    const speaker_t new_daemon = { memnet_addr(9, 3), PS_CAP_PENSTOCK, 4711, 6 };
     setup(&world, &other, 64);
     setup(&world, &zombie, 64);
-    CHECK_EQ(told_beside(&world, &old, 64), 50000);
-    setup(&world, &successor, 64);
-    CHECK_EQ(told(&world), 3);
-    data(&world, &successor, 64, 128);
+    CHECK_EQ(notified_beside(&world, &old, 64), 50000);
+    setup(&world, &new_daemon, 64);
+    CHECK_EQ(notified(&world), 3);
+    data(&world, &new_daemon, 64, 128);
     setup(&world, &old, 64);
-    CHECK_EQ(told_beside(&world, &successor, 128), 3);
+    CHECK_EQ(notified_beside(&world, &new_daemon, 128), 3);
     world_close(&world);
 }
 
@@ -130,13 +130,13 @@ static void test_data_from_another_port_counts_after_the_timeout(void)
     data(&world, &moved, 64, 128);
     CHECK_EQ(world_status(&world).position, 128);
     ps_sm_t sm = { 0 };
-    bool asked = false;
+    bool requested = false;
     while (world_sent(&world, PS_TYPE_SM, dgram)) { /* what it can do is not known yet */
         CHECK_EQ(ps_wire_sm(dgram->data, dgram->length, &sm), PS_WIRE_OK);
         CHECK_EQ(dgram->to.port, 50001);
-        asked = asked || (sm.flags & PS_SM_SETUP) != 0;
+        requested = requested || (sm.flags & PS_SM_SETUP) != 0;
     }
-    CHECK(asked);
+    CHECK(requested);
     CHECK_EQ(world.image->params.peer_capabilities, 0);
     const speaker_t speaks = { moved.address, PS_CAP_PENSTOCK | PS_CAP_NAK_LIST, 1, 1 };
     setup(&world, &speaks, 128);
@@ -160,14 +160,14 @@ static void test_a_source_of_a_setup_alone_yields_after_a_second(void)
     setup(&world, &forger, 64);
     data(&world, &forger, 64, 128);
     CHECK_EQ(world_status(&world).position, 64);
-    CHECK_EQ(told_beside(&world, &sender, 64), 50002);
+    CHECK_EQ(notified_beside(&world, &sender, 64), 50002);
     world_close(&world);
 
     open_image(&world, &PLAIN, &forger); /* it states SETUPs as nobody answers it */
     setup(&world, &sender, 0);
     world_pass(&world, 1001 * MS);
     setup(&world, &sender, 0);
-    CHECK_EQ(told(&world), 50002);
+    CHECK_EQ(notified(&world), 50002);
     world_close(&world);
 }
 
@@ -190,13 +190,13 @@ static void test_contradicting_setups_change_nothing(void)
     for (int32_t i = 0; i < 6; i++) {
         say_setup(&world, &stranger, &bad[i]);
         world_step(&world);
-        CHECK_EQ(told(&world), 0);
+        CHECK_EQ(notified(&world), 0);
     }
     CHECK_EQ(world_system(&world, PS_SYS_INVALID_PACKETS), 5);
     CHECK_EQ(world_status(&world).foreign_datagrams, 1);
     say_setup(&world, &stranger, &good);
     world_step(&world);
-    CHECK_EQ(told(&world), 0); /* its time ran out meanwhile */
+    CHECK_EQ(notified(&world), 0); /* its time ran out meanwhile */
     world_close(&world);
 }
 
@@ -343,14 +343,14 @@ static void test_round_trips_are_the_followed_sources(void)
     speaker_t sender;
     uint8_t frame[PS_CONTROL_MAX];
     const speaker_t stranger = speaker(9, 666);
-    const ps_rttm_t ask = { .session_id = GOLDEN_SESSION,
-                            .stream_id = GOLDEN_STREAM,
-                            .echo_ns = 5,
-                            .flags = PS_RTTM_REPLY };
+    const ps_rttm_t request = { .session_id = GOLDEN_SESSION,
+                                .stream_id = GOLDEN_STREAM,
+                                .echo_ns = 5,
+                                .flags = PS_RTTM_REPLY };
     open_image(&world, &PLAIN, &sender);
     data(&world, &sender, 0, 64);
     memnet_discard(world.memnet);
-    const uint32_t length = ps_wire_build_rttm(frame, &ask);
+    const uint32_t length = ps_wire_build_rttm(frame, &request);
     as(&world, &stranger);
     world_inject(&world, frame, length);
     world_step(&world);
@@ -367,7 +367,7 @@ int main(void)
     RUN(test_a_strangers_setup_does_not_silence_the_sender);
     RUN(test_strangers_do_not_keep_an_image_alive);
     RUN(test_zombie_and_live_sender_swap_three_times);
-    RUN(test_a_successor_of_the_same_daemon_is_followed_at_once);
+    RUN(test_the_new_daemon_of_a_directory_is_followed_at_once);
     RUN(test_data_from_another_port_counts_after_the_timeout);
     RUN(test_a_source_of_a_setup_alone_yields_after_a_second);
     RUN(test_contradicting_setups_change_nothing);

@@ -15,10 +15,10 @@ static ps_addr_t host(int number)
                         .ip = { 10, 0, (uint8_t)(number >> 8), (uint8_t)number } };
 }
 
-static int32_t ask(ps_join_t *join, int64_t id, int number, int64_t now_ns)
+static int32_t request(ps_join_t *join, int64_t id, int number, int64_t now_ns)
 {
     const ps_addr_t from = host(number);
-    const int32_t verdict = ps_join_ask(join, id, &from, now_ns);
+    const int32_t verdict = ps_join_request(join, id, &from, now_ns);
     ps_join_start(join, 1000, true, now_ns);
     return verdict;
 }
@@ -33,15 +33,15 @@ static void a_hold_ends_with_the_join_or_with_its_time(void)
 {
     ps_join_t join;
     ps_join_init(&join, T);
-    CHECK_EQ(ask(&join, 1, 1, S), PS_JOIN_GRANTED);
+    CHECK_EQ(request(&join, 1, 1, S), PS_JOIN_GRANTED);
     CHECK(join.limit == 1000 && join.until_ns == S + T && join.joiner == 1);
-    CHECK_EQ(ask(&join, 1, 1, 2 * S), PS_JOIN_GRANTED); /* the same hold, no longer */
+    CHECK_EQ(request(&join, 1, 1, 2 * S), PS_JOIN_GRANTED); /* the same hold, no longer */
     CHECK_EQ(join.until_ns, S + T);
     come(&join, 9, 9, 2 * S); /* somebody else */
     CHECK(ps_join_holds(&join));
     come(&join, 1, 1, 3 * S);
     CHECK(!ps_join_holds(&join));
-    CHECK_EQ(ask(&join, 2, 2, 30 * S), PS_JOIN_GRANTED);
+    CHECK_EQ(request(&join, 2, 2, 30 * S), PS_JOIN_GRANTED);
     CHECK(!ps_join_expire(&join, 30 * S + T - 1));
     CHECK(ps_join_expire(&join, 30 * S + T));
     CHECK(!ps_join_holds(&join));
@@ -51,8 +51,8 @@ static void several_that_join_are_all_waited_for(void)
 {
     ps_join_t join;
     ps_join_init(&join, T);
-    CHECK_EQ(ask(&join, 1, 1, S), PS_JOIN_GRANTED);
-    CHECK_EQ(ask(&join, 2, 2, S + 1), PS_JOIN_GRANTED);
+    CHECK_EQ(request(&join, 1, 1, S), PS_JOIN_GRANTED);
+    CHECK_EQ(request(&join, 2, 2, S + 1), PS_JOIN_GRANTED);
     CHECK_EQ(join.joiner, 2);
     come(&join, 1, 1, S + 2);
     CHECK(ps_join_holds(&join));
@@ -65,11 +65,11 @@ static void one_that_joins_before_the_setup_is_not_waited_for(void)
     ps_join_t join;
     const ps_addr_t from = host(1);
     ps_join_init(&join, T);
-    CHECK_EQ(ps_join_ask(&join, 1, &from, S), PS_JOIN_GRANTED);
+    CHECK_EQ(ps_join_request(&join, 1, &from, S), PS_JOIN_GRANTED);
     come(&join, 1, 1, S + 1);
     ps_join_start(&join, 1000, true, S + 2);
     CHECK(!ps_join_holds(&join));
-    CHECK_EQ(ask(&join, 1, 1, S + 3), PS_JOIN_GRANTED); /* it had no hold */
+    CHECK_EQ(request(&join, 1, 1, S + 3), PS_JOIN_GRANTED); /* it had no hold */
     CHECK(ps_join_holds(&join));
 }
 
@@ -77,26 +77,26 @@ static void one_receiver_has_one_hold_in_a_time_out(void)
 {
     ps_join_t join;
     ps_join_init(&join, T);
-    CHECK_EQ(ask(&join, 1, 1, S), PS_JOIN_GRANTED);
+    CHECK_EQ(request(&join, 1, 1, S), PS_JOIN_GRANTED);
     come(&join, 1, 1, S + 10);
-    CHECK_EQ(ask(&join, 1, 1, 2 * S), PS_JOIN_TOO_SOON);
+    CHECK_EQ(request(&join, 1, 1, 2 * S), PS_JOIN_TOO_SOON);
     CHECK(!ps_join_holds(&join));
-    CHECK_EQ(ask(&join, 1, 1, S + T - 1), PS_JOIN_TOO_SOON);
-    CHECK_EQ(ask(&join, 1, 1, S + T), PS_JOIN_GRANTED);
+    CHECK_EQ(request(&join, 1, 1, S + T - 1), PS_JOIN_TOO_SOON);
+    CHECK_EQ(request(&join, 1, 1, S + T), PS_JOIN_GRANTED);
 }
 
 static void an_address_that_did_not_join_waits_for_nobody(void)
 {
     ps_join_t join;
     ps_join_init(&join, T);
-    CHECK_EQ(ask(&join, 1, 1, S), PS_JOIN_GRANTED);
+    CHECK_EQ(request(&join, 1, 1, S), PS_JOIN_GRANTED);
     CHECK(ps_join_expire(&join, S + T));
     for (int i = 0; i < 100; i++) { /* under any name, at any time */
-        CHECK_EQ(ask(&join, 100 + i, 1, (30 + i) * S), PS_JOIN_NOT_JOINED);
+        CHECK_EQ(request(&join, 100 + i, 1, (30 + i) * S), PS_JOIN_NOT_JOINED);
     }
     CHECK(!ps_join_holds(&join));
     come(&join, 500, 1, 200 * S); /* whoever joins there */
-    CHECK_EQ(ask(&join, 501, 1, 201 * S), PS_JOIN_GRANTED);
+    CHECK_EQ(request(&join, 501, 1, 201 * S), PS_JOIN_GRANTED);
 }
 
 static void all_together_hold_for_one_time_out_in_four(void)
@@ -106,7 +106,7 @@ static void all_together_hold_for_one_time_out_in_four(void)
     ps_join_init(&join, T);
     for (int64_t now_ns = S; now_ns < 101 * S; now_ns += S / 10) { /* a new host each time */
         (void)ps_join_expire(&join, now_ns);
-        (void)ask(&join, now_ns, (int)(now_ns / (S / 10)), now_ns);
+        (void)request(&join, now_ns, (int)(now_ns / (S / 10)), now_ns);
         held_ns += ps_join_holds(&join) ? S / 10 : 0;
     }
     CHECK(held_ns <= 25 * S + S);
@@ -141,7 +141,7 @@ static void random_histories_stay_within_the_budget(void)
             if ((state >> 5) % 4 == 0) {
                 come(&join, number, number, now_ns);
             } else {
-                (void)ask(&join, seed % 2 == 0 ? number : i, number, now_ns);
+                (void)request(&join, seed % 2 == 0 ? number : i, number, now_ns);
             }
             if (ps_join_holds(&join) && !between) {
                 from_ns[holds] = now_ns;

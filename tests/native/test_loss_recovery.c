@@ -193,7 +193,7 @@ static void one_action_towards_aeron(void)
     rig_close(rig);
 }
 
-/* A receiver that asks for everything for ever: the term's half is its burst, 4 MiB/s and
+/* A receiver that requests everything for ever: the term's half is its burst, 4 MiB/s and
  * as much as is sent anew its rate. */
 static void the_budget_bounds_a_storm(void)
 {
@@ -306,7 +306,7 @@ static double naks_per_loss(int32_t receivers, int64_t group_size, int64_t rtt_n
     return (double)naks / LOSSES;
 }
 
-static void one_loss_in_a_group_is_asked_for_by_few(void)
+static void one_loss_in_a_group_is_requested_by_few(void)
 {
     const int32_t receivers[] = { 1, 2, 5, 10, 20, 50, 100, 200, 500, 1000 };
     CHECK_EQ((int)naks_per_loss(1, 10, MS), 1);
@@ -346,6 +346,6 @@ int main(int argc, char **argv)
     TEST(the_congestion_rate_paces);
     TEST(the_receivers_reason_is_named);
     TEST(who_left_holds_nothing);
-    TEST(one_loss_in_a_group_is_asked_for_by_few);
+    TEST(one_loss_in_a_group_is_requested_by_few);
     return 0;
 }

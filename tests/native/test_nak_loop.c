@@ -90,7 +90,7 @@ static void receive(loop_t *loop, int32_t i, int64_t arriving)
         member->taken += taken;
     }
     const int64_t now_ns = loop->now_ms * MS;
-    ps_pressure_reader_look(&member->reader, member->taken, member->taken + member->queue, now_ns);
+    ps_pressure_reader_check(&member->reader, member->taken, member->taken + member->queue, now_ns);
     const ps_pressure_input_t in = { .now_ns = now_ns,
                                      .fill = member->queue,
                                      .capacity = loop->capacity,

@@ -356,18 +356,18 @@ static void on_run(void *context, const uint8_t *data, uint32_t length, uint32_t
     runs->segments[runs->count++] = segment;
 }
 
-static bool land(void *context, ps_direct_range_t *out)
+static bool prepare(void *context, ps_direct_range_t *out)
 {
     runs_t *runs = context;
     *out = (ps_direct_range_t){ .at = (uint8_t *)runs->memory, .length = sizeof runs->memory };
     return runs->landings-- > 0;
 }
 
-static uint32_t landed(void *context, const ps_direct_range_t *landing, uint64_t first_word,
-                       uint32_t length, uint32_t segment, const ps_addr_t *from, int64_t rx_ns)
+static uint32_t received(void *context, const ps_direct_range_t *range, uint64_t first_word,
+                         uint32_t length, uint32_t segment, const ps_addr_t *from, int64_t rx_ns)
 {
     runs_t *runs = context;
-    CHECK(landing->at == (uint8_t *)runs->memory && segment == FRAME && from->port != 0);
+    CHECK(range->at == (uint8_t *)runs->memory && segment == FRAME && from->port != 0);
     CHECK(length == 3 * FRAME && rx_ns == 5);
     runs->first_word = first_word;
     return runs->stays;
@@ -377,7 +377,7 @@ static uint32_t landed(void *context, const ps_direct_range_t *landing, uint64_t
 static void test_datagrams_that_follow_are_joined(void)
 {
     static const int32_t offsets[] = { 0, FRAME, 2 * FRAME, 4 * FRAME, 5 * FRAME };
-    static const ps_direct_t lander = { land, landed };
+    static const ps_direct_t direct = { prepare, received };
     for (uint32_t stays = 0; stays <= 3 * FRAME; stays += 2 * FRAME) {
         world_t world = make_world(1, &(ps_simnet_link_t){ .delay_ns = 5 });
         const ps_addr_t to = host_address(1, 4000);
@@ -389,7 +389,7 @@ static void test_datagrams_that_follow_are_joined(void)
             send_frame(&world, tx, NULL, offsets[i], 0);
         }
         CHECK(ps_simnet_advance(world.simnet, 5) == 5);
-        CHECK(world.nets[0]->ops->recv_runs(rx, 64, on_run, &lander, &runs, 5) == 5);
+        CHECK(world.nets[0]->ops->recv_runs(rx, 64, on_run, &direct, &runs, 5) == 5);
         CHECK(runs.count == 2);
         CHECK(runs.lengths[0] == 3 * FRAME - stays && runs.segments[0] == FRAME);
         CHECK(runs.lengths[1] == 2 * FRAME && runs.segments[1] == FRAME);

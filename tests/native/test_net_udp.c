@@ -341,7 +341,7 @@ static int open_error(const ps_socket_params_t *params)
     return result;
 }
 
-static void test_what_an_operator_is_told(void)
+static void test_what_an_operator_reads(void)
 {
     ps_net_t *net = ps_net_udp();
     ps_socket_t *first;
@@ -533,7 +533,7 @@ int main(void)
     test_a_segment_the_path_cannot_carry_goes_out_plain();
     test_multicast("lo", v4(224, 20, 30, 41, 40456), v4(224, 20, 30, 43, 40456));
     test_multicast_in_a_namespace();
-    test_what_an_operator_is_told();
+    test_what_an_operator_reads();
     test_a_dead_peer_is_no_error();
     test_a_full_send_buffer_is_a_short_send();
     test_kernel_time_stamps_are_near_now();

@@ -116,7 +116,7 @@ static int64_t drive(rig_t *rig, int32_t ms)
     return rig_counter(rig, rig->sender_position) - before;
 }
 
-static void a_sender_asks_for_it_and_obeys(void)
+static void a_sender_requests_it_and_obeys(void)
 {
     rig_t *rig = rig_open(
         &(rig_options_t){ .kind = RIG_UNICAST, .flow_control = PS_FC_PRESSURE, .advertise = 1 });
@@ -224,7 +224,7 @@ int main(void)
 {
     RUN(the_frame_is_as_documented);
     RUN(bad_frames_are_refused);
-    RUN(a_sender_asks_for_it_and_obeys);
+    RUN(a_sender_requests_it_and_obeys);
     RUN(other_strategies_do_not_hear_it);
     RUN(a_rate_in_bytes_is_kept);
     RUN(a_rate_in_messages_is_kept);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * NAK-strength control, the sender's half: what each signal asks for, whose it is, and the bound on
+ * NAK-strength control, the sender's half: what each signal requests, whose it is, and the bound on
  * recovery.  The closed loop is test_nak_loop.c.
  */
 #include <string.h>
@@ -262,7 +262,7 @@ static void erratic_receivers_are_probed_coarsely(void)
     CHECK(erratic >= 2 * steady && erratic <= 1000000 / 8);
 }
 
-/* Signals of any level at any rate, for some seconds; then down to the floor, if asked for. */
+/* Signals of any level at any rate, for some seconds; then down to the floor, if requested. */
 static int64_t any_history(ps_pressure_control_t *rate, ps_random_t *random, bool to_the_floor)
 {
     const int64_t rtt_ns = (int64_t)ps_random_below(random, 25) * MS;

@@ -11,7 +11,7 @@
 
 /* ---- receiver's half ------------------------------------------------------------------------- */
 
-static int32_t look(ps_pressure_signal_t *signal, int64_t now_ns, int64_t fill_percent)
+static int32_t check(ps_pressure_signal_t *signal, int64_t now_ns, int64_t fill_percent)
 {
     int64_t due_ns;
     const ps_pressure_input_t in = { .now_ns = now_ns,
@@ -37,7 +37,7 @@ static void silence_below_half(void)
 {
     ps_pressure_signal_t signal = { 0 };
     for (int64_t i = 0; i < 10000; i++) { /* up and down, however fast */
-        CHECK_EQ(look(&signal, i * MS, (i * 37) % 50), 0);
+        CHECK_EQ(check(&signal, i * MS, (i * 37) % 50), 0);
     }
 }
 
@@ -48,7 +48,7 @@ static void levels_once_a_window(void)
         ps_pressure_signal_t signal = { 0 };
         int32_t signals = 0;
         for (int64_t i = 2000; i < 3000; i++) {
-            const int32_t said = look(&signal, i * MS, fills[level - 1]);
+            const int32_t said = check(&signal, i * MS, fills[level - 1]);
             CHECK(said == 0 || said == level);
             signals += said != 0;
         }
@@ -62,12 +62,12 @@ static void a_growing_queue_signals_each_level(void)
     ps_pressure_signal_t signal = { 0 };
     int32_t said[5] = { 0 };
     for (int64_t i = 0; i < 45; i++) {
-        said[look(&signal, S + i * MS, 10 + i * 3)]++;
+        said[check(&signal, S + i * MS, 10 + i * 3)]++;
     }
     CHECK(said[1] == 1 && said[2] == 1 && said[3] == 1 && said[4] == 1);
-    CHECK_EQ(look(&signal, S + 46 * MS, 20), 0);
-    CHECK_EQ(look(&signal, S + 47 * MS, 90), 0); /* said in this window */
-    CHECK_EQ(look(&signal, S + 80 * MS, 90), 3); /* another window */
+    CHECK_EQ(check(&signal, S + 46 * MS, 20), 0);
+    CHECK_EQ(check(&signal, S + 47 * MS, 90), 0); /* said in this window */
+    CHECK_EQ(check(&signal, S + 80 * MS, 90), 3); /* another window */
 }
 
 /* The window is as long as the cadence: a batch reader is not worth more signals than batches. */
@@ -149,7 +149,7 @@ static ps_pressure_reader_t reader_after(int64_t batch, int64_t cadence_ms, int6
         if (i % cadence_ms == cadence_ms - 1) {
             position += end - position < batch ? end - position : batch;
         }
-        ps_pressure_reader_look(&reader, position, end, S + i * MS);
+        ps_pressure_reader_check(&reader, position, end, S + i * MS);
     }
     return reader;
 }
@@ -181,13 +181,14 @@ static void a_pause_teaches_nothing(void)
         ps_pressure_reader_t reader = { 0 };
         int64_t position = 0;
         for (int64_t i = 0; i < 500; i++) {
-            ps_pressure_reader_look(&reader, position += 1000, INT64_MAX / 2, S + i * MS);
+            ps_pressure_reader_check(&reader, position += 1000, INT64_MAX / 2, S + i * MS);
         }
         const int64_t rate = reader.rate, cadence_ns = reader.cadence_ns;
         const int64_t since_ns = S + 499 * MS;
         CHECK(!ps_pressure_reader_paused(&reader, since_ns + 249 * MS));
         CHECK(ps_pressure_reader_paused(&reader, since_ns + 250 * MS));
-        ps_pressure_reader_look(&reader, position += 1000, INT64_MAX / 2, since_ns + pause_ms * MS);
+        ps_pressure_reader_check(&reader, position += 1000, INT64_MAX / 2,
+                                 since_ns + pause_ms * MS);
         CHECK_EQ(reader.rate, rate);
         CHECK_EQ(reader.cadence_ns, cadence_ns);
         CHECK(!ps_pressure_reader_paused(&reader, since_ns + pause_ms * MS));
@@ -208,13 +209,13 @@ static void who_pauses_depends_on_the_cadence(void)
 static void an_empty_queue_is_no_pause(void)
 {
     ps_pressure_reader_t reader = { 0 };
-    ps_pressure_reader_look(&reader, 1000, 1000, S);
+    ps_pressure_reader_check(&reader, 1000, 1000, S);
     for (int64_t i = 0; i < 5000; i++) {
-        ps_pressure_reader_look(&reader, 1000, 1000, S + i * MS);
+        ps_pressure_reader_check(&reader, 1000, 1000, S + i * MS);
         CHECK(!ps_pressure_reader_paused(&reader, S + i * MS));
     }
-    ps_pressure_reader_look(&reader, 1000, 2000, 6 * S);
-    ps_pressure_reader_look(&reader, 2000, 2000, 6 * S + 3 * MS);
+    ps_pressure_reader_check(&reader, 1000, 2000, 6 * S);
+    ps_pressure_reader_check(&reader, 2000, 2000, 6 * S + 3 * MS);
     CHECK(reader.cadence_ns <= 3 * MS);
 }
 
@@ -222,9 +223,9 @@ static void an_empty_queue_is_no_pause(void)
 static void one_batch_is_learned_from(void)
 {
     ps_pressure_reader_t reader = { 0 };
-    ps_pressure_reader_look(&reader, 0, 0, S);
-    ps_pressure_reader_look(&reader, 0, 50000, S + MS);
-    ps_pressure_reader_look(&reader, 50000, 50000, S + 501 * MS);
+    ps_pressure_reader_check(&reader, 0, 0, S);
+    ps_pressure_reader_check(&reader, 0, 50000, S + MS);
+    ps_pressure_reader_check(&reader, 50000, 50000, S + 501 * MS);
     const ps_pressure_learned_t learned = ps_pressure_reader_learned(&reader);
     CHECK_EQ(learned.cadence_ns, 500 * MS);
     CHECK_EQ(learned.rate, 100000);

@@ -105,7 +105,7 @@ static void refusals_come_in_order_of_precedence(void)
     ps_pub_t *pub = stream_pub(&stream);
     CHECK_EQ(ps_pub_offer(pub, "a", 1, 0), PS_BACK_PRESSURED);
     CHECK_EQ(atomic_load(&stream.shared->publications[stream.publication_slot].dirty),
-             PS_DIRTY_LOOK);
+             PS_DIRTY_CHECK);
     atomic_store(&stream.shared->publications[stream.publication_slot].cause, PS_CAUSE_STORAGE);
     CHECK_EQ(ps_pub_offer(pub, "a", 1, 0), PS_STORAGE);
     atomic_store(&stream.log.meta->is_connected, 0);

@@ -9,11 +9,11 @@
 #include "sender_rig.h"
 
 enum { MOST = 200000, PUBLISHERS_MAX = 4, BATCH = 16, LONGEST = 8000 };
-enum { OFFER, OFFER_BATCH, TRY_CLAIM, WAYS };
+enum { OFFER, OFFER_BATCH, TRY_CLAIM, PATHS };
 
 typedef struct row {
     int64_t messages_per_s, bytes_per_s;
-    int32_t size, publishers, exclusive, kind, way;
+    int32_t size, publishers, exclusive, kind, path;
     int64_t step_ns;
 } row_t;
 
@@ -102,7 +102,7 @@ static int64_t publish(world_t *world, int32_t publisher)
     int32_t accepted = 0;
     ps_claim_t claim;
     int64_t code;
-    switch (world->row->way) {
+    switch (world->row->path) {
     case OFFER_BATCH:
         code = ps_pub_offer_batch(pub, payload, offsets, BATCH, &accepted);
         return accepted > 0 ? accepted : code;
@@ -151,7 +151,7 @@ static void expect_rate_kept(const world_t *world, int64_t from)
         const int64_t most = rate + rate / 10 + units(row, 2);
         if (units(row, i - first + 1) > most) {
             fprintf(stderr, "size %d, %d publishers, exclusive %d, kind %d, way %d: %lld of %lld\n",
-                    row->size, row->publishers, row->exclusive, row->kind, row->way,
+                    row->size, row->publishers, row->exclusive, row->kind, row->path,
                     (long long)units(row, i - first + 1), (long long)most);
         }
         CHECK(units(row, i - first + 1) <= most);
@@ -174,7 +174,7 @@ static void run(const row_t *row)
     expect_rate_kept(&world, 0);
     if (units(row, world.accepted + 2) < SECONDS * rate * 9 / 10) {
         fprintf(stderr, "size %d, %d publishers, exclusive %d, kind %d, way %d, rate %lld: %lld\n",
-                row->size, row->publishers, row->exclusive, row->kind, row->way, (long long)rate,
+                row->size, row->publishers, row->exclusive, row->kind, row->path, (long long)rate,
                 (long long)units(row, world.accepted));
     }
     CHECK(units(row, world.accepted + 2) >= SECONDS * rate * 9 / 10);
@@ -195,7 +195,7 @@ static void test_every_way_keeps_the_rate(void)
     const int64_t messages[] = { 1, 500, 20000 };
     const int32_t sizes[] = { 1, 1376, LONGEST };
     for (int32_t kind = 0; kind < 2; kind++) {
-        for (int32_t way = 0; way < WAYS; way++) {
+        for (int32_t path = 0; path < PATHS; path++) {
             for (int32_t i = 0; i < 3; i++) {
                 for (int32_t n = 0; n < 3 + 2; n++) { /* rates in messages, then in bytes */
                     for (int32_t owners = 0; owners < 3; owners++) {
@@ -207,9 +207,9 @@ static void test_every_way_keeps_the_rate(void)
                                             .publishers = owners == 2 ? 4 : 1,
                                             .exclusive = owners == 0,
                                             .kind = kind ? RIG_IPC : RIG_UNICAST,
-                                            .way = way,
+                                            .path = path,
                                             .step_ns = 2 * MS };
-                        const bool fits = way != TRY_CLAIM || sizes[i] <= RIG_MTU - 32;
+                        const bool fits = path != TRY_CLAIM || sizes[i] <= RIG_MTU - 32;
                         if (fits && row.messages_per_s * sizes[i] < 8000000) {
                             run(&row);
                         }
@@ -228,7 +228,7 @@ static void test_lost_ordinals_do_not_stop_a_stream(void)
                         .size = 50,
                         .publishers = 2,
                         .kind = RIG_UNICAST,
-                        .way = OFFER,
+                        .path = OFFER,
                         .step_ns = 2 * MS };
     world_t world;
     ps_claim_t claim;

@@ -64,7 +64,7 @@ static void test_full_event_ring_repeats_the_setup(void)
     world_close(&world);
 }
 
-static void test_unknown_data_asks_for_a_setup_once_a_second(void)
+static void test_unknown_data_requests_a_setup_once_a_second(void)
 {
     static memnet_dgram_t dgram;
     world_t world;
@@ -180,7 +180,7 @@ static void test_a_refused_setup_is_answered_once_a_second(void)
     world_close(&world);
 }
 
-static void test_explicit_control_address_is_asked_every_second(void)
+static void test_explicit_control_address_gets_a_request_every_second(void)
 {
     static memnet_dgram_t dgram;
     world_t world;
@@ -442,11 +442,11 @@ int main(void)
 {
     RUN(test_setup_becomes_image_becomes_status_message);
     RUN(test_full_event_ring_repeats_the_setup);
-    RUN(test_unknown_data_asks_for_a_setup_once_a_second);
+    RUN(test_unknown_data_requests_a_setup_once_a_second);
     RUN(test_ending_and_unwanted_streams_are_left_alone);
     RUN(test_refused_session_stays_quiet_until_interest_goes);
     RUN(test_a_refused_setup_is_answered_once_a_second);
-    RUN(test_explicit_control_address_is_asked_every_second);
+    RUN(test_explicit_control_address_gets_a_request_every_second);
     RUN(test_multicast_answers_go_to_the_control_group);
     RUN(test_a_moved_control_address_is_used_at_once);
     RUN(test_released_endpoint_is_reported);

@@ -13,7 +13,7 @@ static atomic_bool enough;
 
 static void *write_on(void *argument)
 {
-    ps_snapshot_entry_t *board = argument;
+    ps_snapshot_entry_t *snapshot = argument;
     for (int64_t i = 1; !atomic_load(&enough); i++) {
         const ps_receiver_view_t view = { .receiver_id = i,
                                           .heard_ns = i,
@@ -21,7 +21,7 @@ static void *write_on(void *argument)
                                           .group_tag = i,
                                           .reason_client = i,
                                           .backlog_bytes = i };
-        ps_snapshot_write(board, 0, &view);
+        ps_snapshot_write(snapshot, 0, &view);
     }
     return NULL;
 }
@@ -33,11 +33,11 @@ static void views_are_never_torn(void)
     int64_t last = 0;
     CHECK(pub != NULL);
     pub->receiver_capacity = 2;
-    pub->board = ps_snapshot_make(pub->receiver_capacity);
-    CHECK(pub->board != NULL);
+    pub->snapshot = ps_snapshot_make(pub->receiver_capacity);
+    CHECK(pub->snapshot != NULL);
     ps_receiver_view_t view[2];
     CHECK_EQ(ps_publication_receivers(pub, view, 2), 0);
-    CHECK_EQ(pthread_create(&writer, NULL, write_on, pub->board), 0);
+    CHECK_EQ(pthread_create(&writer, NULL, write_on, pub->snapshot), 0);
     for (int32_t seen = 0; seen < VIEWS;) {
         if (ps_publication_receivers(pub, view, 2) == 0) {
             continue; /* not yet, or written all the while */
@@ -51,7 +51,7 @@ static void views_are_never_torn(void)
     }
     atomic_store(&enough, true);
     CHECK_EQ(pthread_join(writer, NULL), 0);
-    free(pub->board);
+    free(pub->snapshot);
     free(pub);
 }
 

@@ -85,7 +85,7 @@ static void late_is_told_from_lost(void)
     ps_reordering_filled(&path_of, 4224, 5632, 9 * MS, 2, 20 * MS);
     CHECK_EQ(path_of.window_ns, 5 * MS); /* may have been the repair */
     ps_reordering_twice(&path_of, 4224, 5632, 20 * MS);
-    CHECK_EQ(path_of.window_ns, 5 * MS); /* asked for twice: two repairs */
+    CHECK_EQ(path_of.window_ns, 5 * MS); /* requested twice: two repairs */
     ps_reordering_twice(&path_of, 2816, 4224, 20 * MS);
     CHECK_EQ(path_of.window_ns, 10 * MS); /* here is the repair: that was late */
     ps_reordering_lost(&path_of);
@@ -142,7 +142,7 @@ static void losses_are_still_repaired_once(void)
     CHECK(twice.naks <= twice.lost * 5 / 4 && twice.gaps < 0.25);
 }
 
-/* A sender that does not know our trailers is asked for one gap at a time: the same holds. */
+/* A sender that does not know our trailers is requested one gap at a time: the same holds. */
 static void towards_an_aeron_sender_too(void)
 {
     ccsim_options_t options = path(20000, 0, PS_CC_CUBIC);

@@ -315,7 +315,7 @@ static void test_receivers_time_out(void)
 }
 
 /* Who is required is gone for the strategy before it is for the connection: told at once. */
-static void test_a_required_receiver_that_goes_is_told(void)
+static void test_a_required_receiver_that_goes_is_reported(void)
 {
     rig_t *rig = rig_open(&(rig_options_t){ .kind = RIG_MULTICAST,
                                             .flow_control = PS_FC_MIN,
@@ -538,7 +538,7 @@ int main(void)
     test_nothing_is_consumed_before_it_was_sent();
     test_a_stranger_does_not_confirm_the_end();
     test_receivers_time_out();
-    test_a_required_receiver_that_goes_is_told();
+    test_a_required_receiver_that_goes_is_reported();
     test_idle_heartbeats_back_off();
     test_manual_destinations();
     test_multicast_listens_to_the_control_group();

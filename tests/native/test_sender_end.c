@@ -88,7 +88,7 @@ static void test_no_setup_leaves_at_the_end(void)
     fill(rig);
     sm_at_end(rig, LAST_TERM, RIG_TERM - 2 * FRAME - PAD);
     memnet_discard(rig->net);
-    rig_inject(rig, &rig->peer, frame, golden("sm_setup", frame)); /* asks for one */
+    rig_inject(rig, &rig->peer, frame, golden("sm_setup", frame)); /* requests one */
     for (int i = 0; i < 20; i++) {
         rig_step(rig, 500 * MS); /* the receiver is forgotten on the way */
     }

@@ -7,7 +7,7 @@
 #include "ps_sender.h"
 #include "sender_rig.h"
 
-enum { PAYLOAD = 100, SPAN = 160, MESSAGES = 4, LOOKS = 4 };
+enum { PAYLOAD = 100, SPAN = 160, MESSAGES = 4, CHECKS = 4 };
 #define US INT64_C(1000)
 
 typedef struct hot {
@@ -41,12 +41,12 @@ static void offer_many(const hot_t *hot)
 
 static void heat(const hot_t *hot)
 {
-    CHECK(!sender(hot)->barriers); /* one thread: only as this test asks for it */
+    CHECK(!sender(hot)->barriers); /* one thread: only as this test requests it */
     sender(hot)->barriers = true;
     rig_step(hot->rig, 0);
     offer_many(hot); /* the first look only begins the count */
     rig_step(hot->rig, 1 * MS);
-    for (int look = 0; look < LOOKS; look++) {
+    for (int check = 0; check < CHECKS; check++) {
         CHECK_EQ(dirty(hot), PS_DIRTY_NOT);
         offer_many(hot);
         rig_step(hot->rig, 10 * US);
@@ -112,7 +112,7 @@ static void test_a_sender_that_is_about_to_sleep_wakes_them_too(void)
     rig_close(hot.rig);
 }
 
-static void test_a_hot_stream_is_looked_at_untold(void)
+static void test_a_hot_stream_is_checked_without_notice(void)
 {
     hot_t hot = open_hot();
     for (int i = 0; i < 100; i++) {
@@ -182,7 +182,7 @@ static hot_t open_network(rig_options_t options)
 static void expect_rest(const hot_t *hot)
 {
     CHECK(rig_counter(hot->rig, hot->rig->sender_position) < rig_tail(hot->rig));
-    CHECK_EQ(ps_sender_look_at_hot(sender(hot)), 0);
+    CHECK_EQ(ps_sender_check_hot(sender(hot)), 0);
     CHECK_EQ(ps_driver_step(hot->rig->driver, hot->rig->now_ns), 0);
     rig_step(hot->rig, 500 * US);
     CHECK_EQ(sender(hot)->hot_count, 0);
@@ -254,7 +254,7 @@ static void test_a_window_holds_frames_back(void)
 {
     hot_t hot = { .rig = rig_open(&(rig_options_t){ .kind = RIG_UNICAST }) };
     rig_step(hot.rig, 0);
-    rig_sm(hot.rig, GOLDEN_RECEIVER, &hot.rig->peer, 0, (LOOKS + 1) * MESSAGES * SPAN + 32, 0);
+    rig_sm(hot.rig, GOLDEN_RECEIVER, &hot.rig->peer, 0, (CHECKS + 1) * MESSAGES * SPAN + 32, 0);
     rig_step(hot.rig, 0);
     heat(&hot);
     offer_many(&hot);
@@ -348,7 +348,7 @@ int main(void)
     }
     test_a_stream_that_cools_wakes_its_readers_once_more();
     test_a_sender_that_is_about_to_sleep_wakes_them_too();
-    test_a_hot_stream_is_looked_at_untold();
+    test_a_hot_stream_is_checked_without_notice();
     test_a_mark_that_falls_on_hot_does_no_harm();
     test_a_bit_that_comes_late_does_no_harm();
     test_a_rate_holds_frames_back();

@@ -370,7 +370,7 @@ static void test_a_limit_at_a_terms_start_wakes_nobody(void)
     ps_counter_set(rig->cnc, reader, RIG_TERM);
     rig_step(rig, MS);
     CHECK_EQ(rig_counter(rig, rig->limit), 2 * RIG_TERM - PS_FRAME_ALIGNMENT);
-    rig_step(rig, 200 * MS); /* an untethered reader is looked at */
+    rig_step(rig, 200 * MS); /* an untethered reader is checked */
     CHECK(ps_driver_next_deadline_ns(rig->driver, rig->now_ns) > rig->now_ns + 10 * MS);
     fill(rig);
     rig_step(rig, MS);
@@ -456,7 +456,7 @@ static void test_receiver_window_is_charged_to_the_receiver(void)
     rig_close(rig);
 }
 
-static void test_index_ring_tells_positions_and_ordinals(void)
+static void test_index_ring_holds_positions_and_ordinals(void)
 {
     rig_t *rig = rig_open(&(rig_options_t){ .kind = RIG_UNICAST });
     rig_connect(rig);
@@ -493,6 +493,6 @@ int main(void)
     test_untethered_spy_is_left_behind();
     test_account_sums_hold();
     test_receiver_window_is_charged_to_the_receiver();
-    test_index_ring_tells_positions_and_ordinals();
+    test_index_ring_holds_positions_and_ordinals();
     return 0;
 }

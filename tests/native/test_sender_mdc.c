@@ -110,11 +110,11 @@ static void test_a_receiver_joins_beside_forged_joins(void)
 }
 
 /* Receivers beyond the places are counted and reported once a second; those that are there stay. */
-static void test_a_full_channel_tells(void)
+static void test_a_full_channel_is_reported(void)
 {
     rig_t *rig = rig_open(&(rig_options_t){ .kind = RIG_DYNAMIC });
     ps_event_t event;
-    int32_t told = 0;
+    int32_t notified = 0;
     for (int32_t n = 0; n < PS_DESTINATIONS_DYNAMIC_MAX + 100; n++) {
         ps_addr_t from = memnet_addr(11, (uint16_t)(1000 + n));
         rig_sm(rig, 2 + n, &from, 0, 8192, 0);
@@ -123,18 +123,18 @@ static void test_a_full_channel_tells(void)
             memnet_discard(rig->net);
         }
         while (ps_driver_poll_event(rig->driver, &event)) {
-            told += event.type == PS_EV_DESTINATION && event.a == -1;
+            notified += event.type == PS_EV_DESTINATION && event.a == -1;
         }
     }
     rig_step(rig, 1 * MS);
     CHECK_EQ(rig_counter(rig, rig->destinations), PS_DESTINATIONS_DYNAMIC_MAX);
     CHECK_EQ(rig_counter(rig, rig->refused), 100);
-    CHECK_EQ(told, 1);
+    CHECK_EQ(notified, 1);
     rig_close(rig);
 }
 
 /* A receiver that was started again has another id at the same address: one socket, one copy. */
-static void test_a_successor_at_an_address_is_the_same_destination(void)
+static void test_a_new_receiver_at_an_address_is_the_same_destination(void)
 {
     rig_t *rig = rig_open(&(rig_options_t){ .kind = RIG_DYNAMIC });
     const ps_addr_t one = memnet_addr(11, 1111);
@@ -156,7 +156,7 @@ int main(void)
     test_dynamic_destinations();
     test_a_join_is_answered_for_two_seconds();
     test_a_receiver_joins_beside_forged_joins();
-    test_a_full_channel_tells();
-    test_a_successor_at_an_address_is_the_same_destination();
+    test_a_full_channel_is_reported();
+    test_a_new_receiver_at_an_address_is_the_same_destination();
     return 0;
 }

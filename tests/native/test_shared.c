@@ -64,7 +64,7 @@ static void memory_is_taken_with_the_slots(void)
     const int64_t rings = 200 * (int64_t)sizeof(ps_index_ring_t);
     CHECK(memory_of(path) >= before + rings - 8192 && memory_of(path) < before + 2 * rings);
     ps_shared_close(shared);
-    CHECK_EQ(ps_shared_open(directory, 0, &shared), PS_OK); /* a successor goes on */
+    CHECK_EQ(ps_shared_open(directory, 0, &shared), PS_OK); /* a new daemon goes on */
     CHECK_EQ(ps_slot_allocate(shared, PS_SLOT_PUBLICATION, 500), 164);
     CHECK_EQ(unlink(path), 0); /* no more memory can be had: the slot stays free, untouched */
     CHECK_EQ(ps_slot_allocate(shared, PS_SLOT_PUBLICATION, 501), PS_E_SYSTEM);

@@ -9,7 +9,7 @@ from penstock.sim import files
 from penstock.sim.world import run
 
 STREAMS = {"64k": 60, "1m": 60, "16m": 15}
-#: In a term of 64 KiB the padding behind longer messages passes the window, and is asked for.
+#: In a term of 64 KiB the padding behind longer messages passes the window, and is requested.
 LARGEST = {"64k": 900, "1m": 30000, "16m": 30000}
 
 

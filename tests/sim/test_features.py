@@ -150,8 +150,9 @@ WRONG = (
         "goes on with the spies when somebody is heard",
         spied(),
         Patch(
-            file="ps_publication_limit.c", now="|| pub->has_receivers || pub->inherited ||",
-            old="|| pub->inherited ||",
+            file="ps_publication_limit.c",
+            now="|| pub->has_receivers || pub->adopted_connection ||",
+            old="|| pub->adopted_connection ||",
         ),
         "passes over what receivers did not get",
     ),

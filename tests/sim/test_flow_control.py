@@ -203,8 +203,8 @@ def test_a_strategy_without_an_answer_is_given_up_after_five_seconds_and_named()
         assert held < 2200
         world.run_until(7 * SECOND_NS)
         assert publisher.sent > held + 1200         # max
-        told = [at_ns for at_ns, name, _ in host.events if name == "strategy_silent"]
-        assert len(told) == 1
+        notified = [at_ns for at_ns, name, _ in host.events if name == "strategy_silent"]
+        assert len(notified) == 1
         assert any("no answer for 5 s" in record.text for record in host._cnc.errors())
         world.run_until(11 * SECOND_NS)
         assert [name for _, name, _ in host.events if name == "strategy_answers"] != []

@@ -97,8 +97,8 @@ def test_a_reader_below_the_floor_gets_its_gaps_one_event_and_one_line() -> None
     with World(attrs.evolve(grid.scenario(cell), hostile=False), 1) as world:
         world.run_until(20 * SECOND_NS)
         reader = world.subscribers[0].reader(world.publishers[0].ledgers[0])
-        told = world.subscribers[0].gaps
-        gaps = [gap for gap in told if (gap.to_position or 0) < reader.position]
+        notified = world.subscribers[0].gaps
+        gaps = [gap for gap in notified if (gap.to_position or 0) < reader.position]
         assert world.native.violations() == []
         assert len(gaps) > 1
         assert sum(gap.messages or 0 for gap in gaps) == reader.missed

@@ -62,7 +62,7 @@ def resting(
     )
 
 
-def given_back(host: Host) -> list[int]:
+def released(host: Host) -> list[int]:
     """Bytes, each time."""
     return [
         json.loads(fields)["bytes"] for _, name, fields in host.events
@@ -78,19 +78,19 @@ def test_rests_give_memory_back(exclusive: bool, adopt: int | None) -> None:
         assert report.violations == ()
         assert report.messages == 4000
         for host in world.hosts:
-            assert given_back(host), host.name    # where it stands decides how often
+            assert released(host), host.name    # where it stands decides how often
 
 
 def test_ipc_streams_give_memory_back() -> None:
     with World(resting(ipc=True), 1) as world:
         assert world.run().violations == ()
-        assert len(given_back(world.hosts[0])) >= 2
+        assert len(released(world.hosts[0])) >= 2
 
 
 def test_two_small_terms_stay() -> None:
     with World(resting(small=1 << 20), 1) as world:
         assert world.run().violations == ()
-        assert set(given_back(world.hosts[1])) == {64 * 1024}
+        assert set(released(world.hosts[1])) == {64 * 1024}
 
 
 def test_without_a_timeout_all_stays() -> None:
@@ -100,7 +100,7 @@ def test_without_a_timeout_all_stays() -> None:
     )
     with World(scenario, 1) as world:
         assert world.run().violations == ()
-        assert not given_back(world.hosts[0]) + given_back(world.hosts[1])
+        assert not released(world.hosts[0]) + released(world.hosts[1])
 
 
 def test_a_run_is_the_same_every_time() -> None:
@@ -149,12 +149,12 @@ WRONG = (
         "less than half a term is left",
     ),
     (
-        "asks for its terms while it rests",
+        "requests its terms while it rests",
         Patch(
             file="ps_publication_limit.c", now="pub->rests_at == pub->producer_position ||", old=""
         ),
         resting(ipc=True),
-        "a stream that rests asks for storage",
+        "a stream that rests requests storage",
     ),
 )
 

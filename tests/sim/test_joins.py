@@ -114,10 +114,10 @@ def test_a_receiver_that_never_joins_is_the_culprit_and_is_logged() -> None:
         assert status.cause == "join_hold"
         assert status.culprit.endswith(" at 10.0.0.4:45000")
         world.run_until(START_NS + 9 * SECOND_NS)
-        told = [json.loads(fields) for _, name, fields in host.events if name.startswith("join_")]
-        assert [event["reason"] for event in told[:2]] == ["expired", "not_joined"]
-        assert 5 <= len(told) <= 9                  # one a second at most
-        assert sum(event["refusals"] for event in told) >= 50
+        notified = [json.loads(text) for _, name, text in host.events if name.startswith("join_")]
+        assert [event["reason"] for event in notified[:2]] == ["expired", "not_joined"]
+        assert 5 <= len(notified) <= 9                  # one a second at most
+        assert sum(event["refusals"] for event in notified) >= 50
         logged = [record.text for record in host._cnc.errors()]
         assert len(logged) == 2
         assert all("10.0.0.4:45000" in text for text in logged)
@@ -198,7 +198,8 @@ WRONG = (
         Patch(
             file="ps_join.c",
             now="            return PS_JOIN_GRANTED;\n        }\n        failed",
-            old="            record->state = PS_JOIN_ASKED;\n            join->asked = true;\n"
+            old="            record->state = PS_JOIN_REQUESTED;\n"
+            "            join->requested = true;\n"
             "            return PS_JOIN_GRANTED;\n        }\n        failed",
         ),
         "waited for",

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``ps-rate`` under loss, pauses and long messages.  The simulator's oracle looks at each accepted
+"""``ps-rate`` under loss, pauses and long messages.  The simulator's oracle checks each accepted
 message: at most 1.1 of the rate and two messages in any second, at most a tenth of a second ahead
 of the sender."""
 

@@ -63,7 +63,7 @@ def test_a_known_failure_fails_with_the_old_lines(old: Old, old_core: OldCore) -
 
 
 @pytest.mark.parametrize("loss_ppm", [50_000, 100_000])
-def test_asking_for_every_gap_is_three_times_as_fast_on_a_long_lossy_path(loss_ppm: int) -> None:
+def test_requesting_every_gap_is_three_times_as_fast_on_a_long_lossy_path(loss_ppm: int) -> None:
     scenario = files.load(library.path_of("long-lossy-path"))
     scenario = attrs.evolve(scenario, link=attrs.evolve(scenario.link, loss_ppm=loss_ppm))
     ours = run(scenario, seed=1)

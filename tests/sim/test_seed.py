@@ -91,7 +91,7 @@ def test_a_link_that_is_down_is_reported_by_the_oracle() -> None:
 
 #: Traces of generated scenarios, the same on every machine and Python version: no clock, address
 #: or order of a hash may get in.  They change with the protocol, the generator and the ids drawn:
-#: then ``python tests/sim/golden.py`` writes them anew (look at why they changed first).
+#: then ``python tests/sim/golden.py`` writes them anew (check why they changed first).
 GOLDEN = Path(__file__).with_name("golden.json")
 
 

@@ -39,7 +39,7 @@ def single_gap(scenario: Scenario) -> Scenario:
     return _on_hosts(scenario, range(scenario.hosts), driver=(("loss_recovery", 1),))
 
 
-def _ask_at_once(scenario: Scenario) -> Scenario:
+def _request_at_once(scenario: Scenario) -> Scenario:
     eager = (("nak_multicast_max_backoff_ns", 1), ("nak_multicast_group_size", 1))
     lavish = (("retransmit_linger_ns", 0), ("retransmit_percent", 10_000))
     return _on_hosts(
@@ -104,7 +104,7 @@ OLD: Final = (
     ),
     Old(
         scenario="long-lossy-path",
-        about="one gap at a time is asked for and repaired",
+        about="one gap at a time is requested and repaired",
         complaint="goodput",
         change=single_gap,
     ),
@@ -112,7 +112,7 @@ OLD: Final = (
         scenario="nak-storm",
         about="each receiver asks at once and every ms, each request is answered",
         complaint="naks",
-        change=_ask_at_once,
+        change=_request_at_once,
         patches=(
             Patch(
                 file="ps_nak_timer.c",

@@ -66,12 +66,12 @@ class Patience:
     """A time-out of ``seconds`` that this process and its descendants could use."""
 
     def __init__(self, seconds: float, *, exact: bool = False) -> None:
-        """``exact``: look at once, not only at a wait that lasts."""
+        """``exact``: check once, not only at a wait that lasts."""
         self._seconds = self._left_s = seconds
         self._at_s = time.monotonic()
         self._times: Times | None = scheduled(descendants(os.getpid())) if exact else None
 
-    def _look(self, now_s: float) -> None:
+    def _check(self, now_s: float) -> None:
         times = scheduled(descendants(os.getpid()))
         part = 1.0 if self._times is None else share(self._times, times)
         self._left_s -= (now_s - self._at_s) * part
@@ -83,7 +83,7 @@ class Patience:
         now_s = time.monotonic()
         stretch_s = now_s - self._at_s
         if stretch_s >= STRETCH_S:
-            self._look(now_s)
+            self._check(now_s)
         elif self._times is None:
             return max(0.0, self._left_s - stretch_s)
         return max(0.0, self._left_s)       # the running stretch is looked into when it is over
@@ -95,5 +95,5 @@ class Patience:
     @property
     def spent_s(self) -> float:
         """What of it has been used so far."""
-        self._look(time.monotonic())
+        self._check(time.monotonic())
         return self._seconds - self._left_s

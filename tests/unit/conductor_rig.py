@@ -87,7 +87,7 @@ class Rig:
         self._run(self.conductor.on_command(client_id, correlation, message, self.now_ns))
         return correlation
 
-    def ask(self, client_id: int, message: control.Message) -> Any:
+    def request(self, client_id: int, message: control.Message) -> Any:
         """Sends a request; its reply."""
         return self.reply(self.send(client_id, message))
 
@@ -97,12 +97,12 @@ class Rig:
         return replies[0].message
 
     def pub(self, client_id: int, channel: str, stream: int = 7, **options: Any) -> Any:
-        return self.ask(
+        return self.request(
             client_id, control.AddPublication(channel=channel, stream_id=stream, **options)
         )
 
     def sub(self, client_id: int, channel: str, stream: int = 7) -> Any:
-        return self.ask(client_id, control.AddSubscription(channel=channel, stream_id=stream))
+        return self.request(client_id, control.AddSubscription(channel=channel, stream_id=stream))
 
     def event(self, event_type: EventType, **fields: Any) -> None:
         event = DriverEvent(type=event_type, now_ns=self.now_ns, **fields)
@@ -145,7 +145,7 @@ class Rig:
             self._run(self.conductor.on_tick(self.now_ns))
         self.now_ns = end_ns
 
-    # ---- what a test looks at ----
+    # ---- what a test checks ----
 
     def all(self, action: type[T]) -> list[T]:
         return [done for done in self.done if isinstance(done, action)]

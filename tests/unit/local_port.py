@@ -242,7 +242,7 @@ class LocalPort:
         )
 
     def _publication_status(self, identity: int) -> PublicationStatus:
-        """No thread looks at the log here: the test says what holds the stream."""
+        """No thread checks the log here: the test says what holds the stream."""
         return PublicationStatus(
             publication_id=identity, channel=CHANNEL, stream_id=self._streams[identity],
             session_id=identity * 3, state="active", exclusive=False, clients=1,

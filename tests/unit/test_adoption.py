@@ -48,7 +48,7 @@ def lease(rig: Rig, request: control.LeaseRequest, token: bytes, *, uid: int = 2
     return rig.last(a.GrantLease).client_id
 
 
-def successor(dead: Rig, *, gone: frozenset[int] = frozenset(), **settings: Any) -> Rig:
+def new_daemon(dead: Rig, *, gone: frozenset[int] = frozenset(), **settings: Any) -> Rig:
     """Another conductor in the same directory."""
     rig = Rig(journal=True, **settings)
     rig.world.next_id = dead.world.next_id
@@ -69,7 +69,7 @@ def busy() -> tuple[Rig, int, dict[str, Any]]:
         "ipc": rig.pub(client, "aeron:ipc"),
         "local": rig.sub(client, "aeron:ipc"),
         "sub": rig.sub(client, RECEIVE),
-        "counter": rig.ask(client, control.AddCounter(type_id=2000, label="mine")),
+        "counter": rig.request(client, control.AddCounter(type_id=2000, label="mine")),
     }
     endpoint = next(iter(rig.world.recv_endpoints))
     rig.setup(endpoint)
@@ -91,7 +91,7 @@ def come_back(rig: Rig, client: int, **changes: Any) -> int:
 def test_everything_is_made_again_with_its_ids_and_nothing_new() -> None:
     dead, client, made = busy()
     counters, slots = dict(dead.counters), dict(dead.slots)
-    rig = successor(dead)
+    rig = new_daemon(dead)
     assert (rig.counters, rig.slots) == (counters, slots)
     assert not rig.all(a.AllocateCounter) + rig.all(a.AllocateSlot) + rig.all(a.CreateLog)
     assert rig.native == dead.native
@@ -108,31 +108,32 @@ def test_everything_is_made_again_with_its_ids_and_nothing_new() -> None:
     assert rig.last(a.OpenRecvEndpoint).params.receiver_id == receiver
     assert rig.world.storage.used_bytes == dead.world.storage.used_bytes
     assert come_back(rig, client) == client
-    resumed = rig.ask(client, control.Resume(registration_ids=ids(made)))
+    resumed = rig.request(client, control.Resume(registration_ids=ids(made)))
     assert sorted(resumed.registration_ids) == ids(made)
 
 
-def test_a_chosen_port_is_asked_for_again() -> None:
+def test_a_chosen_port_is_requested_again() -> None:
     dead, _client, _made = busy()
     chosen = next(iter(next(iter(dead.world.recv_endpoints.values())).destinations.values()))
-    rig = successor(dead)
+    rig = new_daemon(dead)
     assert rig.last(a.AddRecvDestination).params.socket.bind.port == chosen.address.port
 
 
 def test_images_are_there_before_anybody_is_interested() -> None:
-    rig = successor(busy()[0])
+    rig = new_daemon(busy()[0])
     order = [type(action) for action in rig.done]
     assert order.index(a.AddImageObject) < order.index(a.AddInterest)
 
 
 def test_a_returned_client_hears_which_images_it_has() -> None:
     dead, client, made = busy()
-    rig = successor(dead)
+    rig = new_daemon(dead)
     come_back(rig, client)
-    rig.ask(client, control.Resume(registration_ids=ids(made)))
+    rig.request(client, control.Resume(registration_ids=ids(made)))
     image = next(iter(rig.world.images))
-    told = {n.subscription_id: n.correlation_ids for n in rig.notices(control.SubscriptionResumed)}
-    assert told == {
+    resumed = rig.notices(control.SubscriptionResumed)
+    notified = {n.subscription_id: n.correlation_ids for n in resumed}
+    assert notified == {
         made["sub"].registration_id: [image],
         made["local"].registration_id: [made["ipc"].registration_id],
     }
@@ -141,9 +142,9 @@ def test_a_returned_client_hears_which_images_it_has() -> None:
 
 def test_what_the_client_does_not_know_of_is_removed() -> None:
     dead, client, made = busy()
-    rig = successor(dead)
+    rig = new_daemon(dead)
     come_back(rig, client)
-    resumed = rig.ask(
+    resumed = rig.request(
         client, control.Resume(registration_ids=[made["udp"].registration_id, 10**6])
     )
     assert resumed.registration_ids == [made["udp"].registration_id]
@@ -154,21 +155,21 @@ def test_what_the_client_does_not_know_of_is_removed() -> None:
 @pytest.mark.parametrize("changes", [{"token": b"guessed"}, {"client_id": 10**6}, {"token": b""}])
 def test_a_stranger_gets_a_lease_of_its_own(changes: dict[str, Any]) -> None:
     dead, client, _made = busy()
-    rig = successor(dead)
+    rig = new_daemon(dead)
     assert come_back(rig, client, **changes) != client
     assert not rig.world.clients[client].attached
 
 
 def test_the_same_client_does_not_return_twice() -> None:
     dead, client, _made = busy()
-    rig = successor(dead)
+    rig = new_daemon(dead)
     assert come_back(rig, client) == client
     assert come_back(rig, client) != client
 
 
 def test_clients_that_do_not_return_are_dead_after_the_timeout() -> None:
     dead, _client, _made = busy()
-    rig = successor(dead, reattach_timeout_ns=2 * 10**9)
+    rig = new_daemon(dead, reattach_timeout_ns=2 * 10**9)
     rig.advance(1.9)
     assert rig.world.clients
     rig.advance(0.2)
@@ -178,7 +179,7 @@ def test_clients_that_do_not_return_are_dead_after_the_timeout() -> None:
 
 def test_clients_known_dead_are_not_waited_for_and_leave_nothing() -> None:
     dead, client, _made = busy()
-    rig = successor(dead, gone=frozenset({client}))
+    rig = new_daemon(dead, gone=frozenset({client}))
     assert not rig.world.clients
     for _ in range(4):
         for publication in list(rig.world.publications):
@@ -202,7 +203,7 @@ def test_what_cannot_be_adopted_is_left_out_and_its_client_hears_so() -> None:
         rig.conductor.adopt(journal.decode(registered(dead)), now_ns=0)
     )
     come_back(rig, client)
-    resumed = rig.ask(client, control.Resume(registration_ids=ids(made)))
+    resumed = rig.request(client, control.Resume(registration_ids=ids(made)))
     assert set(ids(made)) - set(resumed.registration_ids) == {made["udp"].registration_id}
     assert "positions do not fit" in rig.last(a.LogError).text
 
@@ -210,8 +211,8 @@ def test_what_cannot_be_adopted_is_left_out_and_its_client_hears_so() -> None:
 def test_accepted_data_of_a_closed_publication_is_still_sent() -> None:
     dead, client, made = busy()
     removal = control.RemovePublication(registration_id=made["udp"].registration_id)
-    dead.ask(client, removal)
-    rig = successor(dead)
+    dead.request(client, removal)
+    rig = new_daemon(dead)
     assert rig.last(a.DrainPublication).publication_id == made["udp"].registration_id
 
 
@@ -222,14 +223,14 @@ def test_an_image_that_had_ended_is_not_adopted() -> None:
         EventType.IMAGE_INACTIVE, kind=ObjectKind.IMAGE, id=image, reason=ImageEnd.END_OF_STREAM
     )
     dead.event(EventType.IMAGE_DRAINED, kind=ObjectKind.IMAGE, id=image)
-    assert not successor(dead).all(a.AddImageObject)
+    assert not new_daemon(dead).all(a.AddImageObject)
 
 
 def test_a_second_death_is_survived_like_the_first() -> None:
     dead, client, made = busy()
-    rig = successor(successor(dead))
+    rig = new_daemon(new_daemon(dead))
     assert come_back(rig, client) == client
-    resumed = rig.ask(client, control.Resume(registration_ids=ids(made)))
+    resumed = rig.request(client, control.Resume(registration_ids=ids(made)))
     assert sorted(resumed.registration_ids) == ids(made)
 
 
@@ -272,7 +273,7 @@ def shapes() -> bytes:
 
 
 def test_a_change_of_what_records_hold_is_another_format() -> None:
-    """A successor of another version must not take them for its own: raise journal.FORMAT."""
+    """A new daemon of another version must not take them for its own: raise journal.FORMAT."""
     assert (journal.FORMAT, zlib.crc32(shapes())) == (6, 1002076873)
 
 

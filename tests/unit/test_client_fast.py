@@ -116,15 +116,15 @@ class _Spec(ctypes.Structure):
     )
 
 
-def exporter(asked: Callable[[], object]) -> tuple[Any, list[object]]:
-    """A buffer of one byte that calls Python when it is asked for, as a C type may; and what has to
+def exporter(requested: Callable[[], object]) -> tuple[Any, list[object]]:
+    """A buffer of one byte that calls Python when it is requested, as a C type may; and what has to
     live as long."""
     content = ctypes.create_string_buffer(b"y")
     api = ctypes.pythonapi
 
     @ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.py_object, ctypes.c_void_p, ctypes.c_int)
     def export(owner: object, view: int, flags: int) -> int:
-        asked()
+        requested()
         fill = api.PyBuffer_FillInfo
         return int(fill(ctypes.c_void_p(view), ctypes.py_object(owner), content, 1, 1, flags))
 

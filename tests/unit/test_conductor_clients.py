@@ -56,7 +56,7 @@ def test_a_dead_client_is_unblocked_and_forgotten() -> None:
     mine, shared = rig.pub(client, UNICAST, stream=1), rig.pub(client, UNICAST, stream=2)
     rig.pub(other, UNICAST, stream=2)
     rig.sub(client, "aeron:udp?endpoint=10.0.0.1:5000")
-    rig.ask(client, control.AddCounter(type_id=2000, label="mine"))
+    rig.request(client, control.AddCounter(type_id=2000, label="mine"))
     rig.lose(client)
     unblocked = {x.publication_id for x in rig.all(a.UnblockPublication) if x.client_slot == slot}
     assert unblocked == {mine.original_id, shared.original_id}
@@ -109,12 +109,12 @@ def test_what_belongs_to_another_client_cannot_be_touched() -> None:
         control.AddDestination(registration_id=ready.registration_id, channel=UNICAST),
         control.RemoveDestination(registration_id=ready.registration_id, channel=UNICAST),
     ):
-        assert rig.ask(other, message).code == "unknown_registration"
+        assert rig.request(other, message).code == "unknown_registration"
 
 
 def test_what_is_no_request_is_malformed() -> None:
     rig = Rig()
-    assert rig.ask(rig.client(), control.Done()).code == "malformed"
+    assert rig.request(rig.client(), control.Done()).code == "malformed"
 
 
 def test_a_client_cannot_queue_without_bound() -> None:

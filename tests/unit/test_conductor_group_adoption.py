@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Consumer groups of a daemon that died, in the conductor of its successor."""
+"""Consumer groups of a daemon that died, in the conductor of the new daemon."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from penstock.daemon.conductor import actions as a
 
 
 def records_of(rig: Rig) -> dict[Any, Any]:
-    """What the rig's conductor wrote down, as a successor reads it."""
+    """What the rig's conductor wrote down, as a new daemon reads it."""
     return journal.decode(journal._HEAD + b"".join(
         journal.encode(record.kind, record.key, record.fields) for record in rig.all(a.Record)
     ))
 
 
-def successor(rig: GroupRig) -> GroupRig:
+def new_daemon(rig: GroupRig) -> GroupRig:
     """A conductor that adopts what the first one wrote down."""
     heir = GroupRig(journal=True)
     heir.ends, heir.released = dict(rig.ends), dict(rig.released)
@@ -35,7 +35,7 @@ def successor(rig: GroupRig) -> GroupRig:
     return heir
 
 
-def test_a_successor_goes_on_with_groups_positions_and_kept_logs() -> None:
+def test_a_new_daemon_goes_on_with_groups_positions_and_kept_logs() -> None:
     rig = streaming(journal=True)
     first = rig.image()
     end_stream(rig, first)
@@ -43,7 +43,7 @@ def test_a_successor_goes_on_with_groups_positions_and_kept_logs() -> None:
     second = rig.image()
     rig.ends[second] = 8192
     rig.acknowledge(4096, session_id=50)
-    heir = successor(rig)
+    heir = new_daemon(rig)
     logs = {log["log_id"]: log for log in heir.logs()}
     assert (logs[first]["ended"], logs[first]["committed"], logs[first]["end_position"]) == \
         (True, 0, 4096)
@@ -62,7 +62,7 @@ def test_a_death_while_an_image_drains_loses_nothing_and_leaves_nothing() -> Non
     rig = streaming(journal=True)
     image = rig.image()
     rig.event(EventType.IMAGE_INACTIVE, kind=ObjectKind.IMAGE, id=image, reason=ImageEnd.TIMEOUT)
-    heir = successor(rig)
+    heir = new_daemon(rig)
     heir.release_all()
     [log] = heir.logs()
     assert (log["log_id"], log["ended"], log["end_position"]) == (image, True, 4096)
@@ -77,14 +77,14 @@ def test_a_death_while_an_image_drains_loses_nothing_and_leaves_nothing() -> Non
     assert [x["log_id"] for x in heir.logs()] == [again]
 
 
-def test_a_successor_knows_the_strategy_of_other_hosts() -> None:
+def test_a_new_daemon_knows_the_strategy_of_other_hosts() -> None:
     rig = GroupRig(journal=True)
     rig.open(GROUP, allow_unreliable=True)
     rig.setup(rig.endpoint(), setup_flags=0x40, peer_flow_control=int(FlowControl.MAX))
     rig.ends[rig.image()] = 0
     [before] = rig.open(GROUP, allow_unreliable=True).group["unreliable"]
     assert "flow control is max" in before
-    assert successor(rig).open(GROUP, allow_unreliable=True).group["unreliable"] == [before]
+    assert new_daemon(rig).open(GROUP, allow_unreliable=True).group["unreliable"] == [before]
 
 
 def test_an_image_that_cannot_be_adopted_stays_readable() -> None:
@@ -120,7 +120,7 @@ def test_slots_and_counters_of_groups_are_in_use() -> None:
 
     rig = streaming(journal=True)
     end_stream(rig, rig.image())
-    heir = successor(rig)
+    heir = new_daemon(rig)
     [kept] = [kept for group in heir.world.groups.values() for kept in group.retained.values()]
     [group] = heir.world.groups.values()
     assert kept.counter_id in counters_in_use(heir.world)
@@ -157,7 +157,7 @@ class ShortLived(GroupRig):
         return super()._perform(action)
 
     def heir(self, cut: int) -> GroupRig:
-        """A successor, had this one died before it wrote record ``cut``."""
+        """A new daemon, had this one died before it wrote record ``cut``."""
         made = GroupRig(journal=True)
         moment = self.moments[cut]
         made.counters, made.slots = dict(moment.counters), dict(moment.slots)
@@ -185,7 +185,7 @@ def life() -> ShortLived:
     ready = rig.pub(client, "aeron:ipc?term-length=64k")
     rig.ends[ready.original_id] = 4096
     end_stream(rig, image)
-    rig.ask(client, control.RemovePublication(registration_id=ready.registration_id))
+    rig.request(client, control.RemovePublication(registration_id=ready.registration_id))
     rig.event(EventType.PUB_DRAINED, kind=ObjectKind.PUBLICATION, id=ready.original_id)
     rig.advance(2)
     rig.release(ObjectKind.PUBLICATION, ready.original_id)

@@ -83,7 +83,7 @@ def test_the_culprit_has_the_groups_name() -> None:
     assert rig.last(a.AddImageSubscriber).params.client_slot == described.slot
 
 
-def test_the_largest_window_is_asked_for() -> None:
+def test_the_largest_window_is_requested() -> None:
     rig = streaming(receiver_window=128 * 1024)
     assert rig.last(a.AddImageObject).params.window_bytes == MIB // 2
     assert rig.logs()[0]["window_bytes"] == MIB // 2
@@ -257,7 +257,7 @@ def test_a_local_publication_leaves_its_log_to_the_group() -> None:
     rig.open("aeron:ipc")
     ready = rig.pub(client, "aeron:ipc?term-length=64k")
     rig.ends[ready.original_id] = 4096
-    rig.ask(client, control.RemovePublication(registration_id=ready.registration_id))
+    rig.request(client, control.RemovePublication(registration_id=ready.registration_id))
     assert rig.all(a.RemovePublicationSubscriber)
     rig.event(EventType.PUB_DRAINED, kind=ObjectKind.PUBLICATION, id=ready.original_id)
     rig.advance(2)
@@ -305,7 +305,7 @@ def test_every_contact_keeps_a_group_alive(contact: str) -> None:
     assert not rig.world.groups
 
 
-def test_looking_at_all_groups_keeps_none_alive() -> None:
+def test_checking_all_groups_keeps_none_alive() -> None:
     rig = streaming()
     rig.advance(20)
     [plain] = rig.group(control.ListGroups()).groups.values()
@@ -356,11 +356,11 @@ def test_the_floor_rises_before_the_data_plane_may_clean() -> None:
     floors: list[int | None] = []
     native = rig._perform_native
 
-    def look(action: a.Action) -> Any:
+    def check(action: a.Action) -> Any:
         if isinstance(action, a.ReleaseTo):
             floors.append(rig.world.floor(rig.image()))
         return native(action)
 
-    rig._perform_native = look          # type: ignore[method-assign]
+    rig._perform_native = check          # type: ignore[method-assign]
     rig.acknowledge(2048)
     assert floors == [2048]

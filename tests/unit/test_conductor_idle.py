@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Idle terms: when the conductor asks for them, what it does with the answer, and what a successor
+"""Idle terms: when the conductor requests them, what it does with the answer, and what a new daemon
 takes for memory."""
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from typing import Any
 import attrs
 import pytest
 from conductor_rig import MIB, Rig
-from test_adoption import registered, successor
+from test_adoption import new_daemon, registered
 
 from penstock.core.driver_types import ALL_TERMS, EventType, ObjectKind
 from penstock.daemon import journal
@@ -48,7 +48,7 @@ def move(rig: Rig, owner: Publication | Image, position: int) -> None:
     rig.counters[counter] = attrs.evolve(rig.counters[counter], value=position)
 
 
-def asked(rig: Rig) -> list[Any]:
+def requested(rig: Rig) -> list[Any]:
     return [*rig.all(a.GiveUpPublication), *rig.all(a.GiveUpImage)]
 
 
@@ -72,9 +72,9 @@ def given_up(kind: ObjectKind) -> tuple[Rig, Publication | Image]:
 def test_a_stream_that_stands_still_is_asked_after_its_time(kind: ObjectKind) -> None:
     rig, owner = rig_with(kind)
     rig.advance(IDLE_S)
-    assert not asked(rig)
+    assert not requested(rig)
     rig.advance(IDLE_S / 2 + 0.1)
-    (question,) = asked(rig)
+    (question,) = requested(rig)
     assert question.least_terms == 1
     assert owner.id in (getattr(question, "publication_id", 0), getattr(question, "image_id", 0))
 
@@ -84,7 +84,7 @@ def test_a_stream_that_moves_is_not_asked() -> None:
     for step in range(1, 20):
         move(rig, owner, 64 * step)
         rig.advance(IDLE_S / 2)
-    assert not asked(rig)
+    assert not requested(rig)
 
 
 def test_it_is_asked_again_when_it_could_give_nothing() -> None:
@@ -92,29 +92,29 @@ def test_it_is_asked_again_when_it_could_give_nothing() -> None:
     rig.advance(2 * IDLE_S)
     rig.event(EventType.TERMS_RELEASED, kind=PUB, id=owner.id, a=-1, b=0)
     rig.advance(2 * IDLE_S)
-    assert len(asked(rig)) > 1
-    assert not rig.all(a.PunchLog)
+    assert len(requested(rig)) > 1
+    assert not rig.all(a.ReleaseLog)
     assert owner.log.reserved_terms == 3
 
 
 def test_one_question_waits_for_its_answer() -> None:
     rig, _owner = rig_with(PUB)
     rig.advance(10 * IDLE_S)
-    assert len(asked(rig)) == 1
+    assert len(requested(rig)) == 1
 
 
 def test_without_a_timeout_nobody_is_asked_and_nothing_is_timed() -> None:
     rig, _owner = rig_with(PUB, idle_term_timeout_ns=0)
     before = len(rig.world.timers)
     rig.advance(1000)
-    assert not asked(rig)
+    assert not requested(rig)
     assert len(rig.world.timers) <= before
 
 
 def test_a_log_that_has_what_it_needs_is_not_watched() -> None:
     rig, _owner = rig_with(PUB, terms=1)
     rig.advance(10 * IDLE_S)
-    assert not asked(rig)
+    assert not requested(rig)
     assert not rig.world.watched
 
 
@@ -122,7 +122,7 @@ def test_two_small_terms_stay() -> None:
     rig = Rig(idle_term_timeout_ns=10**9)
     ready = rig.pub(rig.client(), UNICAST + "|term-length=64k")
     rig.advance(10)
-    assert not asked(rig)
+    assert not requested(rig)
     rig.event(EventType.TERM_NEEDED, kind=PUB, id=ready.original_id, a=128 * 1024)
     rig.advance(10)
     assert rig.last(a.GiveUpPublication).least_terms == 2
@@ -132,7 +132,7 @@ def test_a_stream_that_ends_is_not_asked() -> None:
     rig, owner = rig_with(IMAGE)
     rig.event(EventType.IMAGE_INACTIVE, kind=IMAGE, id=owner.id, reason=1)
     rig.advance(10 * IDLE_S)
-    assert not asked(rig)
+    assert not requested(rig)
 
 
 # ---- giving back ---------------------------------------------------------------------------------
@@ -141,7 +141,7 @@ def test_a_stream_that_ends_is_not_asked() -> None:
 @pytest.mark.parametrize("kind", [PUB, IMAGE])
 def test_what_is_given_up_goes_to_the_file_system_and_the_budget(kind: ObjectKind) -> None:
     rig, owner = given_up(kind)
-    assert rig.last(a.PunchLog) == a.PunchLog(
+    assert rig.last(a.ReleaseLog) == a.ReleaseLog(
         path=owner.log.path, term_length=TERM, kept_from=2 * TERM, kept_to=3 * TERM
     )
     assert rig.world.storage.used_bytes == TERM + PAGE
@@ -156,7 +156,7 @@ def test_what_is_given_up_goes_to_the_file_system_and_the_budget(kind: ObjectKin
 def test_the_registry_forgets_a_term_before_it_goes(kind: ObjectKind) -> None:
     rig, owner = rig_with(kind)
     rig.advance(2 * IDLE_S)
-    rig.hold(a.PunchLog)
+    rig.hold(a.ReleaseLog)
     answer(rig, owner, 2 * TERM, 3 * TERM)
     what = "image" if kind is IMAGE else "publication"
     log = journal.decode(registered(rig))[what, (owner.id,)]["log"]
@@ -168,20 +168,20 @@ def test_the_registry_forgets_a_term_before_it_goes(kind: ObjectKind) -> None:
 
 def test_a_stream_that_goes_on_gets_its_terms_again() -> None:
     rig, owner = given_up(PUB)
-    for end, told in ((3 * TERM, 4 * TERM), (4 * TERM, ALL_TERMS)):
+    for end, notified in ((3 * TERM, 4 * TERM), (4 * TERM, ALL_TERMS)):
         rig.event(EventType.TERM_NEEDED, kind=PUB, id=owner.id, a=end)
         assert rig.last(a.ReserveTerm).position == end
-        assert rig.last(a.PublicationReserved).position == told
+        assert rig.last(a.PublicationReserved).position == notified
     assert rig.world.storage.used_bytes == 3 * TERM + PAGE
     rig.advance(2 * IDLE_S)
-    assert len(asked(rig)) == 2
+    assert len(requested(rig)) == 2
 
 
-def test_a_term_asked_for_while_others_go_comes_after_that() -> None:
-    """Or what was just reserved would be punched out again."""
+def test_a_term_requested_while_others_go_comes_after_that() -> None:
+    """Or what was just reserved would be released again."""
     rig, owner = rig_with(PUB)
     rig.advance(2 * IDLE_S)
-    rig.hold(a.PunchLog)
+    rig.hold(a.ReleaseLog)
     answer(rig, owner, 2 * TERM, 3 * TERM)
     reserved = len(rig.all(a.ReserveTerm))
     rig.event(EventType.TERM_NEEDED, kind=PUB, id=owner.id, a=3 * TERM)
@@ -194,7 +194,7 @@ def test_a_term_asked_for_while_others_go_comes_after_that() -> None:
 def test_a_wish_from_before_the_question_is_forgotten_by_both() -> None:
     rig, owner = rig_with(PUB, terms=2)
     rig.advance(2 * IDLE_S)
-    assert asked(rig)
+    assert requested(rig)
     rig.event(EventType.TERM_NEEDED, kind=PUB, id=owner.id, a=2 * TERM)
     assert owner.log.reserved_terms == 2
 
@@ -202,7 +202,7 @@ def test_a_wish_from_before_the_question_is_forgotten_by_both() -> None:
 def test_terms_that_cannot_be_given_back_are_tried_again() -> None:
     rig, owner = rig_with(PUB)
     rig.advance(2 * IDLE_S)
-    rig.fail(a.PunchLog, message="input/output error")
+    rig.fail(a.ReleaseLog, message="input/output error")
     answer(rig, owner, 2 * TERM, 3 * TERM)
     assert "input/output error" in rig.last(a.LogError).text
     assert rig.world.storage.used_bytes == 3 * TERM + PAGE
@@ -213,7 +213,7 @@ def test_terms_that_cannot_be_given_back_are_tried_again() -> None:
 def test_a_stream_that_ends_meanwhile_leaves_nothing_in_the_account() -> None:
     rig, owner = rig_with(PUB)
     rig.advance(2 * IDLE_S)
-    rig.hold(a.PunchLog)
+    rig.hold(a.ReleaseLog)
     answer(rig, owner, 2 * TERM, 3 * TERM)
     rig.lose(next(iter(rig.world.clients)))
     rig.event(EventType.PUB_DRAINED, kind=PUB, id=owner.id)
@@ -237,7 +237,7 @@ def test_while_an_answer_is_awaited_one_begins_beside_the_others() -> None:
     rig, owner = rig_with(PUB)
     assert join_oldest(rig, owner) == OLDEST
     rig.advance(2 * IDLE_S)
-    assert asked(rig)
+    assert requested(rig)
     assert join_oldest(rig, owner) == CONSUMED
 
 
@@ -254,21 +254,21 @@ def join_oldest(rig: Rig, owner: Publication | Image) -> int:
     return owner.subscribers[subscription.id].join_position
 
 
-# ---- a successor ---------------------------------------------------------------------------------
+# ---- a new daemon --------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("kind", [PUB, IMAGE])
-def test_a_successor_knows_which_terms_are_there(kind: ObjectKind) -> None:
+def test_a_new_daemon_knows_which_terms_are_there(kind: ObjectKind) -> None:
     dead, owner = given_up(kind)
-    rig = successor(dead, idle_term_timeout_ns=10**9)
+    rig = new_daemon(dead, idle_term_timeout_ns=10**9)
     made = rig.last(a.AddPublicationObject if kind is PUB else a.AddImageObject).params
     assert made.reserved_position == 3 * TERM
     if kind is PUB:
         assert made.kept_position == 2 * TERM
     # It may have died before they were gone.
     order = [type(action) for action in rig.done]
-    assert rig.last(a.PunchLog).kept_from == 2 * TERM
-    assert order.index(a.PunchLog) < order.index(type(dead.last(
+    assert rig.last(a.ReleaseLog).kept_from == 2 * TERM
+    assert order.index(a.ReleaseLog) < order.index(type(dead.last(
         a.AddPublicationObject if kind is PUB else a.AddImageObject)))
     assert rig.world.storage.used_bytes == TERM + PAGE
     rig.event(EventType.TERM_NEEDED, kind=kind, id=owner.id, a=3 * TERM)
@@ -278,10 +278,10 @@ def test_a_successor_knows_which_terms_are_there(kind: ObjectKind) -> None:
 def test_a_death_before_the_answer_leaves_all_terms() -> None:
     dead, owner = rig_with(PUB)
     dead.advance(2 * IDLE_S)
-    assert asked(dead)
-    rig = successor(dead, idle_term_timeout_ns=10**9)
+    assert requested(dead)
+    rig = new_daemon(dead, idle_term_timeout_ns=10**9)
     made = rig.last(a.AddPublicationObject).params
     assert (made.reserved_position, made.kept_position) == (ALL_TERMS, 0)
-    assert not rig.all(a.PunchLog)
+    assert not rig.all(a.ReleaseLog)
     rig.advance(3)
     assert rig.last(a.GiveUpPublication).publication_id == owner.id

@@ -208,7 +208,7 @@ def test_without_rejoin_a_lost_session_is_ignored(reason: ImageEnd, keep: bool) 
 def test_the_last_subscriber_ends_the_image() -> None:
     rig, client, ready = with_image()
     removal = control.RemoveSubscription(registration_id=ready.registration_id)
-    assert isinstance(rig.ask(client, removal), control.Done)
+    assert isinstance(rig.request(client, removal), control.Done)
     assert rig.last(a.DrainImage).image_id == image_id(rig)
     assert rig.all(a.RemoveInterest)
     assert not [x for x in rig.all(a.RemoveObject) if x.kind is ObjectKind.RECV_ENDPOINT]
@@ -226,8 +226,8 @@ def test_a_term_of_an_image_is_reserved_when_needed() -> None:
     for wanted, end in ((200_000, 200_704), (0, MIB), (0, 2 * MIB), (0, 3 * MIB)):
         rig.event(EventType.TERM_NEEDED, kind=IMAGE, id=image_id(rig), a=have - 32, b=wanted)
         assert (rig.last(a.ReserveTerm).position, rig.last(a.ReserveTerm).end) == (have, end)
-        told = ALL_TERMS if end == 3 * MIB else end if end % MIB == 0 else end - 32
-        assert rig.last(a.ImageReserved).position == told
+        notified = ALL_TERMS if end == 3 * MIB else end if end % MIB == 0 else end - 32
+        assert rig.last(a.ImageReserved).position == notified
         have = end
 
 
@@ -249,7 +249,7 @@ def test_a_setup_takes_a_window_of_storage_at_most(
     for _ in range(10):                     # it comes to have all of it, each byte accounted once
         if log.is_whole:
             break
-        rig.event(EventType.TERM_NEEDED, kind=IMAGE, id=image, a=log.told_position)
+        rig.event(EventType.TERM_NEEDED, kind=IMAGE, id=image, a=log.notified_position)
     ranges = [(r.position, r.end) for r in rig.all(a.ReserveTerm)]
     assert log.is_whole
     assert sum(end - start for start, end in ranges) == \
@@ -293,7 +293,7 @@ def test_a_session_without_a_frame_goes_with_its_last_subscription() -> None:
     client = rig.client()
     ready = rig.sub(client, UNICAST)
     rig.setup(endpoint_id(rig), established=False)
-    rig.ask(client, control.RemoveSubscription(registration_id=ready.registration_id))
+    rig.request(client, control.RemoveSubscription(registration_id=ready.registration_id))
     rig.release_all()
     rig.lose(client)
     rig.advance(2)
@@ -346,13 +346,13 @@ def test_a_manual_subscription_opens_a_socket_per_destination() -> None:
     assert ready.local_addresses == []
     for port in (5001, 5002):
         channel = f"aeron:udp?endpoint=10.0.0.1:{port}"
-        added = rig.ask(
+        added = rig.request(
             client, control.AddDestination(registration_id=ready.registration_id, channel=channel)
         )
         assert isinstance(added, control.Done)
     ports = [x.params.socket.bind.port for x in rig.all(a.AddRecvDestination)]
     assert ports == [5001, 5002]
-    refusal = rig.ask(
+    refusal = rig.request(
         client,
         control.AddDestination(registration_id=ready.registration_id, channel="aeron:ipc"),
     )
@@ -363,7 +363,7 @@ def test_a_removed_destination_is_closed_before_the_client_hears_of_it() -> None
     rig = Rig()
     client = rig.client()
     ready = rig.sub(client, "aeron:udp?control-mode=manual")
-    added = rig.ask(
+    added = rig.request(
         client,
         control.AddDestination(
             registration_id=ready.registration_id, channel="aeron:udp?endpoint=10.0.0.1:5001"
@@ -394,7 +394,7 @@ def test_a_client_that_dies_while_its_destination_is_removed_leaves_nothing() ->
     rig = Rig()
     client = rig.client()
     ready = rig.sub(client, "aeron:udp?control-mode=manual")
-    added = rig.ask(
+    added = rig.request(
         client,
         control.AddDestination(
             registration_id=ready.registration_id, channel="aeron:udp?endpoint=10.0.0.1:5001"
@@ -443,7 +443,7 @@ def test_local_subscribers_hear_the_end_of_a_publication() -> None:
     client = rig.client()
     rig.sub(client, "aeron:ipc")
     ready = rig.pub(client, "aeron:ipc")
-    rig.ask(client, control.RemovePublication(registration_id=ready.registration_id))
+    rig.request(client, control.RemovePublication(registration_id=ready.registration_id))
     rig.event(EventType.PUB_DRAINED, kind=ObjectKind.PUBLICATION, id=ready.original_id)
     assert rig.notices(control.ImageUnavailable)[0].reason == "end_of_stream"
 
@@ -459,10 +459,10 @@ def test_subscriptions_of_one_stream_agree_on_how_to_receive_it() -> None:
 
 def test_an_image_can_be_rejected() -> None:
     rig, client, _ready = with_image()
-    reply = rig.ask(client, control.RejectImage(correlation_id=image_id(rig), reason="bad"))
+    reply = rig.request(client, control.RejectImage(correlation_id=image_id(rig), reason="bad"))
     assert isinstance(reply, control.Done)
     assert rig.last(a.RejectImageObject).reason == "bad"
-    unknown = rig.ask(client, control.RejectImage(correlation_id=9999, reason="bad"))
+    unknown = rig.request(client, control.RejectImage(correlation_id=9999, reason="bad"))
     assert unknown.code == "unknown_registration"
 
 

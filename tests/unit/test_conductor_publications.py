@@ -16,7 +16,7 @@ UNICAST = "aeron:udp?endpoint=10.0.0.2:40456"
 
 def remove(rig: Rig, client: int, registration: int, **options: bool) -> object:
     message = control.RemovePublication(registration_id=registration, **options)
-    return rig.ask(client, message)
+    return rig.request(client, message)
 
 
 def test_a_publication_gets_storage_counters_and_an_endpoint() -> None:
@@ -220,16 +220,16 @@ def test_manual_destinations_come_and_go() -> None:
     ready = rig.pub(client, "aeron:udp?control-mode=manual")
     assert rig.last(a.OpenSendEndpoint).params.mdc is Mdc.MANUAL
     channel = "aeron:udp?endpoint=10.0.0.3:5001"
-    added = rig.ask(
+    added = rig.request(
         client, control.AddDestination(registration_id=ready.registration_id, channel=channel)
     )
     assert rig.last(a.AddSendDestination).address == Address(ip="10.0.0.3", port=5001)
     removal = control.RemoveDestination(
         registration_id=ready.registration_id, destination_id=added.registration_id
     )
-    assert isinstance(rig.ask(client, removal), control.Done)
+    assert isinstance(rig.request(client, removal), control.Done)
     assert rig.last(a.RemoveSendDestination).destination_id == added.registration_id
-    assert rig.ask(client, removal).code == "unknown_registration"
+    assert rig.request(client, removal).code == "unknown_registration"
 
 
 def test_a_silent_peer_is_looked_up_again_at_most_once_a_second() -> None:
@@ -247,17 +247,17 @@ def test_a_silent_peer_is_looked_up_again_at_most_once_a_second() -> None:
 def test_terms_are_reserved_one_by_one_when_they_are_needed() -> None:
     rig = Rig()
     ready = rig.pub(rig.client(), UNICAST)
-    for terms, told in ((2, 32 * MIB), (3, ALL_TERMS)):
+    for terms, notified in ((2, 32 * MIB), (3, ALL_TERMS)):
         end = (terms - 1) * 16 * MIB
         rig.event(
             EventType.TERM_NEEDED, kind=ObjectKind.PUBLICATION, id=ready.original_id, a=end
         )
         assert rig.last(a.ReserveTerm).position == end
-        assert rig.last(a.PublicationReserved).position == told
+        assert rig.last(a.PublicationReserved).position == notified
         assert rig.world.storage.used_bytes == terms * 16 * MIB + 4096
 
 
-def test_a_term_without_room_is_asked_for_until_there_is() -> None:
+def test_a_term_without_room_is_requested_until_there_is() -> None:
     rig = Rig()
     ready = rig.pub(rig.client(), UNICAST)
     rig.fail(a.ReserveTerm, "storage", "full")
@@ -275,9 +275,9 @@ def test_a_rejection_is_told_to_every_publisher() -> None:
         EventType.REMOTE_ERROR, kind=ObjectKind.PUBLICATION, id=one.original_id, reason=13, a=99,
         text="no thanks", source=Address(ip="10.0.0.2", port=40456),
     )
-    told = rig.notices(control.PublicationError)
-    assert {n.registration_id for n in told} == {one.registration_id, two.registration_id}
-    assert {n.message for n in told} == {"no thanks"}
+    notified = rig.notices(control.PublicationError)
+    assert {n.registration_id for n in notified} == {one.registration_id, two.registration_id}
+    assert {n.message for n in notified} == {"no thanks"}
 
 
 @pytest.mark.parametrize(
@@ -314,6 +314,6 @@ def test_the_session_of_a_tag_leaves_the_window_of_its_medium(channel: str, wind
     first = rig.pub(client, f"{channel}{joint}term-length=64k|tags=9,5")
     assert rig.last(a.AddPublicationObject).params.window_bytes == window
     other = f"{channel}{joint}session-id=tag:5"
-    second = rig.ask(client, control.AddPublication(channel=other, stream_id=8))
+    second = rig.request(client, control.AddPublication(channel=other, stream_id=8))
     assert second.session_id == first.session_id
     assert rig.last(a.AddPublicationObject).params.window_bytes == window

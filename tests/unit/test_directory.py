@@ -49,10 +49,10 @@ def test_what_a_dead_owner_left_is_wiped(tmp_path: Path) -> None:
     (path / "images" / "7.logbuffer").write_bytes(b"x")
     (path / "cnc.dat").write_bytes(b"x")
     os.close(dead._lock_fd)
-    successor = claim_directory(config(path))
+    new_daemon = claim_directory(config(path))
     assert not (path / "images" / "7.logbuffer").exists()
     assert not (path / "cnc.dat").exists()
-    successor.release()
+    new_daemon.release()
     assert not path.exists()            # a daemon had made it
 
 

@@ -43,14 +43,14 @@ def test_the_page_of_offer_codes_has_every_code() -> None:
 
 def test_the_page_of_events_has_every_event() -> None:
     code = "".join(p.read_text("utf-8") for p in (DOCS.parent / "daemon").rglob("*.py"))
-    told = set(re.findall(r'world\.event\(\s*f?"([a-z_{}]+)"', code))
-    told |= {"group_closed", "group_expired"}
+    notified = set(re.findall(r'world\.event\(\s*f?"([a-z_{}]+)"', code))
+    notified |= {"group_closed", "group_expired"}
     page = (DOCS / "operating.md").read_text(encoding="utf-8").split("## Events")[1]
     listed = {
         name for line in page.split("## ")[0].splitlines() if line.startswith("| `")
         for name in re.findall(r"`([a-z_]+)`", line.split("|")[1])
     }
-    assert listed == told - {"group_{reason}"}
+    assert listed == notified - {"group_{reason}"}
 
 
 def fields_of(header: str, struct: str) -> set[str]:

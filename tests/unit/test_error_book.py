@@ -64,8 +64,8 @@ def test_a_full_channel_is_reported() -> None:
     rig.event(EventType.DESTINATION, b=900, **event)
     assert len(entries(rig)) == 1
     assert "2048 places" in entries(rig).pop()
-    told = [x for x in rig.all(a.PublishEvent) if x.name == "destinations_full"]
-    assert [x.fields["refused"] for x in told] == [1, 900]
+    notified = [x for x in rig.all(a.PublishEvent) if x.name == "destinations_full"]
+    assert [x.fields["refused"] for x in notified] == [1, 900]
 
 
 def test_the_log_repeats_a_warning_once_a_minute(caplog: pytest.LogCaptureFixture) -> None:

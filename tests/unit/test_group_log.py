@@ -55,7 +55,7 @@ def test_the_end_is_where_frames_stop(tmp_path: Path) -> None:
         position = write(path, position, length)
     assert reader.end(0, 1 << 20) == position
     assert reader.end(32, 1 << 20) == position
-    assert reader.end(0, 64) == 96          # no more than asked for, and the frame it ends in
+    assert reader.end(0, 64) == 96          # no more than requested, and the frame it ends in
     assert reader.end(8, 1 << 20) == 8
     reader.close()
 
@@ -100,7 +100,7 @@ def test_one_frame_is_admitted_whatever_its_length(tmp_path: Path) -> None:
     reader = GroupLog(str(path))
     assert reader.cut(0, end, 1024) == 4096
     with pytest.raises(PenstockError):
-        reader.cut(0, 2048, 1024)       # but never beyond what was asked for
+        reader.cut(0, 2048, 1024)       # but never beyond what was requested
     reader.close()
 
 

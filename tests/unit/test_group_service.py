@@ -23,7 +23,7 @@ from penstock.config.models import ControlTcpConfig, DaemonConfig, DirectoryConf
 from penstock.core.errors import ClosedError, InvalidArgument
 from penstock.daemon.conductor.retention import Locate, Located
 from penstock.daemon.directory import claim_directory
-from penstock.daemon.fetches import FetchDesk
+from penstock.daemon.fetches import FetchServer
 from penstock.daemon.group_service import GroupService
 from penstock.daemon.run import run_daemon
 
@@ -40,20 +40,20 @@ class Service:
         for _ in range(FRAMES):
             self.end = write(self._log, self.end, 1024)
         self.given_up = threading.Event()
-        self.asked = threading.Event()
+        self.requested = threading.Event()
         self.waiting = 0
         self.deaf = 0                   # how many questions it does not answer
         self._claimed = claim_directory(DirectoryConfig(path=str(self.path)))
         self._service = GroupService(
-            self._claimed, ControlTcpConfig(), ask=self._ask, floor=lambda log_id: 0,
+            self._claimed, ControlTcpConfig(), request=self._request, floor=lambda log_id: 0,
             failed=lambda error: None,
         )
         self._service.start()
 
-    def _ask(self, number: int, message: Any) -> None:
+    def _request(self, number: int, message: Any) -> None:
         if not isinstance(message, Locate):
             self.waiting += 1
-            self.asked.set()            # and never answers
+            self.requested.set()            # and never answers
             return
         if self.deaf > 0:
             self.deaf -= 1
@@ -70,14 +70,14 @@ def service(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Service
     monkeypatch.setattr("penstock.daemon.fetches.FETCH_PIECE_BYTES", 1024)  # one frame each
     monkeypatch.setattr("penstock.daemon.fetches._PATIENCE_NS", 1)
     made = Service(tmp_path)
-    monkeypatch.setattr(FetchDesk, "_fail", _told(FetchDesk._fail, made.given_up))
+    monkeypatch.setattr(FetchServer, "_fail", _notified(FetchServer._fail, made.given_up))
     yield made
     made.close()
 
 
-def _told(fail: Any, event: threading.Event) -> Any:
-    def failing(desk: FetchDesk, *values: Any) -> None:
-        fail(desk, *values)
+def _notified(fail: Any, event: threading.Event) -> Any:
+    def failing(fetch_server: FetchServer, *values: Any) -> None:
+        fail(fetch_server, *values)
         event.set()
 
     return failing
@@ -181,15 +181,15 @@ def test_whoever_waits_for_an_answer_hears_that_the_control_was_closed(service: 
     control = GroupControl(directory=str(service.path), timeout_s=60)
     heard: list[type[BaseException]] = []
 
-    def ask() -> None:
+    def request() -> None:
         try:
             control.groups()
         except BaseException as error:
             heard.append(type(error))
 
-    waiting = threading.Thread(target=ask)
+    waiting = threading.Thread(target=request)
     waiting.start()
-    assert service.asked.wait(30)
+    assert service.requested.wait(30)
     control.close()
     waiting.join(30)
     assert heard == [ClosedError]
@@ -198,10 +198,10 @@ def test_whoever_waits_for_an_answer_hears_that_the_control_was_closed(service: 
 def test_a_service_that_fails_ends_the_daemon(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def step(desk: FetchDesk) -> bool:
+    def step(fetch_server: FetchServer) -> bool:
         raise ZeroDivisionError("a mistake of ours")
 
-    monkeypatch.setattr(FetchDesk, "step", step)
+    monkeypatch.setattr(FetchServer, "step", step)
     config = DaemonConfig(directory=DirectoryConfig(path=str(tmp_path / "d")))
 
     async def serve() -> None:
@@ -211,4 +211,4 @@ def test_a_service_that_fails_ends_the_daemon(
     with pytest.raises(BaseExceptionGroup) as failure:
         trio.run(serve)
     assert failure.value.subgroup(ZeroDivisionError) is not None
-    assert (tmp_path / "d" / "registry.journal").exists()   # for a successor
+    assert (tmp_path / "d" / "registry.journal").exists()   # for a new daemon

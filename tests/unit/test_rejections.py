@@ -52,12 +52,14 @@ def test_a_revocation_and_a_rejection_are_counted_by_the_data_plane_alone() -> N
     rig = Rig()
     client = rig.client()
     ready = rig.pub(client, SENDS, exclusive=True)
-    rig.ask(client, control.RemovePublication(registration_id=ready.registration_id, revoke=True))
+    rig.request(
+        client, control.RemovePublication(registration_id=ready.registration_id, revoke=True)
+    )
     assert rig.all(a.RevokePublication)
     rig.sub(client, RECEIVES)
     rig.setup(rig.last(a.OpenRecvEndpoint).params.id)
     image = rig.last(a.AddImageObject).params.id
-    rig.ask(client, control.RejectImage(correlation_id=image, reason="bad"))
+    rig.request(client, control.RejectImage(correlation_id=image, reason="bad"))
     assert rig.all(a.RejectImageObject)
     rig.event(EventType.IMAGE_INACTIVE, kind=ObjectKind.IMAGE, id=image, reason=ImageEnd.REVOKED)
     for counter in (

@@ -15,17 +15,17 @@ from penstock.daemon.run import run_daemon
 BEFORE_READY = 3                        # in the facts, in cnc.dat and in the announcement
 
 
-def test_a_lease_is_granted_without_a_look_at_what_is_installed(
+def test_a_lease_is_granted_without_a_check_of_what_is_installed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The version is a file of the installation: it is read before the daemon serves anybody."""
     path = tmp_path / "d"
-    asked: list[str] = []
+    requested: list[str] = []
     ready = trio.Event()
 
     def version() -> str:
-        asked.append("version")
-        if len(asked) == BEFORE_READY:
+        requested.append("version")
+        if len(requested) == BEFORE_READY:
             ready.set()
         return "0.1.0"
 
@@ -45,4 +45,4 @@ def test_a_lease_is_granted_without_a_look_at_what_is_installed(
 
     monkeypatch.setattr("penstock.daemon.server.version", version)
     trio.run(serve)
-    assert len(asked) == BEFORE_READY
+    assert len(requested) == BEFORE_READY

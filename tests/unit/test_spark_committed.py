@@ -71,9 +71,9 @@ def test_its_state_is_what_was_handed_out_and_not_what_waits(
     state = json.loads(json.dumps(reader.state()))
     for epoch in range(3):      # the query runs the epochs again
         send(publication, part_of(epoch, attempt=9), [b"row %d" % epoch])
-    successor = committed(subscription, timeout_s=0.0, state=state)
-    assert [part.epoch for part in successor] == [1, 2]
-    assert successor.statistics.repeats == 1
+    new_daemon = committed(subscription, timeout_s=0.0, state=state)
+    assert [part.epoch for part in new_daemon] == [1, 2]
+    assert new_daemon.statistics.repeats == 1
 
 
 def test_it_ends_in_time_although_other_messages_keep_coming(

@@ -74,7 +74,7 @@ def test_a_message_is_a_row_with_what_is_known_of_it() -> None:
     }
 
 
-def test_only_the_columns_that_were_asked_for_in_their_order() -> None:
+def test_only_the_columns_that_were_requested_in_their_order() -> None:
     schema = StructType([METADATA[3], StructField("value", BinaryType())])
     (batch,) = Decoder(OPTIONS, schema).decode(messages(b"a"))
     assert batch.schema.names == ["position", "value"]

@@ -288,8 +288,8 @@ def test_a_daemon_that_is_gone_may_have_held_what_another_one_never_had() -> Non
     (loss,) = planner.losses(anew, start)
     assert (loss.session, loss.end) == (session(2), None)
     # An offset that says who held the session leaves no doubt.
-    told = planner.advance(seen, start, {session(1): 352, session(2): 352})
-    (loss,) = planner.losses(anew, Offset.from_plain(told.to_plain()))
+    notified = planner.advance(seen, start, {session(1): 352, session(2): 352})
+    (loss,) = planner.losses(anew, Offset.from_plain(notified.to_plain()))
     assert (loss.session, loss.end) == (session(2), None)
 
 
@@ -316,7 +316,7 @@ def test_a_first_batch_whose_group_is_gone_is_not_planned_again_as_empty() -> No
     start = Offset(positions={session(1): 0}, groups=first.groups)
     end = planner.advance(first, start, {session(1): 640})
     assert planner.outlived(first, start, end) == []
-    # The group expired; the first offset, asked for again, is where a new one stands.
+    # The group expired; the first offset, requested again, is where a new one stands.
     later = View.of([(0, state(log(1, retained_from=640, committed=640, end_position=640),
                                group_id=6))])
     anew = Offset(positions={session(1): 640}, groups=later.groups)
@@ -451,7 +451,7 @@ def test_of_the_sessions_that_left_the_latest_are_remembered() -> None:
     assert session(1) not in offset.left
 
 
-def test_what_goes_beyond_the_target_is_planned_as_if_it_had_not_been_looked_at() -> None:
+def test_what_goes_beyond_the_target_is_planned_as_if_it_had_not_been_checked() -> None:
     seen = view(log(1, end_position=640, ended=True), log(2, end_position=64),
                 log(3, committed=96, end_position=640))
     begin = Offset(positions={session(1): 320, session(2): 0}, left={session(3): Left(96, 1)})

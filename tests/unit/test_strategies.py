@@ -398,11 +398,11 @@ def _publication() -> Any:
     return SimpleNamespace(
         id=3, late_limits=0, plan=SimpleNamespace(channel="c"),
         params=SimpleNamespace(strategy="py:x", fc_on_late=StrategyLate.HOLD),
-        state=PublicationState.ACTIVE, unanswered_ns=None, silence_told=False,
+        state=PublicationState.ACTIVE, unanswered_ns=None, silence_notified=False,
     )
 
 
-def _asked(world: _World, publication: object) -> Any:
+def _requested(world: _World, publication: object) -> Any:
     step: Any = custom._step(world, publication)  # type: ignore[arg-type]
     assert isinstance(next(step), ReadReceivers)
     assert isinstance(step.send((VIEW,)), RunStrategy)
@@ -417,7 +417,7 @@ def _answered(step: Any, answer: StrategyAnswer) -> None:
 def test_a_late_answer_is_used_logged_once_and_counted() -> None:
     world = _World()
     world.publications[3] = publication = _publication()
-    step = _asked(world, publication)
+    step = _requested(world, publication)
     world.now_ns += 1_000_000
     _answered(step, StrategyAnswer(limit=5120))
     assert world.emitted == [
@@ -425,7 +425,7 @@ def test_a_late_answer_is_used_logged_once_and_counted() -> None:
     ]
     world.emitted.clear()
     for _ in range(3):
-        step = _asked(world, publication)
+        step = _requested(world, publication)
         world.now_ns += custom.DEADLINE_NS + 1
         _answered(step, StrategyAnswer(limit=5120))
     assert publication.late_limits == 3
@@ -433,7 +433,7 @@ def test_a_late_answer_is_used_logged_once_and_counted() -> None:
     assert len(limits) == 3                         # an older limit is safer than none
     assert [type(action) for action in world.emitted].count(LogError) == 1
     world.emitted.clear()
-    _answered(_asked(world, publication), StrategyAnswer(complaint="it failed"))
+    _answered(_requested(world, publication), StrategyAnswer(complaint="it failed"))
     assert world.emitted == [LogError(text="c: it failed")]     # and on_late applies
     assert world.timers.next_deadline_ns() <= world.now_ns + custom.STEP_NS
 
@@ -441,7 +441,7 @@ def test_a_late_answer_is_used_logged_once_and_counted() -> None:
 def test_one_that_never_answers_is_told_when_its_time_is_over() -> None:
     world = _World()
     world.publications[3] = publication = _publication()
-    step = _asked(world, publication)
+    step = _requested(world, publication)
     world.now_ns += custom.DEADLINE_NS
     world.timers.run(world.now_ns)
     assert (publication.late_limits, world.emitted) == (0, [])
@@ -453,7 +453,7 @@ def test_one_that_never_answers_is_told_when_its_time_is_over() -> None:
     _answered(step, StrategyAnswer(limit=5120))     # at last: used, and counted once only
     assert publication.late_limits == 1
     assert [type(action) for action in world.emitted] == [LogError, SetPublicationLimit]
-    assert world.timers.next_deadline_ns() == world.now_ns + custom.STEP_NS    # asked again
+    assert world.timers.next_deadline_ns() == world.now_ns + custom.STEP_NS    # requested again
 
 
 class _Word:

@@ -120,15 +120,15 @@ def test_a_full_disk_makes_a_hole_not_a_torn_line(tmp_path: Path) -> None:
     found = events(path)
     lost = int(done.stdout)
     written = sum(event["event"] == "lost" for event in found)
-    told = sum(e["fields"]["events"] for e in found if e["event"] == "trace_dropped")
+    notified = sum(e["fields"]["events"] for e in found if e["event"] == "trace_dropped")
     assert lost > 0
-    assert (written + lost, told) == (100, lost)
+    assert (written + lost, notified) == (100, lost)
     assert (found[0]["event"], found[-1]["event"]) == ("before", "after")
     assert "File too large" in done.stderr
     assert done.stderr.count("\n") == 1
 
 
-def test_a_successor_goes_on_behind_the_last_whole_line(open_trace: Open, tmp_path: Path) -> None:
+def test_a_new_daemon_goes_on_behind_the_last_whole_line(open_trace: Open, tmp_path: Path) -> None:
     first = open_trace()
     first.put("one", {})
     first.close()

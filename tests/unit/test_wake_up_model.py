@@ -35,9 +35,9 @@ def test_every_order_of_steps_can_still_deliver_everything(rules: Rules) -> None
     SMALL._replace(dirty=HOT, adopted=True, barrier=False),
     SMALL._replace(dirty=HOT, wake_at_cooling=False),
     SMALL._replace(dirty=HOT, cool_to_park=False),
-    SMALL._replace(dirty=HOT, look_when_parked=False),
+    SMALL._replace(dirty=HOT, check_when_parked=False),
     FULL._replace(want_room=False),
-    FULL._replace(ask=False),
+    FULL._replace(request=False),
 ], ids=lambda rules: next(name for name, value in rules._asdict().items() if value is False
                           and name not in ("adopted", "full")))
 def test_without_any_part_of_the_protocol_some_order_gets_stuck(rules: Rules) -> None:

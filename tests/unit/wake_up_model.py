@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-NOT, DATA, LOOK, HOT = range(4)
+NOT, DATA, CHECK, HOT = range(4)
 NEVER = 99
 
 
@@ -27,15 +27,15 @@ class Rules(NamedTuple):
     window: int = 2
     publishers: int = 1           #: more than one: a shared publication
     dirty: int = NOT              #: at the start; DATA: a mark that the sender did not see yet
-    adopted: bool = False         #: at the start: a successor adopts what its predecessor left
+    adopted: bool = False         #: at the start: a new daemon adopts what the old daemon left
     full: bool = False            #: at the start: one message was delivered and not yet released
-    fence: bool = True            #: the publisher's, before its second look at dirty
+    fence: bool = True            #: the publisher's, before its second check dirty
     barrier: bool = True          #: the sender's, when a stream cools
     wake_at_cooling: bool = True  #: readers are woken behind that barrier
     cool_to_park: bool = True     #: no stream stays hot while the sender sleeps
-    look_when_parked: bool = True #: once more after parked was announced
+    check_when_parked: bool = True #: once more after parked was announced
     want_room: bool = True        #: the publisher says that it waits
-    ask: bool = True              #: a reader that comes to wake_position asks the sender to look
+    request: bool = True #: a reader that comes to wake_position asks the sender to look
 
 
 class Publisher(NamedTuple):
@@ -85,7 +85,7 @@ def start(rules: Rules) -> World:
     """Connected; the sender sleeps, unless the stream is hot."""
     there = int(rules.full)
     share = (rules.messages - there) // rules.publishers
-    hot, told = rules.dirty == HOT, rules.dirty == DATA
+    hot, notified = rules.dirty == HOT, rules.dirty == DATA
     if rules.adopted:  # add_publication; clients that re-attach are woken, as behind any barrier
         return World(
             publishers=tuple(Publisher(left=share) for _ in range(rules.publishers)),
@@ -96,8 +96,8 @@ def start(rules: Rules) -> World:
         publishers=tuple(Publisher(left=share) for _ in range(rules.publishers)),
         limit=rules.window,
         dirty=rules.dirty,
-        bit=told,
-        kicked=told,
+        bit=notified,
+        kicked=notified,
         hot=hot,
         sender="bits" if hot else "asleep",
         sender_parked=not hot,
@@ -167,16 +167,16 @@ def publish(world: World, index: int, rules: Rules) -> Iterator[World]:
             return  # what is below are locked accesses
         case "mark":
             yield go("bit" if world.dirty == NOT else following, world._replace(dirty=DATA))
-        case "bit" | "ask_bit":
-            yield go("kick" if it.at == "bit" else "ask_kick", world._replace(bit=True))
-        case "kick" | "ask_kick":
+        case "bit" | "request_bit":
+            yield go("kick" if it.at == "bit" else "request_kick", world._replace(bit=True))
+        case "kick" | "request_kick":
             yield go(following if it.at == "kick" else "again",
                      world._replace(kicked=world.kicked or world.sender_parked))
         case "want":
             yield go("ask", world._replace(want_room=rules.want_room))
         case "ask":
             if world.dirty == NOT:
-                yield go("ask_bit", world._replace(dirty=LOOK))
+                yield go("request_bit", world._replace(dirty=CHECK))
             else:
                 yield go("again")
         case "sleep":
@@ -198,12 +198,12 @@ def read(world: World, rules: Rules) -> Iterator[World]:
         case "release":
             yield go("wake_at", position=world.delivered)
         case "wake_at":
-            yield go("ask" if rules.ask and world.position >= world.wake_at else "poll")
+            yield go("ask" if rules.request and world.position >= world.wake_at else "poll")
         case "ask":
-            yield go("ask_bit", dirty=LOOK) if world.dirty == NOT else go("poll")
-        case "ask_bit":
-            yield go("ask_kick", bit=True)
-        case "ask_kick":
+            yield go("request_bit", dirty=CHECK) if world.dirty == NOT else go("poll")
+        case "request_bit":
+            yield go("request_kick", bit=True)
+        case "request_kick":
             yield go("poll", kicked=world.kicked or world.sender_parked)
         case "poll":
             if world.frames >> world.delivered & 1:
@@ -256,7 +256,7 @@ def goes_on(world: World) -> World:
 
 
 def collect(world: World, rules: Rules) -> Iterator[World]:
-    """collect_dirty and ps_sender_look_at_hot."""
+    """collect_dirty and ps_sender_check_hot."""
 
     def go(at: str, **more: Any) -> World:
         return world._replace(sender=at, **more)
@@ -265,12 +265,12 @@ def collect(world: World, rules: Rules) -> Iterator[World]:
         case "bits":
             yield go("dirty", bit=False) if world.bit else go("hot")
         case "dirty":
-            told = "hot" if world.dirty == LOOK else "wake"
+            notified = "hot" if world.dirty == CHECK else "wake"
             more: dict[str, Any] = {"dirty": NOT, "work": True, "ready": True, "watch": True}
-            more["then"] = "hot" if told == "wake" else ""
+            more["then"] = "hot" if notified == "wake" else ""
             if not world.hot:
-                yield go(told, **more)
-            yield go("store_" + told, **more)
+                yield go(notified, **more)
+            yield go("store_" + notified, **more)
         case "store_wake" | "store_hot":
             yield go(world.sender.removeprefix("store_"), dirty=HOT, hot=True)
         case "wake":
@@ -342,7 +342,7 @@ def sleep(world: World, rules: Rules) -> Iterator[World]:
             if not world.work and world.hot and rules.cool_to_park:
                 yield go("cool", then="bits")
             elif not world.work:
-                yield go("has_bit" if rules.look_when_parked else "asleep", sender_parked=True,
+                yield go("has_bit" if rules.check_when_parked else "asleep", sender_parked=True,
                          parking=True)
         case "has_bit":
             yield go("unpark" if world.bit else "has_progress")

@@ -41,7 +41,7 @@ def _scenario(name: str) -> Scenario:
 
 
 @attrs.frozen(kw_only=True)
-class Look:
+class Check:
     """At one stream, at one moment."""
 
     at_s: float
@@ -50,9 +50,9 @@ class Look:
     goodput: float              # bytes a second since the moment before
 
 
-def look(name: str, until_s: float) -> dict[int, list[Look]]:
+def check(name: str, until_s: float) -> dict[int, list[Check]]:
     """By stream."""
-    found: dict[int, list[Look]] = {}
+    found: dict[int, list[Check]] = {}
     scenario = _scenario(name)
     endless = tuple(attrs.evolve(p, count=3_000_000) for p in scenario.publishers)
     with World(attrs.evolve(scenario, publishers=endless), 1) as world:
@@ -66,7 +66,7 @@ def look(name: str, until_s: float) -> dict[int, list[Look]]:
                     continue
                 total = subscriber.reader(publisher.ledgers[-1]).bytes
                 found.setdefault(stream, []).append(
-                    Look(
+                    Check(
                         at_s=now_ns / SECOND_NS,
                         window=paths[stream].congestion_window / PACKET,
                         rtt_ms=paths[stream].rtt_ns / MS_NS,
@@ -79,7 +79,7 @@ def look(name: str, until_s: float) -> dict[int, list[Look]]:
 
 def fat_path(path: Path) -> None:
     """One flow on 10 000 packets."""
-    (rows,) = look("cubic-fat-path", 60).values()
+    (rows,) = check("cubic-fat-path", 60).values()
     figure, (above, middle, below) = plt.subplots(3, 1, figsize=(8, 6), sharex=True)
     at = [row.at_s for row in rows]
     above.plot(at, [row.window for row in rows], color=BLUE)
@@ -106,7 +106,7 @@ def shared_path(path: Path) -> None:
     """Four flows that begin two seconds apart."""
     figure, axes = plt.subplots(figsize=(8, 3.5))
     for number, (colour, rows) in enumerate(
-        zip(COLOURS, look("cubic-shared-path", 60).values(), strict=True)
+        zip(COLOURS, check("cubic-shared-path", 60).values(), strict=True)
     ):
         axes.plot([row.at_s for row in rows], [row.window for row in rows], color=colour,
                   label=f"stream {number + 1}", linewidth=1.3)

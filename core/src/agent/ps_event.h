@@ -46,7 +46,7 @@ enum ps_event_type {
      * a source that is followed.  a = datagrams so far, destination */
     PS_EV_SECOND_SOURCE = 19,
     PS_EV_IMAGE_ESTABLISHED = 20, /* image id; the first frame of its stream was accepted */
-    /* publication id; reason: ps_join_verdict of receiver a at `from`, which asked for a SETUP; b:
+    /* publication id; reason: ps_join_verdict of receiver a at `from`, which requested a SETUP; b:
      * requests refused since the last such event */
     PS_EV_JOIN = 21
 };

@@ -98,7 +98,7 @@ int ps_file_zero(int fd, const char *path, int64_t offset, int64_t length)
     return PS_OK;
 }
 
-int ps_file_punch(int fd, const char *path, int64_t offset, int64_t length)
+int ps_file_release(int fd, const char *path, int64_t offset, int64_t length)
 {
     int result;
     do {

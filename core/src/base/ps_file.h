@@ -18,7 +18,7 @@ int ps_file_reserve(int fd, const char *path, int64_t offset, int64_t length);
 int ps_file_zero(int fd, const char *path, int64_t offset, int64_t length);
 /* Gives a range's blocks back to the file system, so that it reads as zeroes; where that cannot be
  * done it is zeroed.  PS_E_SYSTEM. */
-int ps_file_punch(int fd, const char *path, int64_t offset, int64_t length);
+int ps_file_release(int fd, const char *path, int64_t offset, int64_t length);
 /* Opens and maps the whole file; length must be at least `least`.  PS_E_SYSTEM, PS_E_CORRUPT. */
 int ps_file_map(const char *path, int32_t read_only, int64_t least, uint8_t **map,
                 uint64_t *length);

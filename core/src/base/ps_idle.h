@@ -21,7 +21,7 @@ enum { PS_IDLE_FEW_CPUS = 2 };
 
 enum ps_idle_step {
     PS_IDLE_AGAIN = 0, /* run another duty cycle */
-    PS_IDLE_SLEEP = 1, /* park: announce it, look again, wait for a wake-up or timer */
+    PS_IDLE_SLEEP = 1, /* park: announce it, check again, wait for a wake-up or timer */
     PS_IDLE_PAUSE = 2  /* sleep for pause_ns without wake-up (BACKOFF) */
 };
 

@@ -17,7 +17,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* Bounds of what may be asked for; more is taken as this. */
+/* Bounds of what may be requested; more is taken as this. */
 #define PS_PACER_RATE_MAX  (INT64_C(1) << 40)
 #define PS_PACER_BURST_MAX (INT64_C(1) << 31)
 

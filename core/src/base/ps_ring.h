@@ -34,7 +34,7 @@ void ps_ring_free(ps_ring_t *ring);
 bool ps_ring_push(ps_ring_t *ring, const void *record);
 /* Consumer.  Copies the oldest out; false = empty. */
 bool ps_ring_pop(ps_ring_t *ring, void *record);
-/* Consumer.  Nothing waits (always looks at the real index). */
+/* Consumer.  Nothing waits (always checks the real index). */
 bool ps_ring_is_empty(const ps_ring_t *ring);
 
 #endif

@@ -154,7 +154,7 @@ int ps_client_sleep(ps_client_t *client, uint32_t ticket, int64_t timeout_ns)
         return PS_OK;
     }
     /* Parked first, then the kernel compares the word: pairs with ps_wake_client_fenced, which
-     * moves the word first and then looks at parked. */
+     * moves the word first and then checks parked. */
     atomic_fetch_add_explicit(&slot->parked, 1, memory_order_seq_cst);
     long result = 0;
     int cause = 0;
@@ -214,11 +214,11 @@ void ps_client_mark_dirty(const ps_client_t *client, int32_t publication_slot)
     join_ready_set(client, publication_slot);
 }
 
-void ps_client_ask_to_look(const ps_client_t *client, int32_t publication_slot)
+void ps_client_request_to_check(const ps_client_t *client, int32_t publication_slot)
 {
     ps_publication_slot_t *slot = &client->shared->publications[publication_slot];
     uint32_t expected = PS_DIRTY_NOT;
-    if (atomic_compare_exchange_strong_explicit(&slot->dirty, &expected, PS_DIRTY_LOOK,
+    if (atomic_compare_exchange_strong_explicit(&slot->dirty, &expected, PS_DIRTY_CHECK,
                                                 memory_order_seq_cst, memory_order_seq_cst)) {
         join_ready_set(client, publication_slot);
     }

@@ -176,7 +176,7 @@ static void ps_img_wake_daemon(const ps_img_t *image)
         return;
     }
     if (image->publication_slot >= 0) {
-        ps_client_ask_to_look(client, image->publication_slot);
+        ps_client_request_to_check(client, image->publication_slot);
     } else if (atomic_load_explicit(&client->shared->driver->receiver_parked,
                                     memory_order_seq_cst)) {
         ps_client_kick(client->receiver_wake_fd);
@@ -192,8 +192,8 @@ static void ps_img_release_to(ps_img_t *image, int64_t position)
     if (image->subscriber != NULL) {
         atomic_store_explicit(&image->subscriber->released, position, memory_order_release);
     }
-    /* Sequentially consistent: the store comes before the looks at wake_position and parked; the
-     * daemon stores these first and then looks at the position. */
+    /* Sequentially consistent: the store comes before the checks wake_position and parked; the
+     * daemon stores these first and then checks the position. */
     atomic_store_explicit(image->position_cell, position, memory_order_seq_cst);
     ps_img_wake_daemon(image);
 }

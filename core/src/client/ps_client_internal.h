@@ -49,10 +49,10 @@ int ps_client_fail_forked(void);
 /* Writes 1 to an eventfd; a full or missing one is no failure. */
 void ps_client_kick(int32_t fd);
 /* Puts a publication into the sender's ready set and wakes the sender if it sleeps.  `dirty` is set
- * before the bitmap: the sender clears the bit, then dirty, then looks at the log. */
+ * before the bitmap: the sender clears the bit, then dirty, then checks the log. */
 void ps_client_mark_dirty(const ps_client_t *client, int32_t publication_slot);
-/* The same where nothing was published: the sender looks at positions and wakes no reader. */
-void ps_client_ask_to_look(const ps_client_t *client, int32_t publication_slot);
+/* The same where nothing was published: the sender checks positions and wakes no reader. */
+void ps_client_request_to_check(const ps_client_t *client, int32_t publication_slot);
 
 struct ps_img {
     ps_client_t *client;

@@ -22,8 +22,8 @@ int64_t ps_pub_refuse(const ps_pub_t *pub, int64_t position)
     if (position >= pub->max_position) {
         return PS_MAX_POSITION_EXCEEDED;
     }
-    /* The sender looks again: what held it back may be gone, and it accounts for the time. */
-    ps_client_ask_to_look(pub->client, pub->slot_index);
+    /* The sender checks again: what held it back may be gone, and it accounts for the time. */
+    ps_client_request_to_check(pub->client, pub->slot_index);
     switch (atomic_load_explicit(&pub->slot->cause, memory_order_relaxed)) {
     case PS_CAUSE_STORAGE: return PS_STORAGE;
     case PS_CAUSE_NAK_RATE:
@@ -151,7 +151,7 @@ static inline bool ps_pub_tail(const ps_pub_t *pub, ps_tail_t *tail)
     return true;
 }
 
-int64_t ps_pub_look(const ps_pub_t *pub, int64_t *position, int32_t *room, int64_t *budget)
+int64_t ps_pub_check_offer(const ps_pub_t *pub, int64_t *position, int32_t *room, int64_t *budget)
 {
     const int64_t limit = atomic_load_explicit(pub->limit, memory_order_acquire);
     if (pub->exclusive) {

@@ -105,7 +105,7 @@ static inline void ps_pub_count(ps_pub_t *pub, int64_t messages)
 int64_t ps_pub_refuse(const ps_pub_t *pub, int64_t position);
 /* Bytes that may be reserved as one run at the end of the stream: room in the term and *budget, how
  * far below the limit a message may begin.  Returns 0 or a code. */
-int64_t ps_pub_look(const ps_pub_t *pub, int64_t *position, int32_t *room, int64_t *budget);
+int64_t ps_pub_check_offer(const ps_pub_t *pub, int64_t *position, int32_t *room, int64_t *budget);
 /* Takes `required` (aligned) bytes below the limit: 0, or a code (term rotated: ADMIN_ACTION). */
 int64_t ps_pub_reserve(ps_pub_t *pub, int32_t required, ps_space_t *space);
 /* One message; does not mark dirty.  Returns the position after it or a code. */

@@ -144,7 +144,7 @@ static int64_t ps_batch_admitted_run(ps_pub_t *pub, const ps_batch_t *batch, int
     int64_t start = 0;
     int64_t budget = 0;
     int32_t room = 0;
-    int64_t code = ps_pub_look(pub, &start, &room, &budget);
+    int64_t code = ps_pub_check_offer(pub, &start, &room, &budget);
     if (PS_UNLIKELY(code != 0)) {
         return code;
     }

@@ -168,7 +168,7 @@ void ps_pub_want_room(ps_pub_t *pub)
     }
     /* Pairs with the sender: limit store, then want_room load. */
     atomic_store_explicit(&pub->slot->want_room, 1, memory_order_seq_cst);
-    ps_client_ask_to_look(pub->client, pub->slot_index);
+    ps_client_request_to_check(pub->client, pub->slot_index);
 }
 
 /* ---- claims ---------------------------------------------------------------------------------- */

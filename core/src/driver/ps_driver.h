@@ -101,8 +101,8 @@ int ps_publication_unblock(ps_driver_t *driver, ps_publication_t *publication, i
 /* Storage is there below position (INT64_MAX: all three terms). */
 int ps_publication_reserved(ps_driver_t *driver, ps_publication_t *publication, int64_t position);
 /* Asks the sender to release the terms that are not in use; PS_EV_TERMS_RELEASED follows. Until
- * that the memory stays, and of a term asked for before it nothing is known any more: if it is
- * still wanted it is asked for again. least_terms: to keep, from the one in use on; 1 or 2. */
+ * that the memory stays, and of a term requested before it nothing is known any more: if it is
+ * still wanted it is requested again. least_terms: to keep, from the one in use on; 1 or 2. */
 int ps_publication_release_terms(ps_driver_t *driver, ps_publication_t *publication,
                                  int32_t least_terms);
 void ps_publication_get_status(const ps_publication_t *publication, ps_publication_status_t *out);

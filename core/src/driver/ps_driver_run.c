@@ -107,7 +107,7 @@ int32_t ps_agent_cycle(ps_driver_t *driver, ps_agent_t *agent, int64_t now_ns)
 static int32_t run_agents(ps_loop_t *loop, int64_t *now_ns)
 {
     int32_t work = 0;
-    bool tell = false;
+    bool notify = false;
     for (int32_t i = 0; i < loop->agent_count; i++) {
         ps_agent_t *agent = loop->agents[i];
         work += ps_agent_cycle(loop->driver, agent, *now_ns);
@@ -120,10 +120,10 @@ static int32_t run_agents(ps_loop_t *loop, int64_t *now_ns)
             atomic_fetch_add_explicit(agent->slow_cycles, 1, memory_order_relaxed);
         }
         *now_ns = end_ns;
-        tell = tell || agent->emitted > 0;
+        notify = notify || agent->emitted > 0;
         agent->emitted = 0;
     }
-    if (tell) { /* once per cycle, not per event */
+    if (notify) { /* once per cycle, not per event */
         const uint64_t one = 1;
         if (write(loop->driver->event_fd, &one, sizeof one) < 0) {
             assert(errno == EAGAIN || errno == EINTR);

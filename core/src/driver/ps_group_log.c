@@ -172,12 +172,12 @@ int ps_slot_describe_group(ps_shared_t *shared, int32_t index, int64_t committed
 
 /* ---- releasing ------------------------------------------------------------------------------- */
 
-/* As a client asks the sender to look at readers' positions (ps_client.c). */
-static void ask_sender(ps_shared_t *shared, int32_t publication_slot)
+/* As a client asks the sender to check readers' positions (ps_client.c). */
+static void request_sender(ps_shared_t *shared, int32_t publication_slot)
 {
     ps_publication_slot_t *slot = &shared->publications[publication_slot];
     uint32_t expected = PS_DIRTY_NOT;
-    if (atomic_compare_exchange_strong_explicit(&slot->dirty, &expected, PS_DIRTY_LOOK,
+    if (atomic_compare_exchange_strong_explicit(&slot->dirty, &expected, PS_DIRTY_CHECK,
                                                 memory_order_seq_cst, memory_order_seq_cst)) {
         atomic_fetch_or_explicit(&shared->dirty[publication_slot / 64],
                                  UINT64_C(1) << (publication_slot % 64), memory_order_seq_cst);
@@ -207,7 +207,7 @@ int ps_driver_release(ps_driver_t *driver, const ps_release_params_t *params)
     /* seq_cst: before the agents are asked to look; they are always woken, as this is rare. */
     atomic_store_explicit(cell, params->position, memory_order_seq_cst);
     if (params->publication_slot >= 0) {
-        ask_sender(shared, params->publication_slot);
+        request_sender(shared, params->publication_slot);
     }
     ps_driver_wake(driver);
     return PS_OK;

@@ -30,7 +30,7 @@ void ps_group_log_close(ps_group_log_t *reader);
 void ps_group_log_facts(const ps_group_log_t *reader, ps_log_facts_t *out);
 /* Where a publication's producers stand; INT64_MAX for the log of an image. */
 int64_t ps_group_log_producer(const ps_group_log_t *reader);
-/* How far committed frames reach without a gap from the frame boundary `from`, looking at no more
+/* How far committed frames reach without a gap from the frame boundary `from`, checking no more
  * than max_bytes. A word that is no frame of this position ends the walk. */
 int64_t ps_group_log_end(const ps_group_log_t *reader, int64_t from, int64_t max_bytes);
 /* The furthest frame boundary in (from, to] within max_bytes and the term of `from`; one frame is

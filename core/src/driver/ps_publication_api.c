@@ -100,7 +100,7 @@ static int take_over(ps_publication_t *pub, int64_t producer)
         return result;
     }
     pub->connected = atomic_load_explicit(&pub->log.meta->is_connected, memory_order_acquire) == 1;
-    pub->inherited = pub->connected;
+    pub->adopted_connection = pub->connected;
     pub->status_connected = pub->connected;
     pub->receivers_shown = (int32_t)atomic_load_explicit(pub->receivers_cell, memory_order_relaxed);
     pub->publisher_limit = limit;
@@ -154,7 +154,7 @@ static int set_start(ps_publication_t *pub)
     }
     pub->rests_at = -1;
     pub->setup_sent_ns = NEVER_NS;
-    pub->join_told_ns = NEVER_NS;
+    pub->join_notified_ns = NEVER_NS;
     pub->data_sent_ns = NEVER_NS;
     pub->heartbeat_sent_ns = NEVER_NS;
     pub->term_needed_ns = NEVER_NS;
@@ -197,8 +197,8 @@ static int set_up_network(ps_publication_t *pub)
     pub->retransmit.linger_ns = defaults->retransmit_linger_ns;
     pub->retransmit.actions =
         calloc((size_t)pub->retransmit.capacity, sizeof(*pub->retransmit.actions));
-    pub->board = ps_snapshot_make(pub->receiver_capacity);
-    if (pub->board == NULL || pub->receivers == NULL || pub->retransmit.actions == NULL) {
+    pub->snapshot = ps_snapshot_make(pub->receiver_capacity);
+    if (pub->snapshot == NULL || pub->receivers == NULL || pub->retransmit.actions == NULL) {
         return ps_fail(PS_E_NO_MEMORY, "no memory for a publication's receivers");
     }
     if (!params->group) {
@@ -273,8 +273,8 @@ void ps_publication_destroy(ps_driver_t *driver, ps_publication_t *publication)
     ps_publication_free(publication);
 }
 
-static int tell(ps_driver_t *driver, ps_publication_t *publication, int32_t type, int32_t i,
-                int64_t a)
+static int notify(ps_driver_t *driver, ps_publication_t *publication, int32_t type, int32_t i,
+                  int64_t a)
 {
     const ps_command_t command = { .type = type, .object = publication, .i = i, .a = a };
     return ps_agent_command(&driver->agents[PS_AGENT_SENDER], &command);
@@ -288,20 +288,20 @@ int ps_publication_add_subscriber(ps_driver_t *driver, ps_publication_t *publica
     if (params->position_counter_id < 0) {
         return ps_fail(PS_E_INVALID, "a subscriber needs a position counter");
     }
-    if (publication->subscribers_asked >= PS_PUBLICATION_SUBSCRIBERS) {
+    if (publication->subscribers_requested >= PS_PUBLICATION_SUBSCRIBERS) {
         return ps_fail(PS_E_NO_SPACE, "a publication has at most %d local subscribers",
                        (int)PS_PUBLICATION_SUBSCRIBERS);
     }
     const int result = ps_agent_command(&driver->agents[PS_AGENT_SENDER], &command);
-    publication->subscribers_asked += result == PS_OK;
+    publication->subscribers_requested += result == PS_OK;
     return result;
 }
 
 int ps_publication_remove_subscriber(ps_driver_t *driver, ps_publication_t *publication,
                                      int32_t position_counter_id)
 {
-    const int result = tell(driver, publication, PS_SC_REMOVE_SUBSCRIBER, position_counter_id, 0);
-    publication->subscribers_asked -= result == PS_OK && publication->subscribers_asked > 0;
+    const int result = notify(driver, publication, PS_SC_REMOVE_SUBSCRIBER, position_counter_id, 0);
+    publication->subscribers_requested -= result == PS_OK && publication->subscribers_requested > 0;
     return result;
 }
 
@@ -311,47 +311,47 @@ int ps_publication_add_client(ps_driver_t *driver, ps_publication_t *publication
     if (client_slot < 0 || client_slot >= driver->context.params.shared->n_clients) {
         return ps_fail(PS_E_INVALID, "client slot %d is out of range", (int)client_slot);
     }
-    if (publication->clients_asked >= PS_PUBLICATION_CLIENTS) {
+    if (publication->clients_requested >= PS_PUBLICATION_CLIENTS) {
         return ps_fail(PS_E_NO_SPACE, "a publication is shared by at most %d clients",
                        (int)PS_PUBLICATION_CLIENTS);
     }
-    const int result = tell(driver, publication, PS_SC_ADD_CLIENT, client_slot, 0);
-    publication->clients_asked += result == PS_OK;
+    const int result = notify(driver, publication, PS_SC_ADD_CLIENT, client_slot, 0);
+    publication->clients_requested += result == PS_OK;
     return result;
 }
 
 int ps_publication_remove_client(ps_driver_t *driver, ps_publication_t *publication,
                                  int32_t client_slot)
 {
-    const int result = tell(driver, publication, PS_SC_REMOVE_CLIENT, client_slot, 0);
-    publication->clients_asked -= result == PS_OK && publication->clients_asked > 0;
+    const int result = notify(driver, publication, PS_SC_REMOVE_CLIENT, client_slot, 0);
+    publication->clients_requested -= result == PS_OK && publication->clients_requested > 0;
     return result;
 }
 
 int ps_publication_drain(ps_driver_t *driver, ps_publication_t *publication)
 {
-    return tell(driver, publication, PS_SC_DRAIN, 0, 0);
+    return notify(driver, publication, PS_SC_DRAIN, 0, 0);
 }
 
 int ps_publication_revoke(ps_driver_t *driver, ps_publication_t *publication)
 {
-    return tell(driver, publication, PS_SC_REVOKE, 0, 0);
+    return notify(driver, publication, PS_SC_REVOKE, 0, 0);
 }
 
 int ps_publication_unblock(ps_driver_t *driver, ps_publication_t *publication, int32_t client_slot)
 {
-    return tell(driver, publication, PS_SC_UNBLOCK, client_slot, 0);
+    return notify(driver, publication, PS_SC_UNBLOCK, client_slot, 0);
 }
 
 int ps_publication_reserved(ps_driver_t *driver, ps_publication_t *publication, int64_t position)
 {
-    return tell(driver, publication, PS_SC_RESERVED, 0, position);
+    return notify(driver, publication, PS_SC_RESERVED, 0, position);
 }
 
 int ps_publication_release_terms(ps_driver_t *driver, ps_publication_t *publication,
                                  int32_t least_terms)
 {
-    return tell(driver, publication, PS_SC_RELEASE_TERMS, least_terms, 0);
+    return notify(driver, publication, PS_SC_RELEASE_TERMS, least_terms, 0);
 }
 
 int ps_publication_set_limit(ps_driver_t *driver, ps_publication_t *publication, int64_t limit,
@@ -365,7 +365,7 @@ int ps_publication_set_limit(ps_driver_t *driver, ps_publication_t *publication,
 
 int ps_publication_remove(ps_driver_t *driver, ps_publication_t *publication)
 {
-    return tell(driver, publication, PS_SC_REMOVE_PUBLICATION, 0, 0);
+    return notify(driver, publication, PS_SC_REMOVE_PUBLICATION, 0, 0);
 }
 
 void ps_publication_get_status(const ps_publication_t *publication, ps_publication_status_t *out)

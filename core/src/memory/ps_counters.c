@@ -55,7 +55,7 @@ static int ps_counters_prepare(ps_cnc_t *cnc)
     return PS_OK;
 }
 
-/* Memory for the first count counters.  Whoever lists counters looks at the first record that was
+/* Memory for the first count counters.  Whoever lists counters checks the first record that was
  * never used, so that one needs it too. */
 static int ps_counters_back(ps_cnc_t *cnc, int32_t count)
 {

@@ -162,7 +162,7 @@ static int ps_log_fill_file(int fd, const ps_log_params_t *params, int64_t lengt
     }
     for (int32_t i = 0; code == PS_OK && i < PS_PARTITIONS; i++) {
         const int64_t partition = ((int64_t)first + i) % PS_PARTITIONS;
-        /* Who has read a term to its end looks at the next one's first word: that must be there, or
+        /* Who has read a term to its end checks the next one's first word: that must be there, or
          * the look is a SIGBUS when the file system is full. */
         code = ps_file_reserve(fd, params->path, partition * params->term_length,
                                i < params->reserve_terms ? params->term_length : THRESHOLD_BYTES);
@@ -251,7 +251,7 @@ int ps_log_reserve(const char *path, int32_t term_length, int64_t from, int64_t 
     return code;
 }
 
-int ps_log_punch(const char *path, int32_t term_length, int64_t from, int64_t to)
+int ps_log_release(const char *path, int32_t term_length, int64_t from, int64_t to)
 {
     if (path == NULL || !ps_is_term_length(term_length) || from < 0 || to <= from ||
         from % term_length != 0 || to % term_length != 0 || to - from > INT64_C(3) * term_length) {
@@ -268,7 +268,7 @@ int ps_log_punch(const char *path, int32_t term_length, int64_t from, int64_t to
         const int64_t at = term % PS_PARTITIONS * term_length;
         code = ps_file_zero(fd, path, at, THRESHOLD_BYTES);
         if (code == PS_OK) {
-            code = ps_file_punch(fd, path, at + THRESHOLD_BYTES, term_length - THRESHOLD_BYTES);
+            code = ps_file_release(fd, path, at + THRESHOLD_BYTES, term_length - THRESHOLD_BYTES);
         }
     }
     close(fd);

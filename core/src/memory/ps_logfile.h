@@ -49,7 +49,7 @@ int ps_log_reserve(const char *path, int32_t term_length, int64_t from, int64_t 
 /* Releases the memory of all terms but [from, to), whose ends are terms'; what they leave reads
  * as zeroes, and the first page of each stays.  Where the file system cannot do that they are
  * zeroed.  PS_E_SYSTEM.  Any thread. */
-int ps_log_punch(const char *path, int32_t term_length, int64_t from, int64_t to);
+int ps_log_release(const char *path, int32_t term_length, int64_t from, int64_t to);
 /* Bytes free on the file system of path, or negative. */
 int64_t ps_free_bytes(const char *path);
 

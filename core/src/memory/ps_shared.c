@@ -470,7 +470,7 @@ void ps_wake_client_fenced(ps_shared_t *shared, int32_t client_slot)
     }
     ps_client_slot_t *slot = &shared->clients[client_slot];
     /* The word moves even when nobody is parked: a waiter that took its ticket before and parks
-     * later must not sleep.  Pairs with parked + 1, then the kernel's look at the word, in
+     * later must not sleep.  Pairs with parked + 1, then the kernel's check the word, in
      * ps_client_sleep: both sequentially consistent, so one of the two sees the other. */
     atomic_fetch_add_explicit(&slot->futex_word, 1, memory_order_seq_cst);
     if (atomic_load_explicit(&slot->parked, memory_order_seq_cst) > 0) {

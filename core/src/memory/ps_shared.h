@@ -89,10 +89,10 @@ typedef struct ps_culprit {
     int64_t blocked_ns;
 } ps_culprit_t;
 
-/* Why a publication is in the ready set: there is something to read, or only something to look at
+/* Why a publication is in the ready set: there is something to read, or only something to check
  * (a publisher waits for room, a reader made some).  Readers are woken for the first alone.  HOT is
- * the sender's: it looks at the stream by itself, and need not be told (docs/decisions/0020). */
-enum ps_dirty_flag { PS_DIRTY_NOT = 0, PS_DIRTY_DATA = 1, PS_DIRTY_LOOK = 2, PS_DIRTY_HOT = 3 };
+ * the sender's: it checks the stream by itself, and need not be told (docs/decisions/0020). */
+enum ps_dirty_flag { PS_DIRTY_NOT = 0, PS_DIRTY_DATA = 1, PS_DIRTY_CHECK = 2, PS_DIRTY_HOT = 3 };
 
 typedef struct ps_publication_slot {
     /* line: conductor */
@@ -102,7 +102,7 @@ typedef struct ps_publication_slot {
     int32_t stream_id;
     /* line: publishers (any client) and sender.  dirty: ps_dirty_flag.  DATA and LOOK: in the ready
      * set; set with seq_cst exchange after a commit, then the bit in the bitmap; cleared by the
-     * sender BEFORE it looks at the log. */
+     * sender BEFORE it checks the log. */
     alignas(PS_LINE) _Atomic uint32_t dirty;
     _Atomic uint32_t want_room; /* a client sleeps until the limit moves */
     /* Sender.  1: publishers take an ordinal below ordinal_limit for each message.  Constant while
@@ -182,7 +182,7 @@ typedef struct ps_group_slot {
 } ps_group_slot_t;
 
 /* Index ring: written by the sender (publication) or receiver (image), newest at count - 1.
- * A reader copies entries, fences (acquire) and looks at count again: those that are not among the
+ * A reader copies entries, fences (acquire) and checks count again: those that are not among the
  * latest PS_INDEX_ENTRIES - 1 then may have been written over. */
 typedef struct ps_index_entry {
     _Atomic int64_t position;

@@ -60,7 +60,7 @@ static inline int64_t ps_congestion_rate(const ps_congestion_t *congestion)
 {
     return congestion->cubic.segment > 0 ? ps_cubic_rate(&congestion->cubic) : 0;
 }
-/* When the next round-trip sample is wanted, after one asked for at now_ns. */
+/* When the next round-trip sample is wanted, after one requested at now_ns. */
 int64_t ps_congestion_rtt_interval_ns(const ps_congestion_t *congestion, int64_t smoothed_ns);
 
 #endif

@@ -155,7 +155,7 @@ bool ps_destinations_has(const ps_destinations_t *list, const ps_addr_t *address
     return find_address(list, address) >= 0;
 }
 
-/* Another receiver at the same address is the last one's successor: there is one socket, and
+/* Another receiver at the same address replaces the last one: there is one socket, and
  * sending to it twice until the old one is forgotten would double the load.  The same receiver at
  * another address of its host is known too. */
 static int32_t find_sender(const ps_destinations_t *list, int64_t receiver_id,

@@ -41,7 +41,8 @@ void ps_fc_no_error(ps_fc_t *fc, int64_t receiver_id, int64_t now_ns)
     (void)now_ns;
 }
 
-int32_t ps_fc_no_setup_asked(ps_fc_t *fc, const ps_sm_t *sm, const ps_addr_t *from, int64_t now_ns)
+int32_t ps_fc_no_setup_requested(ps_fc_t *fc, const ps_sm_t *sm, const ps_addr_t *from,
+                                 int64_t now_ns)
 {
     (void)fc;
     (void)sm;

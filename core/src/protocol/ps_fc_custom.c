@@ -83,7 +83,7 @@ const ps_fc_ops_t ps_fc_custom_ops = {
     "custom",
     4,
     custom_on_sm,
-    ps_fc_no_setup_asked,
+    ps_fc_no_setup_requested,
     ps_fc_no_setup_sent,
     custom_on_idle,
     ps_fc_no_error,

@@ -6,11 +6,11 @@
  * A receiver is followed from its first status message on, unless that is more than one window
  * behind the slowest: such a one is not waited for.  It leaves with an EOS flag, with an ERR frame,
  * or when it was silent, or stated a window that takes no datagram, for the receiver time-out.
- * While a receiver that asked for a SETUP is about to join, the limit of that moment is held, so
+ * While a receiver that requested a SETUP is about to join, the limit of that moment is held, so
  * that the others do not run away from it (ps_join.h).  The time that a joiner was held for counts
  * towards its first silence, so no receiver holds a group for longer than one time-out.
  *
- * Bound: a status message costs O(log n), a timer cycle looks at each receiver once, at most
+ * Bound: a status message costs O(log n), a timer cycle checks each receiver once, at most
  * PS_FC_RECEIVERS_MAX; a group that is larger is paced by those that came first.
  */
 #include "ps_flow_control.h"
@@ -121,13 +121,13 @@ static int64_t min_on_sm(ps_fc_t *fc, const ps_sm_t *sm, int64_t position, int64
     return least > limit ? least : limit;
 }
 
-static int32_t min_on_setup_asked(ps_fc_t *fc, const ps_sm_t *sm, const ps_addr_t *from,
-                                  int64_t now_ns)
+static int32_t min_on_setup_requested(ps_fc_t *fc, const ps_sm_t *sm, const ps_addr_t *from,
+                                      int64_t now_ns)
 {
     if (!carries_tag(fc, sm) || fc->tracked == 0 || find(fc, sm->receiver_id) != NULL) {
         return PS_JOIN_GRANTED; /* nobody has to wait, or it is there */
     }
-    return ps_join_ask(fc->join, sm->receiver_id, from, now_ns);
+    return ps_join_request(fc->join, sm->receiver_id, from, now_ns);
 }
 
 static void min_on_setup_sent(ps_fc_t *fc, int64_t limit, int64_t now_ns)
@@ -235,13 +235,13 @@ const ps_fc_ops_t ps_fc_min_ops = {
     "min",
     4,
     min_on_sm,
-    min_on_setup_asked,
+    min_on_setup_requested,
     min_on_setup_sent,
     min_on_idle,
     min_on_error,
     min_has_required,
 };
 const ps_fc_ops_t ps_fc_tagged_ops = {
-    "tagged",          4,           min_on_sm,    min_on_setup_asked,
+    "tagged",          4,           min_on_sm,    min_on_setup_requested,
     min_on_setup_sent, min_on_idle, min_on_error, min_has_required,
 };

@@ -79,7 +79,7 @@ const ps_fc_ops_t ps_fc_pressure_ops = {
     "nak",
     4,
     nak_on_sm,
-    ps_fc_no_setup_asked,
+    ps_fc_no_setup_requested,
     ps_fc_no_setup_sent,
     nak_on_idle,
     ps_fc_no_error,

@@ -26,14 +26,14 @@ int64_t ps_fc_no_idle(ps_fc_t *fc, int64_t limit, int64_t sender_position, int64
 }
 
 static const ps_fc_ops_t unicast_ops = {
-    "unicast",           16,           max_on_sm,      ps_fc_no_setup_asked,
+    "unicast",           16,           max_on_sm,      ps_fc_no_setup_requested,
     ps_fc_no_setup_sent, ps_fc_recede, ps_fc_no_error, ps_fc_always,
 };
 static const ps_fc_ops_t max_ops = {
     "max",
     4,
     max_on_sm,
-    ps_fc_no_setup_asked,
+    ps_fc_no_setup_requested,
     ps_fc_no_setup_sent,
     ps_fc_recede,
     ps_fc_no_error,

@@ -30,10 +30,10 @@ typedef struct ps_fc_ops {
     /* A status message that passed all checks, at position.  Returns the new limit. */
     int64_t (*on_sm)(ps_fc_t *fc, const ps_sm_t *sm, int64_t position, int64_t limit,
                      const ps_addr_t *from, int64_t now_ns);
-    /* An S-flag status message asked for a SETUP.  Returns ps_join_verdict. */
-    int32_t (*on_setup_asked)(ps_fc_t *fc, const ps_sm_t *sm, const ps_addr_t *from,
-                              int64_t now_ns);
-    /* The SETUP so asked for left. */
+    /* An S-flag status message requested a SETUP.  Returns ps_join_verdict. */
+    int32_t (*on_setup_requested)(ps_fc_t *fc, const ps_sm_t *sm, const ps_addr_t *from,
+                                  int64_t now_ns);
+    /* The SETUP so requested left. */
     void (*on_setup_sent)(ps_fc_t *fc, int64_t limit, int64_t now_ns);
     /* A timer cycle.  Returns the limit, which may be lower.  Sets fc->due_ns. */
     int64_t (*on_idle)(ps_fc_t *fc, int64_t limit, int64_t sender_position, int64_t now_ns);
@@ -116,7 +116,8 @@ extern const ps_fc_ops_t ps_fc_pressure_ops;
 extern const ps_fc_ops_t ps_fc_custom_ops;
 
 /* For strategies that need nothing of the kind. */
-int32_t ps_fc_no_setup_asked(ps_fc_t *fc, const ps_sm_t *sm, const ps_addr_t *from, int64_t now_ns);
+int32_t ps_fc_no_setup_requested(ps_fc_t *fc, const ps_sm_t *sm, const ps_addr_t *from,
+                                 int64_t now_ns);
 void ps_fc_no_setup_sent(ps_fc_t *fc, int64_t limit, int64_t now_ns);
 /* on_idle of those that use ps_fc_furthest: takes back a limit that no receiver grants. */
 int64_t ps_fc_recede(ps_fc_t *fc, int64_t limit, int64_t sender_position, int64_t now_ns);

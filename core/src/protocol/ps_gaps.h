@@ -17,9 +17,9 @@
 typedef struct ps_gap {
     int64_t from;      /* first missing position */
     int64_t to;        /* first position behind the gap */
-    int64_t due_ns;    /* when to ask for it (again); before that it counts as late, not lost */
+    int64_t due_ns;    /* when to request it (again); before that it counts as late, not lost */
     int64_t opened_ns; /* when it was seen first */
-    int32_t asked;     /* how often it was asked for, saturating */
+    int32_t requested; /* how often it was requested, saturating */
     bool lost;         /* its time is over: counted as a loss */
 } ps_gap_t;
 

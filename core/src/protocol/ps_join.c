@@ -86,7 +86,7 @@ static ps_join_record_t *place(ps_join_t *join)
     return oldest;
 }
 
-int32_t ps_join_ask(ps_join_t *join, int64_t id, const ps_addr_t *from, int64_t now_ns)
+int32_t ps_join_request(ps_join_t *join, int64_t id, const ps_addr_t *from, int64_t now_ns)
 {
     ps_join_record_t *mine = NULL;
     bool failed = false;
@@ -96,7 +96,7 @@ int32_t ps_join_ask(ps_join_t *join, int64_t id, const ps_addr_t *from, int64_t 
         if (record->state == PS_JOIN_FREE || (!here && record->id != id)) {
             continue;
         }
-        if (record->state == PS_JOIN_ASKED || record->state == PS_JOIN_WAITING) {
+        if (record->state == PS_JOIN_REQUESTED || record->state == PS_JOIN_WAITING) {
             return PS_JOIN_GRANTED;
         }
         failed = failed || record->state == PS_JOIN_FAILED;
@@ -113,24 +113,24 @@ int32_t ps_join_ask(ps_join_t *join, int64_t id, const ps_addr_t *from, int64_t 
         return PS_JOIN_SPENT;
     }
     *mine = (ps_join_record_t){
-        .id = id, .address = *from, .given_ns = now_ns, .state = PS_JOIN_ASKED
+        .id = id, .address = *from, .given_ns = now_ns, .state = PS_JOIN_REQUESTED
     };
-    join->asked = true;
+    join->requested = true;
     join->missing = true;
     return PS_JOIN_GRANTED;
 }
 
 void ps_join_start(ps_join_t *join, int64_t limit, bool waits, int64_t now_ns)
 {
-    if (!join->asked) {
+    if (!join->requested) {
         return;
     }
     const int64_t most_ns = left_ns(join, now_ns);
     bool any = false; /* one that asked may have joined before the SETUP left */
-    join->asked = false;
+    join->requested = false;
     for (int32_t i = 0; i < PS_JOIN_RECORDS; i++) {
         ps_join_record_t *record = &join->records[i];
-        if (record->state == PS_JOIN_ASKED) {
+        if (record->state == PS_JOIN_REQUESTED) {
             record->state = waits ? PS_JOIN_WAITING : PS_JOIN_FREE;
             record->given_ns = now_ns;
             any = true;
@@ -161,8 +161,8 @@ int64_t ps_join_joined(ps_join_t *join, int64_t id, const ps_addr_t *from, int64
             since_ns = record->state == PS_JOIN_WAITING && record->given_ns < since_ns
                            ? record->given_ns
                            : since_ns;
-            /* Without a hold it may ask again at any time. */
-            record->state = record->state == PS_JOIN_ASKED ? PS_JOIN_FREE : PS_JOIN_JOINED;
+            /* Without a hold it may request again at any time. */
+            record->state = record->state == PS_JOIN_REQUESTED ? PS_JOIN_FREE : PS_JOIN_JOINED;
         }
         waits = waits || record->state == PS_JOIN_WAITING;
         join->missing =

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * ps_join.h: the join hold of a group whose slowest receiver sets the pace (docs/flow-control.md,
- * docs/decisions/0095).  A receiver asks for a SETUP before it joins.  The sender then holds the
+ * docs/decisions/0095).  A receiver requests a SETUP before it joins.  The sender then holds the
  * limit of that moment until the receiver has joined, so that the others do not run away from it.
  * The sender cannot know whether a receiver will ever join, so it rations holds.  T is the
  * receiver time-out.  A hold ends after T at the latest.  One receiver id gets a hold at most once
@@ -35,9 +35,9 @@ enum ps_join_verdict {
 
 enum ps_join_state {
     PS_JOIN_FREE = 0,
-    PS_JOIN_ASKED = 1,   /* the SETUP has not left yet */
-    PS_JOIN_WAITING = 2, /* the hold is for it */
-    PS_JOIN_FAILED = 3,  /* the hold ended first */
+    PS_JOIN_REQUESTED = 1, /* the SETUP has not left yet */
+    PS_JOIN_WAITING = 2,   /* the hold is for it */
+    PS_JOIN_FAILED = 3,    /* the hold ended first */
     PS_JOIN_JOINED = 4
 };
 
@@ -57,16 +57,16 @@ typedef struct ps_join {
     ps_addr_t joiner_address;
     int64_t timeout_ns; /* T >= 1 */
     int64_t spent_ns[PS_JOIN_SPAN * PS_JOIN_TIMEOUT_PARTS + 1];
-    int64_t part; /* newest entry of spent_ns: now / (T / 8) */
-    bool asked;   /* some record is PS_JOIN_ASKED */
-    bool missing; /* some record is of a receiver that has not joined */
+    int64_t part;   /* newest entry of spent_ns: now / (T / 8) */
+    bool requested; /* some record is PS_JOIN_REQUESTED */
+    bool missing;   /* some record is of a receiver that has not joined */
     ps_join_record_t records[PS_JOIN_RECORDS];
 } ps_join_t;
 
 /* timeout_ns > 0. */
 void ps_join_init(ps_join_t *join, int64_t timeout_ns);
-/* A receiver asked for a SETUP.  Returns ps_join_verdict.  Bound: PS_JOIN_RECORDS. */
-int32_t ps_join_ask(ps_join_t *join, int64_t id, const ps_addr_t *from, int64_t now_ns);
+/* A receiver requested a SETUP.  Returns ps_join_verdict.  Bound: PS_JOIN_RECORDS. */
+int32_t ps_join_request(ps_join_t *join, int64_t id, const ps_addr_t *from, int64_t now_ns);
 /* The SETUP left; holds limit for those that asked.  waits: the group has members to hold. */
 void ps_join_start(ps_join_t *join, int64_t limit, bool waits, int64_t now_ns);
 /* A receiver that the group follows was heard: it has joined, as has each that asked from its

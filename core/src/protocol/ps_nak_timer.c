@@ -72,13 +72,13 @@ int64_t ps_nak_first_ns(const ps_nak_policy_t *policy, ps_random_t *random)
     return policy->delay_ns;
 }
 
-int64_t ps_nak_retry_ns(const ps_nak_policy_t *policy, int64_t answer_ns, int32_t asked,
+int64_t ps_nak_retry_ns(const ps_nak_policy_t *policy, int64_t answer_ns, int32_t requested,
                         ps_random_t *random)
 {
     int64_t wait = policy->group ? ps_nak_first_ns(policy, random) : policy->retry_ns;
 
     if (answer_ns == 0) {
-        int32_t doublings = asked < PS_NAK_DOUBLINGS_MAX ? asked : PS_NAK_DOUBLINGS_MAX;
+        int32_t doublings = requested < PS_NAK_DOUBLINGS_MAX ? requested : PS_NAK_DOUBLINGS_MAX;
 
         if (wait < PS_NAK_BACKOFF_MAX_NS) {
             wait = wait << doublings;
@@ -86,8 +86,8 @@ int64_t ps_nak_retry_ns(const ps_nak_policy_t *policy, int64_t answer_ns, int32_
         }
         return wait;
     }
-    if (asked > PS_NAK_PATIENCE) {
-        int32_t doublings = asked - PS_NAK_PATIENCE;
+    if (requested > PS_NAK_PATIENCE) {
+        int32_t doublings = requested - PS_NAK_PATIENCE;
         int64_t most = answer_ns > PS_NAK_ANSWER_MAX_NS ? answer_ns : PS_NAK_ANSWER_MAX_NS;
 
         doublings = doublings < PS_NAK_ANSWER_DOUBLINGS ? doublings : PS_NAK_ANSWER_DOUBLINGS;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * ps_nak_timer.h: when to ask for a missing range, and when to ask again (docs/spec/wire-format.md
- * section 6). */
+ * ps_nak_timer.h: when to request a missing range, and when to request it again
+ * (docs/spec/wire-format.md section 6). */
 #ifndef PS_NAK_TIMER_H
 #define PS_NAK_TIMER_H
 
@@ -26,7 +26,7 @@ int64_t ps_nak_first_ns(const ps_nak_policy_t *policy, ps_random_t *random);
  * eight NAKs at the interval of answers. Then the interval doubles to 16 times that (or 1 s; the
  * back-off doubles too, to 100 ms), since a range that is still missing may be lost permanently:
  * NAKs per loss are bounded by 9 + log2 of the time it stays open, then by its length. */
-int64_t ps_nak_retry_ns(const ps_nak_policy_t *policy, int64_t answer_ns, int32_t asked,
+int64_t ps_nak_retry_ns(const ps_nak_policy_t *policy, int64_t answer_ns, int32_t requested,
                         ps_random_t *random);
 
 /* One draw of the group distribution for u in [0, 2^32): 0 for u = 0, below max_backoff_ns

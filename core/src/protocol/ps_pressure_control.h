@@ -4,7 +4,7 @@
  * signals to a rate.  Pure and in integers: no clock, no allocation, no randomness.
  *
  * Unlimited at first.  A signal states its level, what its receiver consumes (r), in which cadence,
- * and what the last batch left behind (the residue).  The rate that it asks for:
+ * and what the last batch left behind (the residue).  The rate that it requests:
  *
  *   r unknown       what was sent over the last 50 ms, times 7/8, 3/4, 5/8 or 1/2 by level
  *   residue         r less what drains the residue within max(2 windows, 2 cadences), but not less
@@ -74,7 +74,7 @@ void ps_pressure_control_init(ps_pressure_control_t *rate, int32_t mtu);
 void ps_pressure_control_sent(ps_pressure_control_t *rate, int64_t bytes, int64_t now_ns);
 /* Bytes per second over the last 50 ms. */
 int64_t ps_pressure_control_measured(ps_pressure_control_t *rate, int64_t now_ns);
-/* The rate that a signal asks for, given what was sent when its window began; not below the
+/* The rate that a signal requests, given what was sent when its window began; not below the
  * floor. */
 int64_t ps_pressure_control_wanted(const ps_pressure_control_t *rate,
                                    const ps_pressure_report_t *report, int64_t sent);

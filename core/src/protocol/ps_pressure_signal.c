@@ -91,8 +91,8 @@ ps_pressure_learned_t ps_pressure_reader_learned(const ps_pressure_reader_t *rea
                                                  : reader->rate };
 }
 
-void ps_pressure_reader_look(ps_pressure_reader_t *reader, int64_t position, int64_t end,
-                             int64_t now_ns)
+void ps_pressure_reader_check(ps_pressure_reader_t *reader, int64_t position, int64_t end,
+                              int64_t now_ns)
 {
     const bool empty = position >= end;
     if (!reader->started) {

@@ -55,8 +55,8 @@ typedef struct ps_pressure_learned {
 } ps_pressure_learned_t;
 
 /* One look: the reader has consumed up to position, and may go to end. */
-void ps_pressure_reader_look(ps_pressure_reader_t *reader, int64_t position, int64_t end,
-                             int64_t now_ns);
+void ps_pressure_reader_check(ps_pressure_reader_t *reader, int64_t position, int64_t end,
+                              int64_t now_ns);
 /* Returns what is known of it.  If it was seen to take one batch only: that, and the cadence. */
 ps_pressure_learned_t ps_pressure_reader_learned(const ps_pressure_reader_t *reader);
 /* After so long without consumption it is paused. */
@@ -102,7 +102,7 @@ static inline int64_t ps_pressure_window_ns(int64_t rtt_ns, int64_t cadence_ns)
 }
 /* 0..4. */
 int32_t ps_pressure_level(int64_t fill, int64_t capacity);
-/* One look at the queue.  Returns the level to signal now, 1..4, or 0.  *due_ns: when to look again
+/* One check the queue.  Returns the level to signal now, 1..4, or 0.  *due_ns: when to check again
  * (INT64_MAX: when data comes). */
 int32_t ps_pressure_signal_step(ps_pressure_signal_t *signal, const ps_pressure_input_t *input,
                                 int64_t *due_ns);

@@ -21,11 +21,11 @@ static void learn(ps_reordering_t *reordering, int64_t late_ns, int64_t least_ns
 }
 
 void ps_reordering_filled(ps_reordering_t *reordering, int64_t from, int64_t to, int64_t late_ns,
-                          int32_t asked, int64_t least_ns)
+                          int32_t requested, int64_t least_ns)
 {
-    if (asked == 0) {
+    if (requested == 0) {
         learn(reordering, late_ns, least_ns);
-    } else if (asked == 1) {
+    } else if (requested == 1) {
         reordering->suspects[reordering->next++ % PS_REORDERING_SUSPECTS] =
             (ps_suspect_t){ .from = from, .to = to, .late_ns = late_ns };
     }

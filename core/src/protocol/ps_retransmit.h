@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * ps_retransmit.h: what was asked for again (docs/spec/wire-format.md section 5). A small pool of
+ * ps_retransmit.h: what was requested again (docs/spec/wire-format.md section 5). A small pool of
  * actions: each waits for its delay, is sent in slices, then lingers so that repeats of the same
  * NAK are absorbed. Towards an Aeron unicast receiver there is one action that a new NAK
  * replaces. Towards a group or a penstock receiver there are several, and a full pool drops the
@@ -37,7 +37,7 @@ enum ps_resend_verdict { PS_RESEND_IGNORED = 0, PS_RESEND_ADDED = 1, PS_RESEND_O
 /* Sender thread, O(capacity). */
 int ps_retransmit_on_nak(ps_retransmit_t *retransmit, int64_t from, int64_t to, int64_t now_ns);
 /* More or fewer actions from now on (1 <= capacity <= entries of the owner's memory); those beyond
- * are dropped: they will be asked for again. */
+ * are dropped: they will be requested again. */
 void ps_retransmit_set_capacity(ps_retransmit_t *retransmit, int32_t capacity);
 /* Up to count actions that are due, in turn, so that none waits for ever.  Returns how many. */
 int32_t ps_retransmit_due(ps_retransmit_t *retransmit, int64_t now_ns, ps_resend_t **due,

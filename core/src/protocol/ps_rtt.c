@@ -6,17 +6,17 @@
 
 #include <assert.h>
 
-void ps_rtt_asked(ps_rtt_t *rtt, int64_t stamp_ns)
+void ps_rtt_requested(ps_rtt_t *rtt, int64_t stamp_ns)
 {
     assert(stamp_ns > 0);
-    rtt->asked_ns[rtt->next++ % PS_RTT_OUTSTANDING] = stamp_ns;
+    rtt->requested_ns[rtt->next++ % PS_RTT_OUTSTANDING] = stamp_ns;
 }
 
-static bool was_asked(ps_rtt_t *rtt, int64_t stamp_ns)
+static bool was_requested(ps_rtt_t *rtt, int64_t stamp_ns)
 {
     for (int32_t i = 0; stamp_ns > 0 && i < PS_RTT_OUTSTANDING; i++) {
-        if (rtt->asked_ns[i] == stamp_ns) {
-            rtt->asked_ns[i] = 0;
+        if (rtt->requested_ns[i] == stamp_ns) {
+            rtt->requested_ns[i] = 0;
             return true;
         }
     }
@@ -28,7 +28,7 @@ int64_t ps_rtt_answered(ps_rtt_t *rtt, int64_t stamp_ns, int64_t delta_ns, int64
     int64_t sample_ns;
     int64_t error_ns;
 
-    if (!was_asked(rtt, stamp_ns) || delta_ns < 0 || delta_ns > now_ns - stamp_ns) {
+    if (!was_requested(rtt, stamp_ns) || delta_ns < 0 || delta_ns > now_ns - stamp_ns) {
         return 0;
     }
     sample_ns = now_ns - stamp_ns - delta_ns;

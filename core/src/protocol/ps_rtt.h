@@ -14,13 +14,13 @@ enum { PS_RTT_OUTSTANDING = 16 };
 typedef struct ps_rtt {
     int64_t smoothed_ns; /* 0: nothing measured yet */
     int64_t variation_ns;
-    int64_t least_ns;                     /* 0: nothing measured yet */
-    int64_t asked_ns[PS_RTT_OUTSTANDING]; /* requests that were not answered; 0 none */
+    int64_t least_ns;                         /* 0: nothing measured yet */
+    int64_t requested_ns[PS_RTT_OUTSTANDING]; /* requests that were not answered; 0 none */
     uint32_t next;
 } ps_rtt_t;
 
 /* A request with this stamp (> 0) leaves now; the oldest of sixteen is dropped. */
-void ps_rtt_asked(ps_rtt_t *rtt, int64_t stamp_ns);
+void ps_rtt_requested(ps_rtt_t *rtt, int64_t stamp_ns);
 /* An answer: sample in ns (> 0). 0 if it answers no request, answers twice, or states an
  * impossible delay at the other end. */
 int64_t ps_rtt_answered(ps_rtt_t *rtt, int64_t stamp_ns, int64_t delta_ns, int64_t now_ns);

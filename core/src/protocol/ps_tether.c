@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "ps_tether.h"
 
-enum { PS_TETHER_LOOKS = 16 };
-#define PS_TETHER_LOOK_LEAST_NS INT64_C(1000000)
-#define PS_TETHER_LOOK_MOST_NS  INT64_C(100000000)
+enum { PS_TETHER_CHECKS = 16 };
+#define PS_TETHER_CHECK_LEAST_NS INT64_C(1000000)
+#define PS_TETHER_CHECK_MOST_NS  INT64_C(100000000)
 
 void ps_tether_init(ps_tether_t *tether, bool tethered, bool rejoin, int64_t now_ns)
 {
@@ -43,12 +43,12 @@ bool ps_tether_step(ps_tether_t *tether, int64_t position, int64_t leader_positi
     }
 }
 
-int64_t ps_tether_look_ns(const ps_tether_timeouts_t *timeouts)
+int64_t ps_tether_check_ns(const ps_tether_timeouts_t *timeouts)
 {
-    int64_t look_ns = timeouts->window_limit_ns / PS_TETHER_LOOKS;
+    int64_t check_ns = timeouts->window_limit_ns / PS_TETHER_CHECKS;
 
-    if (look_ns < PS_TETHER_LOOK_LEAST_NS) {
-        return PS_TETHER_LOOK_LEAST_NS;
+    if (check_ns < PS_TETHER_CHECK_LEAST_NS) {
+        return PS_TETHER_CHECK_LEAST_NS;
     }
-    return look_ns < PS_TETHER_LOOK_MOST_NS ? look_ns : PS_TETHER_LOOK_MOST_NS;
+    return check_ns < PS_TETHER_CHECK_MOST_NS ? check_ns : PS_TETHER_CHECK_MOST_NS;
 }

@@ -38,7 +38,7 @@ bool ps_tether_step(ps_tether_t *tether, int64_t position, int64_t leader_positi
                     int64_t window_bytes, const ps_tether_timeouts_t *timeouts, int64_t now_ns);
 /* How long until the next look: sixteen in the limit, so that who was behind for a moment is not
  * taken for one that was all the time; ten a second at least. */
-int64_t ps_tether_look_ns(const ps_tether_timeouts_t *timeouts);
+int64_t ps_tether_check_ns(const ps_tether_timeouts_t *timeouts);
 static inline bool ps_tether_gates(const ps_tether_t *tether)
 {
     return tether->state == PS_TETHER_ACTIVE || tether->state == PS_TETHER_LINGER;

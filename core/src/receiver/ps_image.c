@@ -29,7 +29,7 @@ bool ps_image_emit(ps_image_t *image, ps_event_t *event)
 
 /* ---- half-open ------------------------------------------------------------------------------- */
 
-bool ps_image_tell_established(ps_image_t *image)
+bool ps_image_report_established(ps_image_t *image)
 {
     ps_event_t event = { .type = PS_EV_IMAGE_ESTABLISHED };
 
@@ -48,7 +48,7 @@ void ps_image_establish(ps_image_t *image)
     }
     image->half_open = 0;
     image->established = 1;
-    (void)ps_image_tell_established(image);
+    (void)ps_image_report_established(image);
 }
 
 bool ps_image_connection_live(const ps_image_t *image, int32_t index, int64_t now_ns)

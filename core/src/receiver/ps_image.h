@@ -71,7 +71,7 @@ typedef struct ps_connection {
     uint8_t eos;
     uint8_t eos_repeated; /* heard again, half a heartbeat interval later or more */
     uint8_t eos_revoked;
-    uint8_t stranger_told; /* PS_EV_SECOND_SOURCE of this source was taken */
+    uint8_t stranger_notified; /* PS_EV_SECOND_SOURCE of this source was taken */
 } ps_connection_t;
 
 /* Which daemon the followed source is, as its SETUPs state; all 0: no penstock sender. */
@@ -79,7 +79,7 @@ typedef struct ps_peer {
     uint64_t daemon_id;
     uint64_t daemon_epoch;
     uint32_t candidate; /* capabilities that differ from those in use, not yet confirmed */
-    int32_t looks;      /* SETUPs still to be requested, to confirm them */
+    int32_t checks;     /* SETUPs still to be requested, to confirm them */
     int32_t index;      /* of the connection that is asked */
     int64_t due_ns;     /* next request, at most one a second */
     uint8_t changed;    /* two SETUPs in a row did; looks go on, although others agree */
@@ -123,7 +123,7 @@ struct ps_image {
     int64_t loss_due_ns;
     int64_t nak_due_ns;    /* earliest gap timer, INT64_MAX none */
     int64_t lost_due_ns;   /* no open gap becomes a loss before, INT64_MAX none */
-    int64_t front_from;    /* start of the first gap when last looked at */
+    int64_t front_from;    /* start of the first gap when last checked */
     int64_t loss_position; /* start of the newest gap that counts as lost */
     ps_nak_policy_t nak;
     ps_reordering_t reordering;
@@ -224,7 +224,7 @@ bool ps_image_direct_range(const ps_image_t *image, ps_direct_range_t *out);
 /* Checks the received bytes, all but the first 8 in place. Takes whole datagrams from the first
  * on, returns their bytes. */
 uint32_t ps_image_on_direct(ps_image_t *image, const ps_recv_destination_t *destination,
-                            const ps_direct_range_t *landing, uint64_t first_word, uint32_t length,
+                            const ps_direct_range_t *range, uint64_t first_word, uint32_t length,
                             uint32_t segment, const ps_addr_t *from);
 /* Makes a run that lies at the high-water mark already visible. */
 void ps_image_reveal(ps_image_t *image, uint64_t first_word, uint32_t length, int32_t messages);
@@ -297,8 +297,8 @@ ps_pressure_learned_t ps_image_recall(const ps_image_t *image);
 const ps_pressure_reader_t *ps_image_signalled_reader(const ps_image_t *image, int64_t now_ns);
 /* True when a status message became due by what subscribers released. */
 bool ps_image_release_due(const ps_image_t *image);
-/* Asks for gaps that are due (or pads them over); sets nak_due_ns. */
-int32_t ps_image_ask(ps_image_t *image, int64_t now_ns);
+/* Requests gaps that are due (or pads them over); sets nak_due_ns. */
+int32_t ps_image_request(ps_image_t *image, int64_t now_ns);
 void ps_image_consumption(ps_image_t *image);
 /* Position that a subscriber has consumed, by its cell, clamped to the possible range. */
 int64_t ps_image_position_of(const ps_image_t *image, const ps_image_subscriber_t *subscriber);
@@ -346,12 +346,12 @@ static inline int64_t ps_image_room(const ps_image_t *image)
 /* Zeroes the first word at position, where something is missing: readers stop there.  For the end
  * of what is about to be made visible, when the gap list or the high-water mark say so already. */
 void ps_image_seal(ps_image_t *image, int64_t position);
-/* Asks for storage ahead of what was received, once for each reserved_position. */
+/* Requests storage ahead of what was received, once for each reserved_position. */
 void ps_image_check_storage(ps_image_t *image);
 /* A frame of the stream was accepted. */
 void ps_image_establish(ps_image_t *image);
 /* Emits PS_EV_IMAGE_ESTABLISHED; false: not taken yet. */
-bool ps_image_tell_established(ps_image_t *image);
+bool ps_image_report_established(ps_image_t *image);
 /* Releases the terms that are not in use, if it can; reports the result in any case. */
 void ps_image_on_release_terms(ps_image_t *image, int32_t least_terms);
 void ps_image_report_released(ps_image_t *image, int64_t now_ns);

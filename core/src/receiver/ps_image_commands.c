@@ -90,7 +90,7 @@ static void add_subscriber(ps_image_t *image, const ps_subscriber_params_t *para
     subscriber->reader.cadence_ns = learned.cadence_ns;
     subscriber->reader.rate = learned.rate;
     if (params->tether == 0) {
-        ps_image_timer(image, image->receiver->now_ns); /* it is looked at from now on */
+        ps_image_timer(image, image->receiver->now_ns); /* it is checked from now on */
     }
     atomic_store_explicit(&image->join_hold, PS_JOIN_HOLD_NONE, memory_order_release);
     image->wake = 1; /* data may be there already */

@@ -81,7 +81,7 @@ static int on_chain(ps_image_t *image, const ps_recv_destination_t *destination,
     image->packet_ns = image->receiver->now_ns;
     ps_image_check_storage(image);
     if (!has_room(image, position, length, end)) {
-        return PS_WIRE_OK; /* no memory for it yet: it will be asked for again */
+        return PS_WIRE_OK; /* no memory for it yet: it will be requested again */
     }
     if (ps_image_insert(image, data, length, position, span, messages, rx_ns)) {
         ps_receiver_make_hot(image->receiver, image);
@@ -93,7 +93,7 @@ static int on_chain(ps_image_t *image, const ps_recv_destination_t *destination,
 
 /* A sender may pass padding that begins inside the window, and then stands at the end of its term,
  * beyond what is accepted, until a reader goes on.  It is alive, and what is missing up to the edge
- * must be asked for: nothing else tells of it. */
+ * must be requested: nothing else tells of it. */
 static int on_heartbeat_beyond(ps_image_t *image, const ps_recv_destination_t *destination,
                                int64_t position, const ps_addr_t *from)
 {
@@ -203,7 +203,7 @@ bool ps_image_direct_range(const ps_image_t *image, ps_direct_range_t *out)
 }
 
 uint32_t ps_image_on_direct(ps_image_t *image, const ps_recv_destination_t *destination,
-                            const ps_direct_range_t *landing, uint64_t first_word, uint32_t length,
+                            const ps_direct_range_t *range, uint64_t first_word, uint32_t length,
                             uint32_t segment, const ps_addr_t *from)
 {
     const ps_log_t *log = &image->log;
@@ -211,14 +211,14 @@ uint32_t ps_image_on_direct(ps_image_t *image, const ps_recv_destination_t *dest
     int32_t messages;
     uint32_t taken;
 
-    assert(landing->at == (const uint8_t *)first && length <= landing->length);
+    assert(range->at == (const uint8_t *)first && length <= range->length);
     if (length < PS_HEADER_BYTES || first->session_id != image->params.session_id ||
         first->stream_id != image->params.stream_id ||
         first->term_offset != (int32_t)(image->hwm & log->term_mask) ||
         first->term_id != ps_term_id_at(image->hwm, log->shift, log->initial_term_id)) {
         return 0;
     }
-    taken = ps_wire_run_from(first_word, landing->at, length, segment, log->term_length, &messages);
+    taken = ps_wire_run_from(first_word, range->at, length, segment, log->term_length, &messages);
     if (taken == 0 || !ps_image_admits(image, destination->index, from)) {
         return 0;
     }

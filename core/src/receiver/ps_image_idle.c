@@ -13,7 +13,7 @@ static int64_t lower(int64_t a, int64_t b)
     return a < b ? a : b;
 }
 
-/* A successor counts messages from the newest index entry on, when that is within half a term. */
+/* A new daemon counts messages from the newest index entry on, when that is within half a term. */
 static int64_t counted_from(const ps_image_t *image)
 {
     uint64_t count = atomic_load_explicit(&image->ring->count, memory_order_relaxed);
@@ -80,7 +80,7 @@ void ps_image_report_released(ps_image_t *image, int64_t now_ns)
     image->release_pending = !ps_image_emit(image, &event);
     if (image->release_pending) {
         ps_image_timer(image, now_ns + PS_TICK_NS);
-    } else { /* storage that it waits for is asked for behind this */
+    } else { /* storage that it waits for is requested behind this */
         ps_receiver_make_hot(image->receiver, image);
     }
 }

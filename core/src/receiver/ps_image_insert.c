@@ -148,14 +148,14 @@ void ps_image_lower_hwm(ps_image_t *image, int64_t position)
     image->hwm = position; /* the word there is zeroed by what fills the rest of the gap */
 }
 
-/* Bytes of a gap came, late or as its repair.  What was asked for and found no room is not noted:
+/* Bytes of a gap came, late or as its repair.  What was requested and found no room is not noted:
  * it is not there, so that when it comes again nothing came twice. */
 static void learn_lateness(ps_image_t *image, int64_t from, int64_t to, const ps_gap_t *gap,
                            bool filled)
 {
-    if (!image->params.group && (filled || gap->asked == 0)) {
+    if (!image->params.group && (filled || gap->requested == 0)) {
         ps_reordering_filled(&image->reordering, from, to, image->receiver->now_ns - gap->opened_ns,
-                             gap->asked, image->rtt.least_ns);
+                             gap->requested, image->rtt.least_ns);
     }
 }
 

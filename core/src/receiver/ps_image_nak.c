@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * ps_image_nak.c: asking for what is missing, or padding it over, and reporting losses.
+ * ps_image_nak.c: requesting what is missing, or padding it over, and reporting losses.
  *
- * A penstock sender repairs many ranges at once, so every gap that is due is asked for.  An Aeron
- * unicast sender has one retransmit action that a NAK for another range replaces; it is asked for
+ * A penstock sender repairs many ranges at once, so every gap that is due is requested.  An Aeron
+ * unicast sender has one retransmit action that a NAK for another range replaces; it is requested
  * the first gap only, and again not before an answer could have come.
  */
 #include "ps_image.h"
@@ -115,9 +115,9 @@ static int32_t pad_over(ps_image_t *image)
     return work;
 }
 
-static int64_t retry_ns(ps_image_t *image, int32_t asked)
+static int64_t retry_ns(ps_image_t *image, int32_t requested)
 {
-    return ps_nak_retry_ns(&image->nak, ps_rtt_timeout_ns(&image->rtt), asked,
+    return ps_nak_retry_ns(&image->nak, ps_rtt_timeout_ns(&image->rtt), requested,
                            &image->receiver->random);
 }
 
@@ -126,7 +126,7 @@ static void hold_while_repaired(ps_image_t *image, int64_t now_ns)
 {
     ps_gap_t *front = &image->gaps.items[0];
 
-    if (front->asked > 0 && front->from != image->front_from) {
+    if (front->requested > 0 && front->from != image->front_from) {
         front->due_ns = now_ns + retry_ns(image, 0);
     }
     image->front_from = front->from;
@@ -138,28 +138,28 @@ static bool one_at_a_time(const ps_image_t *image)
            image->receiver->params->loss_recovery == PS_LOSS_SINGLE_GAP;
 }
 
-/* Asks for the gaps that are due, the oldest first; returns ranges asked for, *due_ns is the
+/* Requests the gaps that are due, the oldest first; returns ranges requested, *due_ns is the
  * earliest timer of all. */
-static int32_t ask_for(ps_image_t *image, int32_t limit, int64_t now_ns, int64_t *due_ns)
+static int32_t request(ps_image_t *image, int32_t limit, int64_t now_ns, int64_t *due_ns)
 {
     ps_nak_list_t list = { .session_id = image->params.session_id,
                            .stream_id = image->params.stream_id };
     ps_nak_list_t front = list;
     int32_t most = takes_lists(image) ? PS_IMAGE_NAK_RANGES_PER_CYCLE : PS_IMAGE_NAKS_PER_CYCLE;
-    int32_t looks = 0;
-    int32_t asked = 0;
+    int32_t checks = 0;
+    int32_t requested = 0;
 
     for (int32_t i = 0; i < limit; i++) {
         ps_gap_t *gap = &image->gaps.items[i];
 
-        if (gap->due_ns <= now_ns && looks < most) {
+        if (gap->due_ns <= now_ns && checks < most) {
             int32_t length = part_of(image, gap);
-            int32_t before = gap->asked;
+            int32_t before = gap->requested;
 
             if (length > 0) {
                 add_range(image, &list, gap->from, length);
-                gap->asked += gap->asked < INT32_MAX;
-                asked++; /* a gap without memory is looked at, which is no work */
+                gap->requested += gap->requested < INT32_MAX;
+                requested++; /* a gap without memory is checked, which is no work */
             }
             if (list.count == PS_NAK_LIST_MAX) {
                 send_naks(image, &list, now_ns, false);
@@ -170,22 +170,22 @@ static int32_t ask_for(ps_image_t *image, int32_t limit, int64_t now_ns, int64_t
                 send_naks(image, &front, now_ns, true);
             }
             gap->due_ns = now_ns + retry_ns(image, before);
-            looks++;
+            checks++;
         }
         *due_ns = gap->due_ns < *due_ns ? gap->due_ns : *due_ns;
     }
     if (list.count > 0) {
         send_naks(image, &list, now_ns, false);
     }
-    return asked;
+    return requested;
 }
 
-int32_t ps_image_ask(ps_image_t *image, int64_t now_ns)
+int32_t ps_image_request(ps_image_t *image, int64_t now_ns)
 {
     bool single = one_at_a_time(image);
     int32_t limit = single && image->gaps.count > 1 ? 1 : image->gaps.count;
     int64_t due_ns = INT64_MAX;
-    int32_t asked;
+    int32_t requested;
 
     if (!image->params.reliable) {
         count_losses(image, now_ns);
@@ -201,9 +201,9 @@ int32_t ps_image_ask(ps_image_t *image, int64_t now_ns)
         return 0; /* no timer of the list is due */
     }
     count_losses(image, now_ns);
-    asked = ask_for(image, limit, now_ns, &due_ns);
+    requested = request(image, limit, now_ns, &due_ns);
     image->nak_due_ns = due_ns;
-    return asked;
+    return requested;
 }
 
 void ps_image_report_loss(ps_image_t *image, int64_t now_ns)

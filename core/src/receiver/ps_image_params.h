@@ -64,7 +64,7 @@ typedef struct ps_image_params {
     uint8_t reliable;
     uint8_t rejoin;
     /* 1: a dead daemon's image goes on at the contiguous end of its log; what lies above is dropped
-     * and asked for again.  PS_E_CORRUPT when log and counters contradict each other */
+     * and requested again.  PS_E_CORRUPT when log and counters contradict each other */
     uint8_t adopted;
     int64_t consumption; /* adopted: slowest subscriber, -1: none */
 } ps_image_params_t;

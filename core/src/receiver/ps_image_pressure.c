@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * ps_image_pressure.c: a stream under NAK-strength control: watches how its readers consume, and
- * signals a queue that is too full to a sender that asked for that (ps_pressure_signal.h).
+ * signals a queue that is too full to a sender that requested that (ps_pressure_signal.h).
  */
 #include "ps_image.h"
 #include "ps_wire_pressure.h"
@@ -46,7 +46,7 @@ static void send_pressure(ps_image_t *image, const ps_pressure_reader_t *reader,
     atomic_fetch_add_explicit(&image->shown_pressure, 1, memory_order_relaxed);
 }
 
-static void look_at_readers(ps_image_t *image, int64_t now_ns)
+static void check_readers(ps_image_t *image, int64_t now_ns)
 {
     const int64_t end = ps_image_contiguous(image);
 
@@ -54,8 +54,8 @@ static void look_at_readers(ps_image_t *image, int64_t now_ns)
         ps_image_subscriber_t *subscriber = &image->subscribers[i];
 
         if (ps_tether_gates(&subscriber->tether)) {
-            ps_pressure_reader_look(&subscriber->reader, ps_image_position_of(image, subscriber),
-                                    end, now_ns);
+            ps_pressure_reader_check(&subscriber->reader, ps_image_position_of(image, subscriber),
+                                     end, now_ns);
         }
     }
 }
@@ -65,7 +65,7 @@ int32_t ps_image_pressure(ps_image_t *image, int64_t now_ns)
     int64_t due_ns = INT64_MAX;
 
     if (ps_image_under_nak(image)) {
-        look_at_readers(image, now_ns); /* also while they read the rest of an image that ended */
+        check_readers(image, now_ns); /* also while they read the rest of an image that ended */
     }
     if (!ps_image_wants_pressure(image)) {
         return 0;

@@ -6,8 +6,8 @@
  *   SETUP ---> followed, not confirmed ---data or heartbeat in the window---> confirmed
  *
  * A confirmed source is left when it was silent for the connection time-out, or when a SETUP of the
- * same daemon's successor comes: the same daemon id, a later epoch.  A source that sent a SETUP
- * only is left when it was silent for SETUP_ONLY_NS; of an adopted image, for any data.
+ * new daemon of the same directory comes: the same daemon id, a later epoch.  A source that sent a
+ * SETUP only is left when it was silent for SETUP_ONLY_NS; of an adopted image, for any data.
  * Frames of other sources are counted and dropped.
  *
  * Capabilities of the sender change what the receiver sends, so one SETUP does not change them
@@ -18,8 +18,8 @@
 #include "ps_receiver.h"
 
 #define SETUP_ONLY_NS INT64_C(1000000000)
-#define LOOK_NS       INT64_C(1000000000)
-enum { LOOKS = 5 };
+#define CHECK_NS      INT64_C(1000000000)
+enum { CHECKS = 5 };
 
 /* ---- which source is followed ---------------------------------------------------------------- */
 
@@ -43,22 +43,22 @@ static bool is_held(const ps_image_t *image, const ps_connection_t *connection, 
     return (by_setup || !image->params.adopted) && silent_ns < SETUP_ONLY_NS;
 }
 
-static void tell_stranger(ps_image_t *image, int32_t index, const ps_addr_t *from)
+static void notify_stranger(ps_image_t *image, int32_t index, const ps_addr_t *from)
 {
     ps_event_t event = {
         .type = PS_EV_SECOND_SOURCE, .a = image->foreign, .destination = index, .from = *from
     };
 
     /* A full ring: the next such frame tells. */
-    image->connections[index].stranger_told = ps_image_emit(image, &event);
+    image->connections[index].stranger_notified = ps_image_emit(image, &event);
 }
 
 void ps_image_count_foreign(ps_image_t *image, int32_t index, const ps_addr_t *from)
 {
     image->foreign++;
     atomic_store_explicit(&image->shown_foreign, image->foreign, memory_order_relaxed);
-    if (!image->connections[index].stranger_told) {
-        tell_stranger(image, index, from);
+    if (!image->connections[index].stranger_notified) {
+        notify_stranger(image, index, from);
     }
 }
 
@@ -87,7 +87,7 @@ static void follow(ps_image_t *image, const ps_recv_destination_t *destination,
 
 /* ---- capabilities of the sender -------------------------------------------------------------- */
 
-static void look(ps_image_t *image, int32_t index)
+static void check(ps_image_t *image, int32_t index)
 {
     ps_peer_t *peer = &image->peer;
     int64_t now_ns = image->receiver->now_ns;
@@ -99,8 +99,8 @@ static void look(ps_image_t *image, int32_t index)
         ps_image_timer(image, peer->due_ns);
         return;
     }
-    peer->looks--;
-    peer->due_ns = now_ns + LOOK_NS;
+    peer->checks--;
+    peer->due_ns = now_ns + CHECK_NS;
     ps_image_timer(image, peer->due_ns);
     if (destination != NULL && ps_image_connection_live(image, index, now_ns)) {
         ps_recv_endpoint_elicit(image->receiver, destination, &image->connections[index].control,
@@ -114,7 +114,7 @@ static void believe(ps_image_t *image, const ps_trailer_t *said)
     image->peer.daemon_id = said->daemon_id;
     image->peer.daemon_epoch = said->daemon_epoch;
     image->peer.candidate = said->capabilities;
-    image->peer.looks = 0;
+    image->peer.checks = 0;
     image->peer.unknown = 0;
     image->peer.changed = 0;
 }
@@ -124,11 +124,11 @@ static void forget_peer(ps_image_t *image, int32_t index)
 {
     believe(image, &(ps_trailer_t){ 0 });
     image->peer.unknown = 1;
-    image->peer.looks = LOOKS;
-    look(image, index);
+    image->peer.checks = CHECKS;
+    check(image, index);
 }
 
-static bool is_successor(const ps_image_t *image, const ps_trailer_t *said)
+static bool is_new_daemon(const ps_image_t *image, const ps_trailer_t *said)
 {
     return said->capabilities != 0 && said->daemon_id != 0 &&
            said->daemon_id == image->peer.daemon_id &&
@@ -141,24 +141,24 @@ static void weigh(ps_image_t *image, int32_t index, const ps_trailer_t *said)
     ps_peer_t *peer = &image->peer;
     bool known = said->daemon_id == peer->daemon_id && said->daemon_epoch == peer->daemon_epoch;
 
-    if (peer->unknown || is_successor(image, said)) {
+    if (peer->unknown || is_new_daemon(image, said)) {
         believe(image, said);
         return;
     }
     if (said->capabilities == image->params.peer_capabilities && (known || !peer->daemon_id)) {
-        if (!peer->changed || peer->looks == 0) {
+        if (!peer->changed || peer->checks == 0) {
             believe(image, said);
         }
         return;
     }
-    if (peer->looks > 0 && said->capabilities == peer->candidate) {
+    if (peer->checks > 0 && said->capabilities == peer->candidate) {
         believe(image, said);
         /* Both may be forged: the source is asked on, whoever else agrees with them. */
         peer->changed = 1;
     }
     peer->candidate = said->capabilities;
-    peer->looks = LOOKS;
-    look(image, index);
+    peer->checks = CHECKS;
+    check(image, index);
 }
 
 /* ---- frames ---------------------------------------------------------------------------------- */
@@ -256,7 +256,7 @@ int ps_image_on_setup(ps_image_t *image, const ps_recv_destination_t *destinatio
         connection->activity_ns = now_ns;
         weigh(image, destination->index, &setup->trailer);
     } else if (is_near(image, setup) &&
-               (!is_held(image, connection, true) || is_successor(image, &setup->trailer))) {
+               (!is_held(image, connection, true) || is_new_daemon(image, &setup->trailer))) {
         bool others = is_heard_elsewhere(image, destination->index);
 
         follow(image, destination, from, false);
@@ -318,11 +318,11 @@ void ps_image_on_rttm(ps_image_t *image, const ps_recv_destination_t *destinatio
 
 void ps_image_source_tick(ps_image_t *image, int64_t now_ns)
 {
-    if (image->peer.looks == 0 || image->state != PS_IMAGE_ACTIVE) {
+    if (image->peer.checks == 0 || image->state != PS_IMAGE_ACTIVE) {
         return;
     }
     if (now_ns >= image->peer.due_ns) {
-        look(image, image->peer.index);
+        check(image, image->peer.index);
     } else {
         ps_image_timer(image, image->peer.due_ns);
     }

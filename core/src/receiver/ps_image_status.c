@@ -167,7 +167,7 @@ void ps_image_check_storage(ps_image_t *image)
     if (image->reserved_position != INT64_MAX && image->established && !image->term_event_taken &&
         !image->release_pending && edge > image->reserved_position) {
         image->term_event_taken = ps_image_emit(image, &event);
-        if (!image->term_event_taken) { /* ring full: a tick asks again, whatever else comes */
+        if (!image->term_event_taken) { /* ring full: a tick requests again, whatever else comes */
             ps_image_timer(image, image->receiver->now_ns + PS_TICK_NS);
         }
     }
@@ -341,7 +341,7 @@ void ps_image_send_rttm(ps_image_t *image, int64_t now_ns)
 
             rttm.receiver_id = image->endpoint->params.receiver_id;
             ps_receiver_outbox_commit(receiver, ps_wire_build_rttm(frame, &rttm));
-            ps_rtt_asked(&image->rtt, now_ns);
+            ps_rtt_requested(&image->rtt, now_ns);
             break;
         }
     }
@@ -452,7 +452,7 @@ int32_t ps_image_cycle(ps_image_t *image, int64_t now_ns, bool *stay)
     if (image->gaps.count == 0) {
         image->nak_due_ns = INT64_MAX;
     } else {
-        work += ps_image_ask(image, now_ns);
+        work += ps_image_request(image, now_ns);
     }
     work += publish(image, now_ns);
     ps_image_consumption(image);

@@ -8,7 +8,7 @@
 #include "ps_image.h"
 #include "ps_receiver.h"
 
-#define OUTRUN_LOOK_NS INT64_C(5000000)
+#define OUTRUN_CHECK_NS INT64_C(5000000)
 
 void ps_image_send_error(ps_image_t *image, int64_t now_ns)
 {
@@ -36,7 +36,7 @@ void ps_image_send_error(ps_image_t *image, int64_t now_ns)
     }
 }
 
-static void tell_subscriber(ps_image_t *image, ps_image_subscriber_t *subscriber)
+static void notify_subscriber(ps_image_t *image, ps_image_subscriber_t *subscriber)
 {
     ps_event_t event = { .type = PS_EV_SUBSCRIBER,
                          .a = subscriber->position_counter_id,
@@ -72,10 +72,10 @@ void ps_image_tether(ps_image_t *image, int64_t now_ns)
             ps_receiver_make_hot(image->receiver, image); /* the slowest may be another now */
         }
         if (subscriber->event_pending) {
-            tell_subscriber(image, subscriber);
+            notify_subscriber(image, subscriber);
         }
         if (!subscriber->tether.tethered) {
-            ps_image_timer(image, now_ns + ps_tether_look_ns(&timeouts));
+            ps_image_timer(image, now_ns + ps_tether_check_ns(&timeouts));
         }
     }
 }
@@ -113,7 +113,7 @@ static void tick_draining(ps_image_t *image, int64_t now_ns)
         image->state = PS_IMAGE_DRAINED;
         image->event_taken = 0;
     } else if (outrun) {
-        ps_image_timer(image, now_ns + OUTRUN_LOOK_NS);
+        ps_image_timer(image, now_ns + OUTRUN_CHECK_NS);
     } else if (now_ns - image->drain_ns < phase_ns) {
         ps_image_timer(image, image->drain_ns + phase_ns);
     }
@@ -126,7 +126,7 @@ static void tick_events(ps_image_t *image, int64_t now_ns)
                          .a = image->position,
                          .b = ps_image_end_ordinal(image) };
 
-    if (image->established && !image->established_taken && !ps_image_tell_established(image)) {
+    if (image->established && !image->established_taken && !ps_image_report_established(image)) {
         return; /* this one comes first */
     }
     if (image->event_taken ||

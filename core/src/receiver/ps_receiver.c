@@ -2,7 +2,7 @@
  *
  * ps_receiver.c: the receiver agent: creation, commands, duty cycle, timers.
  *
- * One duty cycle: read every socket, let the images that changed ("hot") ask for what is missing,
+ * One duty cycle: read every socket, let the images that changed ("hot") request what is missing,
  * say what was consumed, and wake their readers behind one fence; then, at most once a
  * millisecond, the timers.  Frames that go out are collected in the outbox and leave at the end.
  * The cost of a cycle follows the hot images and the sockets, not the open images.

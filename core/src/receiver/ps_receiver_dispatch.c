@@ -122,7 +122,7 @@ static int32_t admit(ps_receiver_t *receiver, ps_recv_endpoint_t *endpoint, cons
     return handle;
 }
 
-/* An unknown session, or one that was asked for a SETUP. */
+/* An unknown session, or one that was requested a SETUP. */
 static void on_new_session(ps_receiver_t *receiver, const ps_recv_destination_t *destination,
                            ps_session_t *session, const ps_setup_t *setup, const ps_addr_t *from)
 {
@@ -224,7 +224,7 @@ static void note_run(ps_recv_endpoint_t *endpoint, uint32_t taken, uint32_t leng
     endpoint->streak = plain ? endpoint->streak + (endpoint->streak < STREAK) : 0;
 }
 
-static bool land(void *context, ps_direct_range_t *out)
+static bool prepare(void *context, ps_direct_range_t *out)
 {
     const ps_recv_endpoint_t *endpoint = as_destination(context)->endpoint;
     const ps_session_t *session = endpoint->cached;
@@ -233,11 +233,11 @@ static bool land(void *context, ps_direct_range_t *out)
            ps_image_direct_range(session->image, out);
 }
 
-static uint32_t landed(void *context, const ps_direct_range_t *landing, uint64_t first_word,
-                       uint32_t length, uint32_t segment, const ps_addr_t *from, int64_t rx_ns)
+static uint32_t received(void *context, const ps_direct_range_t *range, uint64_t first_word,
+                         uint32_t length, uint32_t segment, const ps_addr_t *from, int64_t rx_ns)
 {
     const ps_recv_destination_t *destination = as_destination(context);
-    uint32_t taken = ps_image_on_direct(destination->endpoint->cached->image, destination, landing,
+    uint32_t taken = ps_image_on_direct(destination->endpoint->cached->image, destination, range,
                                         first_word, length, segment, from);
 
     (void)rx_ns; /* streams with time stamps never land */
@@ -246,7 +246,7 @@ static uint32_t landed(void *context, const ps_direct_range_t *landing, uint64_t
     return taken;
 }
 
-const ps_direct_t ps_receiver_direct = { land, landed };
+const ps_direct_t ps_receiver_direct = { prepare, received };
 
 /* Bytes of a run that its image took in one piece. */
 static uint32_t take_run(const ps_recv_destination_t *destination, const uint8_t *data,

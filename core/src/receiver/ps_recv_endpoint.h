@@ -39,7 +39,7 @@ typedef struct ps_recv_destination {
 
 enum ps_session_state {
     PS_SESSION_FREE = 0,          /* entry unused */
-    PS_SESSION_PENDING_SETUP = 1, /* asked for a SETUP; forgotten at deadline_ns */
+    PS_SESSION_PENDING_SETUP = 1, /* requested a SETUP; forgotten at deadline_ns */
     PS_SESSION_INIT = 2,          /* reported to the conductor, waiting for its answer */
     PS_SESSION_ACTIVE = 3,        /* has an image */
     PS_SESSION_COOL_DOWN = 4,     /* image gone, ignored while interest stays */

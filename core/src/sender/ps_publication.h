@@ -65,7 +65,7 @@ typedef struct ps_publication_receiver {
     uint32_t capabilities; /* of its trailer; 0 a plain Aeron peer */
     uint32_t reason;       /* ps_cause it states for itself */
     int64_t reason_client;
-    ps_receiver_view_t view; /* as shown on the board */
+    ps_receiver_view_t view; /* as shown on the snapshot */
 } ps_publication_receiver_t;
 
 typedef struct ps_publication_subscriber {
@@ -101,7 +101,7 @@ struct ps_publication {
         *back_pressure_cell, *naks_cell, *receivers_cell;
     _Atomic int64_t unused_cell; /* stands in for counters that are not there */
     /* conductor */
-    int32_t subscribers_asked, clients_asked;
+    int32_t subscribers_requested, clients_requested;
     /* snapshot for ps_publication_get_status; written by the sender */
     _Atomic int64_t status_consumer;
     _Atomic int32_t status_connected;
@@ -126,16 +126,16 @@ struct ps_publication {
     bool connected, has_initial_connection, has_receivers, setup_elicited, end_of_stream, revoked,
         corrupt, eos_acked, back_pressured, short_send, window_shut, cleaning_behind,
         storage_clamped, quarantine_clamped, limit_raised, removed;
-    bool inherited; /* connected by a dead daemon, not heard of since */
+    bool adopted_connection; /* connected by a dead daemon, not heard of since */
     int64_t adopted_until_ns;
     bool in_ready, in_watch, hot;
     /* sender: how busy (ps_sender_hot.c) */
     int64_t hot_ns;          /* news last found while hot */
     int64_t hot_tail;        /* readers were woken for what lies below */
-    int64_t hot_tail_ns;     /* when that was looked at */
+    int64_t hot_tail_ns;     /* when that was checked */
     int64_t counted_ordinal; /* published_ordinal when last taken from the bitmap */
     int64_t counted_ns;
-    int32_t busy_looks; /* in a row that found many messages */
+    int32_t busy_checks; /* in a row that found many messages */
     /* sender: timers */
     int64_t setup_sent_ns; /* INT64_MIN/2: never */
     int64_t data_sent_ns;
@@ -154,8 +154,8 @@ struct ps_publication {
     int32_t join_verdict; /* ps_join_verdict to be reported, of join_id at join_from */
     int64_t join_id;
     ps_addr_t join_from;
-    int64_t join_refused; /* refusals since the last report, that one included */
-    int64_t join_told_ns; /* last report of a refusal */
+    int64_t join_refused;     /* refusals since the last report, that one included */
+    int64_t join_notified_ns; /* last report of a refusal */
     ps_retransmit_t retransmit;
     ps_pacer_t congestion_pace;         /* by the rate a congestion-controlled receiver states */
     ps_pacer_t repair;                  /* budget of bytes that may be retransmitted */
@@ -185,7 +185,7 @@ struct ps_publication {
     ps_publication_receiver_t *receivers;
     ps_map_t receiver_index; /* receiver id -> index + 1 */
     /* [receiver_capacity], for the conductor, and after them the receiver last held for */
-    ps_snapshot_entry_t *board;
+    ps_snapshot_entry_t *snapshot;
     int32_t receiver_count, receiver_capacity;
     int32_t receivers_shown; /* fc-receivers */
     ps_publication_subscriber_t subscribers[PS_PUBLICATION_SUBSCRIBERS];
@@ -253,7 +253,7 @@ bool ps_publication_pace_shut(ps_publication_t *pub, int64_t now_ns);
 bool ps_publication_repair_shut(ps_publication_t *pub, int64_t now_ns);
 /* So much left: new data, and repairs. */
 void ps_publication_paced(ps_publication_t *pub, int64_t fresh_bytes, int64_t repair_bytes);
-/* Timer; returns when to look again. */
+/* Timer; returns when to check again. */
 int64_t ps_publication_pace_timer(ps_publication_t *pub, int64_t now_ns);
 
 /* ---- ps_publication_limit.c ------------------------------------------------------------------ */
@@ -282,10 +282,10 @@ void ps_publication_wake_clients(ps_publication_t *pub);
  * or is just there. No publisher would set the bit any more. */
 bool ps_publication_is_forgotten(const ps_publication_t *pub);
 /* As if a publisher had set the flag and the bit: for one that died before it could. */
-void ps_publication_look_again(ps_publication_t *pub);
+void ps_publication_check_again(ps_publication_t *pub);
 /* Reads the local readers' positions into slowest/fastest.  True when any moved. */
 bool ps_publication_read_subscribers(ps_publication_t *pub);
-/* Returns after how long to look again. */
+/* Returns after how long to check again. */
 int64_t ps_publication_step_tethers(ps_publication_t *pub, int64_t now_ns);
 bool ps_publication_add_reader(ps_publication_t *pub, const ps_subscriber_params_t *params,
                                int64_t now_ns);
@@ -310,7 +310,7 @@ void ps_publication_flush_events(ps_publication_t *pub, int64_t now_ns);
 void ps_publication_unblock_client(ps_publication_t *pub, int32_t client_slot, int64_t now_ns);
 /* A turn that found something: starts the clock of a stuck claim. */
 void ps_publication_note_blocked(ps_publication_t *pub, int64_t now_ns);
-/* Timer: pads over a claim that blocks too long. Returns when to look again. */
+/* Timer: pads over a claim that blocks too long. Returns when to check again. */
 int64_t ps_publication_check_blocked(ps_publication_t *pub, int64_t now_ns);
 /* True when the producer is ahead of the consumer with nothing readable there. */
 bool ps_publication_is_blocked(const ps_publication_t *pub, int64_t *position);
@@ -333,13 +333,14 @@ void ps_publication_set_custom_limit(ps_publication_t *pub, int64_t limit, int64
                                      int64_t now_ns);
 /* The receiver states that its congestion window is what holds the sender. */
 bool ps_publication_is_congested(const ps_publication_t *pub, int64_t receiver_id);
-/* Forgets receivers not heard for the connection timeout.  Returns when to look again. */
+/* Forgets receivers not heard for the connection timeout.  Returns when to check again. */
 int64_t ps_publication_expire_receivers(ps_publication_t *pub, int64_t now_ns);
 
 /* ---- ps_receiver_snapshot.c ------------------------------------------------------------------ */
 
 ps_snapshot_entry_t *ps_snapshot_make(int32_t capacity);
-void ps_snapshot_write(ps_snapshot_entry_t *board, int32_t index, const ps_receiver_view_t *view);
+void ps_snapshot_write(ps_snapshot_entry_t *snapshot, int32_t index,
+                       const ps_receiver_view_t *view);
 
 /* ---- ps_publication_rate.c ------------------------------------------------------------------- */
 
@@ -390,7 +391,7 @@ static inline bool ps_publication_frame_is_there(const ps_publication_t *pub, in
     return ps_frame_length_acquire(ps_frame_at(&pub->log, position)) > 0;
 }
 
-/* How often a blocked publication is looked at. */
-int64_t ps_publication_look_interval_ns(const ps_publication_t *pub);
+/* How often a blocked publication is checked. */
+int64_t ps_publication_check_interval_ns(const ps_publication_t *pub);
 
 #endif

@@ -87,7 +87,7 @@ void ps_publication_check_drained(ps_publication_t *pub)
     const bool sent = !network || pub->sender_position >= pub->end_position;
     pub->end_of_stream = pub->end_of_stream || sent;
     const bool read = pub->gating_count == 0 || pub->slowest_position >= pub->end_position;
-    if ((sent || !(pub->has_receivers || pub->inherited) || pub->corrupt) && read) {
+    if ((sent || !(pub->has_receivers || pub->adopted_connection) || pub->corrupt) && read) {
         pub->state = PS_PUBLICATION_DRAINED;
         pub->pending |= PS_PEND_DRAINED;
     }

@@ -2,7 +2,7 @@
  *
  * ps_publication_idle.c: what a publication that rests can do without (docs/decisions/0033).  The
  * sender gives up terms by never touching them again, and only those that nobody else may touch
- * either: no limit is taken back that a publisher may hold, nothing that may be asked for again, no
+ * either: no limit is taken back that a publisher may hold, nothing that may be requested again, no
  * reader's place.  The conductor frees them when it has heard of it.
  */
 #include "ps_sender.h"

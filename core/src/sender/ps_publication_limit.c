@@ -31,11 +31,13 @@ void ps_publication_update_connected(ps_publication_t *pub, int64_t now_ns)
 {
     const int32_t receivers = pub->endpoint != NULL ? pub->receiver_count : pub->gating_count;
     const bool real = is_connected(pub);
-    if (pub->inherited && pub->adopted_until_ns == 0) { /* as long as a receiver may be silent */
+    if (pub->adopted_connection &&
+        pub->adopted_until_ns == 0) { /* as long as a receiver may be silent */
         pub->adopted_until_ns = now_ns + pub->context->params.connection_timeout_ns;
     }
-    pub->inherited = pub->inherited && !real && !pub->revoked && now_ns < pub->adopted_until_ns;
-    const bool connected = real || pub->inherited;
+    pub->adopted_connection =
+        pub->adopted_connection && !real && !pub->revoked && now_ns < pub->adopted_until_ns;
+    const bool connected = real || pub->adopted_connection;
     if (atomic_load_explicit(&pub->status_receivers, memory_order_relaxed) != receivers) {
         atomic_store_explicit(&pub->status_receivers, receivers, memory_order_release);
     }
@@ -157,7 +159,7 @@ static void wake_for_room(ps_publication_t *pub, bool more)
         return;
     }
     pub->limit_raised = false;
-    /* Pairs with a client that sets want_room, then looks at the limit once more. */
+    /* Pairs with a client that sets want_room, then checks the limit once more. */
     atomic_thread_fence(memory_order_seq_cst);
     if (atomic_load_explicit(&pub->slot->want_room, memory_order_relaxed) != 0) {
         atomic_store_explicit(&pub->slot->want_room, 0, memory_order_seq_cst);
@@ -174,7 +176,7 @@ static int64_t storage_limit(const ps_publication_t *pub)
     return pub->reserved_position & ~(int64_t)pub->log.term_mask;
 }
 
-static void ask_for_storage(ps_publication_t *pub, int64_t want, int64_t storage, int64_t now_ns)
+static void request_storage(ps_publication_t *pub, int64_t want, int64_t storage, int64_t now_ns)
 {
     const bool short_of = storage != INT64_MAX && want > storage - ps_publication_term(pub) / 2;
     if (!short_of || pub->rests_at == pub->producer_position ||
@@ -201,7 +203,7 @@ static bool raise_limit(ps_publication_t *pub, int64_t now_ns)
     const int64_t quarantine = quarantine_limit(pub);
     pub->quarantine_clamped = want > quarantine;
     want = want > quarantine ? quarantine : want;
-    ask_for_storage(pub, want, storage, now_ns);
+    request_storage(pub, want, storage, now_ns);
     pub->storage_clamped = want > storage;
     want = want > storage ? storage : want;
     pub->cleaning_behind = false;
@@ -365,7 +367,7 @@ static void set_wake_position(ps_publication_t *pub)
 /* With nobody on the network, spies stand for receivers (ssc). */
 static bool follow_spies(ps_publication_t *pub)
 {
-    if (!pub->params.spies_simulate_connection || pub->has_receivers || pub->inherited ||
+    if (!pub->params.spies_simulate_connection || pub->has_receivers || pub->adopted_connection ||
         pub->gating_count == 0 || pub->fastest_position <= pub->sender_position) {
         return false;
     }

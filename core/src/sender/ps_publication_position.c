@@ -70,10 +70,10 @@ bool ps_publication_is_blocked(const ps_publication_t *pub, int64_t *position)
     return pub->producer_position > at && ps_frame_length_acquire(ps_frame_at(&pub->log, at)) <= 0;
 }
 
-int64_t ps_publication_look_interval_ns(const ps_publication_t *pub)
+int64_t ps_publication_check_interval_ns(const ps_publication_t *pub)
 {
-    const int64_t look_ns = pub->context->params.unblock_timeout_ns / 16;
-    return look_ns > PS_TICK_NS ? look_ns : PS_TICK_NS;
+    const int64_t check_ns = pub->context->params.unblock_timeout_ns / 16;
+    return check_ns > PS_TICK_NS ? check_ns : PS_TICK_NS;
 }
 
 void ps_publication_note_blocked(ps_publication_t *pub, int64_t now_ns)
@@ -84,7 +84,7 @@ void ps_publication_note_blocked(ps_publication_t *pub, int64_t now_ns)
     }
     pub->blocked_position = position;
     pub->blocked_since_ns = now_ns;
-    const int64_t due_ns = now_ns + ps_publication_look_interval_ns(pub);
+    const int64_t due_ns = now_ns + ps_publication_check_interval_ns(pub);
     if (due_ns < *pub->due_ns) {
         *pub->due_ns = due_ns;
         ps_sender_due(ps_publication_sender(pub), due_ns);

@@ -187,11 +187,11 @@ int64_t ps_publication_rate_window(const ps_publication_t *pub, int64_t window_b
 /* ---- IPC ------------------------------------------------------------------------------------- */
 
 /* What the slowest reader's queue says, as a receiver on the network would. */
-static void look_at_readers(ps_publication_t *pub, int64_t now_ns)
+static void check_readers(ps_publication_t *pub, int64_t now_ns)
 {
     int64_t due_ns;
-    ps_pressure_reader_look(&pub->local_reader, pub->slowest_position, pub->producer_position,
-                            now_ns);
+    ps_pressure_reader_check(&pub->local_reader, pub->slowest_position, pub->producer_position,
+                             now_ns);
     const ps_pressure_input_t input = { .now_ns = now_ns,
                                         .fill = pub->producer_position - pub->slowest_position,
                                         .capacity = pub->window_bytes,
@@ -228,7 +228,7 @@ int64_t ps_publication_rate_limit(ps_publication_t *pub, int64_t want, int64_t n
         pub->rate_position = pub->producer_position;
     }
     if (pub->gating_count > 0) {
-        look_at_readers(pub, now_ns);
+        check_readers(pub, now_ns);
     }
     (void)ps_publication_rate_shut(pub, now_ns);
     const int64_t room = ps_publication_rate_room(pub, now_ns);

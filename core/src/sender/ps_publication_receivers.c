@@ -41,7 +41,7 @@ static void show_receiver(ps_publication_t *pub, ps_publication_receiver_t *rece
         memcpy(receiver->view.reason_name, sm->trailer.client_name, PS_NAME_MAX + 1);
         memcpy(receiver->view.reason_host, sm->trailer.host, PS_NAME_MAX + 1);
     }
-    ps_snapshot_write(pub->board, (int32_t)(receiver - pub->receivers), &receiver->view);
+    ps_snapshot_write(pub->snapshot, (int32_t)(receiver - pub->receivers), &receiver->view);
 }
 
 static void forget_receiver(ps_publication_t *pub, ps_publication_receiver_t *receiver)
@@ -54,8 +54,8 @@ static void forget_receiver(ps_publication_t *pub, ps_publication_receiver_t *re
         (void)ps_map_put(&pub->receiver_index, (uint64_t)receiver->id,
                          (int32_t)(receiver - pub->receivers) + 1);
     }
-    ps_snapshot_write(pub->board, (int32_t)(receiver - pub->receivers), &receiver->view);
-    ps_snapshot_write(pub->board, (int32_t)(last - pub->receivers), &nobody);
+    ps_snapshot_write(pub->snapshot, (int32_t)(receiver - pub->receivers), &receiver->view);
+    ps_snapshot_write(pub->snapshot, (int32_t)(last - pub->receivers), &nobody);
     pub->has_receivers = pub->receiver_count > 0;
 }
 
@@ -81,8 +81,8 @@ static void refresh_receiver(ps_publication_t *pub, const ps_sm_t *sm, int64_t p
     pub->has_receivers = true;
     pub->has_initial_connection = true;
     if (!pub->params.group) {
-        /* One action that a NAK replaces is what an Aeron receiver counts on: it asks for one gap
-         * at a time.  A penstock receiver asks for all. */
+        /* One action that a NAK replaces is what an Aeron receiver counts on: it requests one gap
+         * at a time.  A penstock receiver requests all. */
         const bool many = (sm->trailer.capabilities & PS_CAP_PENSTOCK) != 0 &&
                           pub->context->params.loss_recovery == PS_LOSS_ALL_GAPS;
         ps_retransmit_set_capacity(&pub->retransmit, many ? PS_RESEND_MAX : 1);
@@ -120,10 +120,10 @@ static void report_join(ps_publication_t *pub, int32_t verdict, int64_t receiver
 {
     if (verdict != PS_JOIN_EXPIRED) {
         pub->join_refused++;
-        if (now_ns - pub->join_told_ns < JOIN_REPORT_NS) {
+        if (now_ns - pub->join_notified_ns < JOIN_REPORT_NS) {
             return;
         }
-        pub->join_told_ns = now_ns;
+        pub->join_notified_ns = now_ns;
     }
     pub->join_verdict = verdict;
     pub->join_id = receiver_id;
@@ -141,14 +141,14 @@ void ps_publication_show_joiner(ps_publication_t *pub, int64_t now_ns)
     const ps_receiver_view_t view = { .receiver_id = join->joiner,
                                       .heard_ns = now_ns,
                                       .address = join->joiner_address };
-    ps_snapshot_write(pub->board, pub->receiver_capacity, &view);
+    ps_snapshot_write(pub->snapshot, pub->receiver_capacity, &view);
 }
 
-static void on_setup_asked(ps_publication_t *pub, const ps_sm_t *sm, const ps_addr_t *from,
-                           int64_t now_ns)
+static void on_setup_requested(ps_publication_t *pub, const ps_sm_t *sm, const ps_addr_t *from,
+                               int64_t now_ns)
 {
     ps_sender_t *sender = ps_publication_sender(pub);
-    const int32_t verdict = pub->fc.ops->on_setup_asked(&pub->fc, sm, from, now_ns);
+    const int32_t verdict = pub->fc.ops->on_setup_requested(&pub->fc, sm, from, now_ns);
     pub->setup_elicited = true;
     if (verdict != PS_JOIN_GRANTED) {
         report_join(pub, verdict, sm->receiver_id, from, now_ns);
@@ -195,7 +195,7 @@ void ps_publication_on_sm(ps_publication_t *pub, const ps_sm_t *sm, int64_t posi
     ps_sender_t *sender = ps_publication_sender(pub);
     if ((sm->flags & PS_SM_SETUP) != 0) {
         if (!pub->end_of_stream) {
-            on_setup_asked(pub, sm, from, now_ns);
+            on_setup_requested(pub, sm, from, now_ns);
         }
         return;
     }
@@ -220,7 +220,7 @@ void ps_publication_on_sm(ps_publication_t *pub, const ps_sm_t *sm, int64_t posi
 }
 
 /* One range that a receiver misses; false: malformed. */
-static bool ask_again(ps_publication_t *pub, const ps_nak_t *nak, int64_t now_ns)
+static bool request_again(ps_publication_t *pub, const ps_nak_t *nak, int64_t now_ns)
 {
     const ps_log_t *log = &pub->log;
     const int32_t term = log->term_length;
@@ -265,7 +265,7 @@ static void count_nak(ps_publication_t *pub, bool valid)
 
 void ps_publication_on_nak(ps_publication_t *pub, const ps_nak_t *nak, int64_t now_ns)
 {
-    count_nak(pub, ask_again(pub, nak, now_ns));
+    count_nak(pub, request_again(pub, nak, now_ns));
 }
 
 void ps_publication_on_nak_list(ps_publication_t *pub, const ps_nak_list_t *list, int64_t now_ns)
@@ -277,7 +277,7 @@ void ps_publication_on_nak_list(ps_publication_t *pub, const ps_nak_list_t *list
                                .term_id = list->ranges[i].term_id,
                                .term_offset = list->ranges[i].term_offset,
                                .length = list->ranges[i].length };
-        valid = ask_again(pub, &nak, now_ns);
+        valid = request_again(pub, &nak, now_ns);
     }
     count_nak(pub, valid);
 }

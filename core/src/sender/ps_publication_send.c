@@ -66,7 +66,7 @@ static void scan_datagram(const ps_publication_t *pub, int64_t position, int32_t
     }
 }
 
-/* Writes the send time into the frames of a datagram, where the channel asks for it. */
+/* Writes the send time into the frames of a datagram, where the channel requests it. */
 static void stamp(const ps_publication_t *pub, int64_t position, int32_t wire_bytes, int64_t now_ns)
 {
     const int64_t epoch_ns = now_ns + ps_context_epoch_offset_ns(pub->context);
@@ -219,7 +219,7 @@ static int32_t send_data(ps_publication_t *pub, int64_t now_ns, bool *more)
     return bytes;
 }
 
-/* The frame at position says it is the one that was asked for. */
+/* The frame at position says it is the one that was requested. */
 static bool is_frame_of(const ps_publication_t *pub, int64_t position)
 {
     const ps_frame_t *frame = ps_frame_at(&pub->log, position);

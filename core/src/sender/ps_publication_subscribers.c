@@ -10,7 +10,7 @@ void ps_publication_wake_subscribers(ps_publication_t *pub)
     if (pub->subscriber_count == 0) {
         return;
     }
-    /* Pairs with a reader that announces it sleeps, then looks at the log once more. */
+    /* Pairs with a reader that announces it sleeps, then checks the log once more. */
     atomic_thread_fence(memory_order_seq_cst);
     for (int32_t i = 0; i < pub->subscriber_count; i++) {
         if (pub->subscribers[i].client_slot >= 0) {
@@ -27,9 +27,9 @@ bool ps_publication_is_forgotten(const ps_publication_t *pub)
            (atomic_load_explicit(bits, memory_order_seq_cst) >> (pub->params.slot % 64) & 1) == 0;
 }
 
-void ps_publication_look_again(ps_publication_t *pub)
+void ps_publication_check_again(ps_publication_t *pub)
 {
-    /* Cleared before the log is looked at, as always. */
+    /* Cleared before the log is checked, as always. */
     if (!pub->hot) {
         atomic_store_explicit(&pub->slot->dirty, PS_DIRTY_NOT, memory_order_seq_cst);
     }
@@ -102,7 +102,7 @@ int64_t ps_publication_step_tethers(ps_publication_t *pub, int64_t now_ns)
         subscriber->tether_pending = true;
         pub->pending |= PS_PEND_TETHER;
     }
-    return ps_tether_look_ns(&timeouts);
+    return ps_tether_check_ns(&timeouts);
 }
 
 bool ps_publication_add_reader(ps_publication_t *pub, const ps_subscriber_params_t *params,

@@ -145,7 +145,7 @@ void ps_publication_on_timer(ps_publication_t *pub, int64_t now_ns)
         pub->admit_due_ns = INT64_MAX;
     }
     if (ps_publication_is_forgotten(pub)) {
-        ps_publication_look_again(pub);
+        ps_publication_check_again(pub);
     }
     if (ps_publication_update(pub, pub->in_ready, now_ns)) {
         ps_sender_ready(ps_publication_sender(pub), pub);
@@ -157,7 +157,7 @@ void ps_publication_on_timer(ps_publication_t *pub, int64_t now_ns)
             ps_sender_ready(ps_publication_sender(pub), pub);
         }
     }
-    if (pub->inherited) {
+    if (pub->adopted_connection) {
         due_ns = earlier(due_ns, pub->adopted_until_ns);
     }
     due_ns = earlier(due_ns, ps_publication_rate_timer(pub, now_ns));

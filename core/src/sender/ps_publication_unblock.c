@@ -6,7 +6,7 @@
  * dies. */
 #include "ps_sender.h"
 
-enum { WALK_STEPS = 1 << 20, EXCLUSIVE_STEPS = 64, IDLE_LOOKS = 4 };
+enum { WALK_STEPS = 1 << 20, EXCLUSIVE_STEPS = 64, IDLE_CHECKS = 4 };
 
 /* Client slot of the claim word at position if it names a living client, else -1. */
 static int32_t living_claimer(const ps_publication_t *pub, int64_t position, int64_t *client_id)
@@ -103,7 +103,7 @@ void ps_publication_unblock_client(ps_publication_t *pub, int32_t client_slot, i
 {
     int64_t position;
     if (client_slot >= 0) { /* it may have died between its commit and the word of it */
-        ps_publication_look_again(pub);
+        ps_publication_check_again(pub);
     }
     (void)ps_publication_update(pub, pub->in_ready, now_ns);
     if (client_slot >= 0 && !pub->params.exclusive) {
@@ -143,28 +143,28 @@ static void report_blocked(ps_publication_t *pub, int64_t position, int64_t now_
 int64_t ps_publication_check_blocked(ps_publication_t *pub, int64_t now_ns)
 {
     const int64_t timeout_ns = pub->context->params.unblock_timeout_ns;
-    const int64_t look_ns = ps_publication_look_interval_ns(pub);
+    const int64_t check_ns = ps_publication_check_interval_ns(pub);
     const bool draining = pub->state != PS_PUBLICATION_ACTIVE;
     int64_t position;
     const bool blocked = ps_publication_is_blocked(pub, &position);
     if (!blocked) {
         pub->blocked_position = -1;
-        return now_ns + IDLE_LOOKS * look_ns; /* a commit behind a claim makes us look earlier */
+        return now_ns + IDLE_CHECKS * check_ns; /* a commit behind a claim makes us look earlier */
     }
     if (position != pub->blocked_position) {
         pub->blocked_position = position;
         pub->blocked_since_ns = now_ns;
     }
     if (draining) { /* all claimers have let go */
-        return pad_over(pub, position, -1, false) > 0 ? now_ns : now_ns + look_ns;
+        return pad_over(pub, position, -1, false) > 0 ? now_ns : now_ns + check_ns;
     }
     const int64_t stood_ns = now_ns - pub->blocked_since_ns;
     if (stood_ns >= timeout_ns && !pub->params.exclusive) {
-        return pad_over(pub, position, -1, true) > 0 ? now_ns : now_ns + look_ns;
+        return pad_over(pub, position, -1, true) > 0 ? now_ns : now_ns + check_ns;
     }
-    if (stood_ns >= look_ns && pub->blocked_reported != position + 1) {
+    if (stood_ns >= check_ns && pub->blocked_reported != position + 1) {
         report_blocked(pub, position, now_ns);
     }
     const int64_t act_ns = pub->blocked_since_ns + timeout_ns;
-    return act_ns > now_ns && act_ns < now_ns + look_ns ? act_ns : now_ns + look_ns;
+    return act_ns > now_ns && act_ns < now_ns + check_ns ? act_ns : now_ns + check_ns;
 }

@@ -24,9 +24,9 @@ ps_snapshot_entry_t *ps_snapshot_make(int32_t capacity)
     return calloc((size_t)capacity + 1, sizeof(ps_snapshot_entry_t));
 }
 
-void ps_snapshot_write(ps_snapshot_entry_t *board, int32_t index, const ps_receiver_view_t *view)
+void ps_snapshot_write(ps_snapshot_entry_t *snapshot, int32_t index, const ps_receiver_view_t *view)
 {
-    ps_snapshot_entry_t *entry = &board[index];
+    ps_snapshot_entry_t *entry = &snapshot[index];
     uint64_t words[WORDS] = { 0 };
     const uint32_t sequence = atomic_load_explicit(&entry->sequence, memory_order_relaxed);
     memcpy(words, view, sizeof(*view));
@@ -61,17 +61,17 @@ int32_t ps_publication_receivers(const ps_publication_t *publication, ps_receive
                                  int32_t capacity)
 {
     int32_t count = 0;
-    if (publication->board == NULL) {
+    if (publication->snapshot == NULL) {
         return 0;
     }
     for (int32_t i = 0; i < publication->receiver_capacity && count < capacity; i++) {
-        count += read_entry(&publication->board[i], &out[count]);
+        count += read_entry(&publication->snapshot[i], &out[count]);
     }
     return count;
 }
 
 int32_t ps_publication_joiner(const ps_publication_t *publication, ps_receiver_view_t *out)
 {
-    return publication->board != NULL &&
-           read_entry(&publication->board[publication->receiver_capacity], out);
+    return publication->snapshot != NULL &&
+           read_entry(&publication->snapshot[publication->receiver_capacity], out);
 }

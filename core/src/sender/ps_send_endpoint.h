@@ -93,11 +93,11 @@ int64_t ps_send_endpoint_on_timer(ps_send_endpoint_t *endpoint, int64_t now_ns);
 enum ps_heard {
     PS_HEARD_OTHER = 0, /* names no publication of this endpoint, or leaves */
     PS_HEARD_NAMES = 1, /* names one: its sender is a receiver */
-    PS_HEARD_JOIN = 2   /* session 0, stream 0, S flag: asks for everything there is */
+    PS_HEARD_JOIN = 2   /* session 0, stream 0, S flag: requests everything there is */
 };
 void ps_send_endpoint_heard(ps_send_endpoint_t *endpoint, const ps_sm_t *sm, int32_t heard,
                             const ps_addr_t *from, int64_t now_ns);
-/* ps_send_endpoint_join.c: notes that `to` asked for SETUPs; answers all that did. */
+/* ps_send_endpoint_join.c: notes that `to` requested SETUPs; answers all that did. */
 void ps_send_endpoint_join(ps_send_endpoint_t *endpoint, const ps_addr_t *to, int64_t now_ns);
 void ps_send_endpoint_answer(ps_send_endpoint_t *endpoint, int64_t now_ns);
 /* Answers the provisional places again.  Returns when to call again, INT64_MAX: not. */

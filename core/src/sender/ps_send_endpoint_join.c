@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * ps_send_endpoint_join.c: answers to receivers that ask for everything a dynamic multi-destination
+ * ps_send_endpoint_join.c: answers to receivers that request everything a dynamic multi-destination
  * channel carries (docs/decisions/0075).  The SETUPs go to the asking address alone, at the end of
  * the poll that brought the question: a receiver joins within a round trip however many others ask,
  * and a forged question never reaches the receivers that are there.
@@ -13,7 +13,7 @@ static bool is_open(const ps_publication_t *pub, const ps_send_endpoint_t *endpo
 }
 
 /* SETUPs of at most `most` publications, beginning where the last answer ended.  Returns how many;
- * bound: one look at each publication. */
+ * bound: one check each publication. */
 static int32_t gather(ps_send_endpoint_t *endpoint, int32_t most,
                       uint8_t frames[PS_JOIN_SETUPS][PS_CONTROL_MAX], ps_dgram_t *dgrams)
 {
@@ -53,7 +53,7 @@ void ps_send_endpoint_answer(ps_send_endpoint_t *endpoint, int64_t now_ns)
         for (int32_t k = 0; k < taken; k++) {
             bytes += dgrams[k].length;
         }
-        if (taken < count) { /* the receiver asks again */
+        if (taken < count) { /* the receiver requests again */
             ps_system_add(endpoint->context, PS_SYS_SHORT_SENDS, 1);
         }
     }

@@ -12,7 +12,7 @@
 
 /* ---- duty cycle ------------------------------------------------------------------------------ */
 
-/* Takes the dirty bits.  Each slot's flag is cleared before its log is looked at: a commit after
+/* Takes the dirty bits.  Each slot's flag is cleared before its log is checked: a commit after
  * the look sets it again. */
 static int32_t collect_dirty(ps_sender_t *sender)
 {
@@ -37,7 +37,7 @@ static int32_t collect_dirty(ps_sender_t *sender)
                 found++;
                 ps_sender_ready(sender, pub);
                 ps_sender_watch(sender, pub);
-                if (why != PS_DIRTY_LOOK) {
+                if (why != PS_DIRTY_CHECK) {
                     ps_publication_wake_subscribers(pub);
                 }
             }
@@ -67,7 +67,7 @@ static int64_t run_ready(ps_sender_t *sender, int32_t *turns_done)
     return bytes;
 }
 
-/* Local readers move without telling: those behind are looked at. */
+/* Local readers move without telling: those behind are checked. */
 static int32_t run_watched(ps_sender_t *sender)
 {
     int32_t moved = 0;
@@ -172,7 +172,7 @@ int32_t ps_sender_do_work(ps_sender_t *sender, int64_t now_ns)
     ps_sender_emit_released(sender);
     if (sender->capacity > 0) {
         work += collect_dirty(sender);
-        work += ps_sender_look_at_hot(sender);
+        work += ps_sender_check_hot(sender);
     }
     run_timers(sender); /* before the turns: a timer may make one ready */
     int32_t turns = 0;
@@ -226,7 +226,7 @@ void ps_publication_free(ps_publication_t *pub)
     ps_fc_free(&pub->fc);
     free(pub->receivers);
     ps_map_fini(&pub->receiver_index);
-    free(pub->board);
+    free(pub->snapshot);
     free(pub->retransmit.actions);
     free(pub);
 }

@@ -44,7 +44,7 @@ enum {
     PS_POLL_LIMIT = 64,        /* datagrams per socket and poll */
     PS_POLL_SLICE = 32,        /* endpoints per poll beside those that sent */
     PS_SCAN_SLICE = 512,       /* publications per cycle of the timer scan */
-    PS_HOT_LIMIT = 128         /* publications that are looked at without being told */
+    PS_HOT_LIMIT = 128         /* publications that are checked without being told */
 };
 #define PS_TICK_NS INT64_C(1000000)
 
@@ -89,8 +89,8 @@ struct ps_sender {
 /* A publication was found in the bitmap and its flag cleared: makes the stream hot when it is busy
  * enough. */
 void ps_sender_note_dirty(ps_sender_t *sender, ps_publication_t *publication);
-/* Looks at the hot publications; cools those without news.  Returns how many had news. */
-int32_t ps_sender_look_at_hot(ps_sender_t *sender);
+/* Checks the hot publications; cools those without news.  Returns how many had news. */
+int32_t ps_sender_check_hot(ps_sender_t *sender);
 /* No longer hot: before the object goes. */
 void ps_sender_leave_hot(ps_sender_t *sender, ps_publication_t *publication);
 

@@ -21,7 +21,7 @@ void ps_sender_on_command(ps_sender_t *sender, const ps_command_t *command);
 int32_t ps_sender_do_work(ps_sender_t *sender, int64_t now_ns);
 /* Time of the next timer, INT64_MAX if none; now or earlier = work is due. */
 int64_t ps_sender_next_deadline_ns(ps_sender_t *sender, int64_t now_ns);
-/* Called before parked is announced: true when streams were hot and must be looked at once more,
+/* Called before parked is announced: true when streams were hot and must be checked once more,
  * by a duty cycle, before the thread may sleep. */
 bool ps_sender_cool(ps_sender_t *sender);
 /* How long the thread may sleep, woken or not, without cooling its hot streams: while all of them

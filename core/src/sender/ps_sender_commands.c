@@ -61,7 +61,7 @@ static void add_publication(ps_sender_t *sender, ps_publication_t *pub)
     pub->due_ns = &sender->due_ns[pub->index];
     sender->publications[sender->publication_count++] = pub;
     sender->by_slot[pub->params.slot] = pub;
-    /* What a predecessor left there: a flag whose bit it took would keep publishers from ever
+    /* What an old daemon left there: a flag whose bit it took would keep publishers from ever
      * telling us.  One that read HOT just now told nobody: behind the barrier our first look sees
      * its frame. */
     atomic_store_explicit(&pub->slot->dirty, PS_DIRTY_NOT, memory_order_seq_cst);

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * ps_sender_hot.c: busy streams, which the sender looks at in every cycle without being told.
+ * ps_sender_hot.c: busy streams, which the sender checks in every cycle without being told.
  *
  *   cold --many messages, looks in a row--> hot --no news for COOL_NS, or the thread parks--> cold
  *
- * While dirty says HOT, publishers do nothing but look at it, without a fence.  The way back: dirty
- * is stored, ps_barrier_run makes every publisher's CPU take a full barrier, the log is looked at.
+ * While dirty says HOT, publishers do nothing but check it, without a fence.  The way back: dirty
+ * is stored, ps_barrier_run makes every publisher's CPU take a full barrier, the log is checked.
  * A publisher that read HOT did so before its barrier, so its frame, stored before, is seen by that
  * look; one that stores later reads what was stored, and tells (docs/decisions/0020).
  */
@@ -14,7 +14,7 @@
 #include "ps_barrier.h"
 #include "ps_sender.h"
 
-enum { BUSY_MESSAGES = 4, BUSY_LOOKS = 4 };
+enum { BUSY_MESSAGES = 4, BUSY_CHECKS = 4 };
 #define BUSY_WITHIN_NS INT64_C(200000)
 #define COOL_NS        INT64_C(50000)
 /* Publishers write 4 bytes a nanosecond at most: in a nap no more than a quarter of a window. */
@@ -38,8 +38,8 @@ static bool is_busy(ps_publication_t *pub, int64_t now_ns)
                       now_ns - pub->counted_ns <= BUSY_WITHIN_NS;
     pub->counted_ordinal = ordinal;
     pub->counted_ns = now_ns;
-    pub->busy_looks = many ? pub->busy_looks + 1 : 0;
-    return pub->busy_looks >= BUSY_LOOKS;
+    pub->busy_checks = many ? pub->busy_checks + 1 : 0;
+    return pub->busy_checks >= BUSY_CHECKS;
 }
 
 void ps_sender_note_dirty(ps_sender_t *sender, ps_publication_t *pub)
@@ -57,7 +57,7 @@ void ps_sender_note_dirty(ps_sender_t *sender, ps_publication_t *pub)
     sender->hot[sender->hot_count++] = pub;
 }
 
-/* What is there may not leave now.  It waits for a status message, a timer, or for ever; looking at
+/* What is there may not leave now.  It waits for a status message, a timer, or for ever; checking
  * it is no work, or the sender would never rest. */
 static bool is_held(const ps_publication_t *pub)
 {
@@ -67,7 +67,7 @@ static bool is_held(const ps_publication_t *pub)
 }
 
 /* Something to be done for it that nobody told us about. */
-static bool has_news(ps_publication_t *pub, int64_t now_ns)
+static bool has_events(ps_publication_t *pub, int64_t now_ns)
 {
     if (pub->endpoint != NULL && !is_held(pub) &&
         ps_frame_length_acquire(ps_frame_at(&pub->log, pub->sender_position)) > 0) {
@@ -108,7 +108,7 @@ static void cool_from(ps_sender_t *sender, int32_t from)
     }
     for (int32_t i = from; i < sender->hot_count; i++) {
         sender->hot[i]->hot = false;
-        sender->hot[i]->busy_looks = 0;
+        sender->hot[i]->busy_checks = 0;
         store_dirty(sender->hot[i], PS_DIRTY_NOT);
     }
     ps_barrier_run();
@@ -119,16 +119,16 @@ static void cool_from(ps_sender_t *sender, int32_t from)
     sender->hot_count = from;
 }
 
-int32_t ps_sender_look_at_hot(ps_sender_t *sender)
+int32_t ps_sender_check_hot(ps_sender_t *sender)
 {
-    int32_t news = 0;
+    int32_t events = 0;
     int32_t kept = 0;
     for (int32_t i = 0; i < sender->hot_count; i++) {
         ps_publication_t *pub = sender->hot[i];
-        if (has_news(pub, sender->now_ns)) {
+        if (has_events(pub, sender->now_ns)) {
             pub->hot_ns = sender->now_ns;
             act(sender, pub);
-            news++;
+            events++;
         }
         if (quiet_ns(pub, sender->now_ns) <= COOL_NS) { /* those to cool gather at the end */
             sender->hot[i] = sender->hot[kept];
@@ -136,7 +136,7 @@ int32_t ps_sender_look_at_hot(ps_sender_t *sender)
         }
     }
     cool_from(sender, kept);
-    return news;
+    return events;
 }
 
 bool ps_sender_cool(ps_sender_t *sender)

@@ -38,11 +38,11 @@ typedef struct ps_direct_range {
 enum { PS_DIRECT_LEAST = 4096, PS_DIRECT_MOST = 64 * 1024 };
 typedef struct ps_direct {
     /* Before each receive: false = into a buffer of the transport's. */
-    bool (*land)(void *context, ps_direct_range_t *out);
-    /* Datagrams lie at the landing, but for their first 8 bytes, which are first_word.  Returns the
+    bool (*prepare)(void *context, ps_direct_range_t *out);
+    /* Datagrams lie in the range, but for their first 8 bytes, which are first_word.  Returns the
      * bytes that may stay: whole datagrams from the first on; the others are handed out by fn. */
-    uint32_t (*landed)(void *context, const ps_direct_range_t *landing, uint64_t first_word,
-                       uint32_t length, uint32_t segment, const ps_addr_t *from, int64_t rx_ns);
+    uint32_t (*received)(void *context, const ps_direct_range_t *range, uint64_t first_word,
+                         uint32_t length, uint32_t segment, const ps_addr_t *from, int64_t rx_ns);
 } ps_direct_t;
 
 typedef struct ps_net_ops {
@@ -67,9 +67,9 @@ typedef struct ps_net_ops {
     void (*local)(const ps_socket_t *socket, ps_addr_t *out);
     /* Replaces the peer of a connected socket (name re-resolution).  Conductor must own it. */
     int (*reconnect)(ps_socket_t *socket, const ps_addr_t *remote);
-    /* As recv, but hands out what the kernel joined (GRO) in one piece, and may land it (lander
-     * NULL: never).  NULL: there is only recv. */
-    int (*recv_runs)(ps_socket_t *socket, int32_t limit, ps_on_run_fn fn, const ps_direct_t *lander,
+    /* As recv, but hands out what the kernel joined (GRO) in one piece, and may receive it directly
+     * (direct NULL: never).  NULL: there is only recv. */
+    int (*recv_runs)(ps_socket_t *socket, int32_t limit, ps_on_run_fn fn, const ps_direct_t *direct,
                      void *context, int64_t now_ns);
 } ps_net_ops_t;
 

@@ -39,7 +39,7 @@ typedef struct ps_udp_socket {
     int32_t run[PS_UDP_SEND_BATCH]; /* datagrams in each message */
     uint64_t out_control[PS_UDP_SEND_BATCH][PS_UDP_CONTROL_BYTES / 8];
     /* receiving */
-    uint8_t landed_header[32]; /* of what was received into a landing */
+    uint8_t direct_header[32]; /* of what was received directly */
     uint8_t *buffers;          /* PS_UDP_RECV_BATCH x PS_UDP_RECV_BYTES */
     struct mmsghdr in[PS_UDP_RECV_BATCH];
     struct iovec in_piece[PS_UDP_RECV_BATCH];
@@ -52,7 +52,7 @@ int ps_udp_send(ps_socket_t *socket, const ps_addr_t *to, const ps_dgram_t *dgra
                 int64_t now_ns);
 int ps_udp_recv(ps_socket_t *socket, int32_t limit, ps_on_datagram_fn fn, void *context,
                 int64_t now_ns);
-int ps_udp_recv_runs(ps_socket_t *socket, int32_t limit, ps_on_run_fn fn, const ps_direct_t *lander,
+int ps_udp_recv_runs(ps_socket_t *socket, int32_t limit, ps_on_run_fn fn, const ps_direct_t *direct,
                      void *context, int64_t now_ns);
 /* Conversions.  to_sockaddr returns the length, 0 for family 0. */
 socklen_t ps_udp_to_sockaddr(const ps_addr_t *addr, struct sockaddr_storage *out);

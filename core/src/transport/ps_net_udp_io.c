@@ -211,42 +211,43 @@ static ancillary_t read_ancillary(struct msghdr *header)
 /* Who receives. */
 typedef struct taker {
     ps_on_run_fn fn;
-    const ps_direct_t *lander; /* or NULL */
+    const ps_direct_t *direct; /* or NULL */
     void *context;
     int64_t now_ns;
     int64_t clock_offset_ns;
 } taker_t;
 
-/* The bytes that stay where they landed; the others are moved to the buffer of this message. */
-static uint32_t settle(ps_udp_socket_t *udp, const taker_t *taker, const ps_direct_range_t *landing,
+/* The bytes that stay where they were received; the others are moved to the buffer of this
+ * message. */
+static uint32_t settle(ps_udp_socket_t *udp, const taker_t *taker, const ps_direct_range_t *range,
                        uint32_t length, uint32_t segment, const ps_addr_t *from, int64_t rx_ns)
 {
     uint8_t *buffer = udp->in_piece[0].iov_base;
     uint64_t first_word;
     uint32_t stays = 0;
-    const uint32_t there = length < landing->length ? length : landing->length;
+    const uint32_t there = length < range->length ? length : range->length;
     const uint32_t whole = there == length ? length : there - there % segment;
-    if (length >= sizeof udp->landed_header && whole > 0) {
-        memcpy(&first_word, udp->landed_header, sizeof first_word);
-        memcpy(landing->at + sizeof first_word, udp->landed_header + sizeof first_word,
-               sizeof udp->landed_header - sizeof first_word);
+    if (length >= sizeof udp->direct_header && whole > 0) {
+        memcpy(&first_word, udp->direct_header, sizeof first_word);
+        memcpy(range->at + sizeof first_word, udp->direct_header + sizeof first_word,
+               sizeof udp->direct_header - sizeof first_word);
         stays =
-            taker->lander->landed(taker->context, landing, first_word, whole, segment, from, rx_ns);
+            taker->direct->received(taker->context, range, first_word, whole, segment, from, rx_ns);
         assert(stays <= whole);
     }
     if (stays == 0) {
-        memcpy(buffer, udp->landed_header, sizeof udp->landed_header);
+        memcpy(buffer, udp->direct_header, sizeof udp->direct_header);
     }
-    const uint32_t moved = stays > sizeof udp->landed_header ? stays : sizeof udp->landed_header;
+    const uint32_t moved = stays > sizeof udp->direct_header ? stays : sizeof udp->direct_header;
     if (moved < there && stays < length) {
-        memcpy(buffer + moved, landing->at + moved, there - moved);
+        memcpy(buffer + moved, range->at + moved, there - moved);
     }
     return stays;
 }
 
 /* Hands out one buffer.  Returns how many datagrams are in it. */
 static int32_t hand_out(ps_udp_socket_t *udp, int32_t message, const taker_t *taker,
-                        const ps_direct_range_t *landing)
+                        const ps_direct_range_t *range)
 {
     struct mmsghdr *in = &udp->in[message];
     const uint8_t *data = udp->in_piece[message].iov_base;
@@ -258,8 +259,8 @@ static int32_t hand_out(ps_udp_socket_t *udp, int32_t message, const taker_t *ta
     uint32_t done = 0;
     ps_addr_t from;
     ps_udp_from_sockaddr(&udp->in_from[message], &from);
-    if (landing != NULL) {
-        done = settle(udp, taker, landing, length, segment, &from, rx_ns);
+    if (range != NULL) {
+        done = settle(udp, taker, range, length, segment, &from, rx_ns);
     }
     if (done < length || length == 0) {
         const uint32_t rest = length - done;
@@ -277,22 +278,22 @@ static void prepare_in(ps_udp_socket_t *udp, int32_t i)
     header->msg_flags = 0;
 }
 
-/* One buffer, received into the landing but for its first header. */
-static int receive_landing(ps_udp_socket_t *udp, const ps_direct_range_t *landing)
+/* One buffer, received into the range but for its first header. */
+static int receive_direct(ps_udp_socket_t *udp, const ps_direct_range_t *range)
 {
     struct msghdr header = udp->in[0].msg_hdr;
     uint8_t *buffer = udp->in_piece[0].iov_base;
-    const size_t head = sizeof udp->landed_header;
+    const size_t head = sizeof udp->direct_header;
     struct iovec pieces[] = {
-        { udp->landed_header, head },
-        { landing->at + head, landing->length - head },
-        { buffer + landing->length, PS_UDP_RECV_BYTES - landing->length },
+        { udp->direct_header, head },
+        { range->at + head, range->length - head },
+        { buffer + range->length, PS_UDP_RECV_BYTES - range->length },
     };
-    assert(landing->length >= PS_DIRECT_LEAST && landing->length <= PS_UDP_RECV_BYTES);
+    assert(range->length >= PS_DIRECT_LEAST && range->length <= PS_UDP_RECV_BYTES);
     prepare_in(udp, 0);
     header = udp->in[0].msg_hdr;
     header.msg_iov = pieces;
-    header.msg_iovlen = landing->length < PS_UDP_RECV_BYTES ? 3 : 2;
+    header.msg_iovlen = range->length < PS_UDP_RECV_BYTES ? 3 : 2;
     const ssize_t got = recvmsg(udp->fd, &header, MSG_DONTWAIT);
     if (got < 0) {
         return -1;
@@ -311,22 +312,22 @@ static int receive_batch(ps_udp_socket_t *udp, int32_t buffers)
     return recvmmsg(udp->fd, udp->in, (unsigned)buffers, MSG_DONTWAIT, NULL);
 }
 
-int ps_udp_recv_runs(ps_socket_t *handle, int32_t limit, ps_on_run_fn fn, const ps_direct_t *lander,
+int ps_udp_recv_runs(ps_socket_t *handle, int32_t limit, ps_on_run_fn fn, const ps_direct_t *direct,
                      void *context, int64_t now_ns)
 {
     ps_udp_socket_t *udp = (ps_udp_socket_t *)(void *)handle;
     assert(fn != NULL && limit >= 0);
-    const taker_t taker = { fn, udp->gro ? lander : NULL, context, now_ns,
+    const taker_t taker = { fn, udp->gro ? direct : NULL, context, now_ns,
                             udp->timestamps ? ps_epoch_ns() - ps_monotonic_ns() : 0 };
     int32_t seen = 0;
     int32_t stale = 0;
     while (seen < limit) {
-        ps_direct_range_t landing;
-        const bool lands = taker.lander != NULL && taker.lander->land(context, &landing);
+        ps_direct_range_t range;
+        const bool is_direct = taker.direct != NULL && taker.direct->prepare(context, &range);
         /* A joined buffer is handed out whole: the limit may be passed by what one batch holds. */
-        int32_t buffers = lands ? 1 : limit - seen;
+        int32_t buffers = is_direct ? 1 : limit - seen;
         buffers = buffers > PS_UDP_RECV_BATCH ? PS_UDP_RECV_BATCH : buffers;
-        const int got = lands ? receive_landing(udp, &landing) : receive_batch(udp, buffers);
+        const int got = is_direct ? receive_direct(udp, &range) : receive_batch(udp, buffers);
         if (got < 0) {
             if (is_stale_error(errno) && stale++ < MOST_STALE_ERRORS) {
                 continue;
@@ -337,7 +338,7 @@ int ps_udp_recv_runs(ps_socket_t *handle, int32_t limit, ps_on_run_fn fn, const 
             return seen > 0 ? seen : ps_fail(PS_E_SYSTEM, "cannot receive: %s", strerror(errno));
         }
         for (int32_t i = 0; i < got; i++) {
-            seen += hand_out(udp, i, &taker, lands ? &landing : NULL);
+            seen += hand_out(udp, i, &taker, is_direct ? &range : NULL);
         }
         if (got < buffers) {
             break; /* drained */

@@ -137,14 +137,14 @@ static int set_int(ps_udp_socket_t *udp, int level, int option, int value, const
 
 /* ---- options --------------------------------------------------------------------------------- */
 
-static int set_buffer(ps_udp_socket_t *udp, int force, int option, int32_t asked, const char *name,
-                      const char *limit)
+static int set_buffer(ps_udp_socket_t *udp, int force, int option, int32_t requested,
+                      const char *name, const char *limit)
 {
-    if (asked <= 0) {
+    if (requested <= 0) {
         return PS_OK;
     }
-    if (setsockopt(udp->fd, SOL_SOCKET, force, &asked, sizeof asked) != 0) {
-        const int result = set_int(udp, SOL_SOCKET, option, asked, name);
+    if (setsockopt(udp->fd, SOL_SOCKET, force, &requested, sizeof requested) != 0) {
+        const int result = set_int(udp, SOL_SOCKET, option, requested, name);
         if (result != PS_OK) {
             return result;
         }
@@ -154,9 +154,9 @@ static int set_buffer(ps_udp_socket_t *udp, int force, int option, int32_t asked
     if (getsockopt(udp->fd, SOL_SOCKET, option, &doubled, &size) != 0) {
         return ps_fail(PS_E_SYSTEM, "cannot read %s: %s", name, strerror(errno));
     }
-    if (doubled / 2 < asked) {
-        return ps_fail(PS_E_NO_BUFFER, "asked for %s of %d bytes, got %d: raise %s to %d or more",
-                       name, asked, doubled / 2, limit, asked);
+    if (doubled / 2 < requested) {
+        return ps_fail(PS_E_NO_BUFFER, "requested %s of %d bytes, got %d: raise %s to %d or more",
+                       name, requested, doubled / 2, limit, requested);
     }
     return PS_OK;
 }

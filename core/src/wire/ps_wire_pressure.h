@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * ps_wire_pressure.h: the EXT frame PRESSURE: a receiver's queue is too full
- * (docs/wire-extensions.md, docs/flow-control.md).  Sent only to a sender whose SETUP asked for it
+ * (docs/wire-extensions.md, docs/flow-control.md).  Sent only to a sender whose SETUP requested it
  * (PS_CAP_PRESSURE).
  *
  *   EXT header (24)  i64 receiver id, u32 fill in ppm, u8 level 1..4, u8[3] 0,

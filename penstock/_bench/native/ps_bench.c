@@ -14,7 +14,7 @@ enum {
     PARK_NS = 1000 * 1000,
     CLOCK_EVERY = 256,
     SIZE_MAX_BYTES = 65536,
-    SPIN_LOOKS = 64
+    SPIN_CHECKS = 64
 };
 
 static const ps_fast_table_t *core; /* set once, before any loop runs */
@@ -184,7 +184,7 @@ static int32_t poll_one(ps_client_t *client, ps_sub_t *sub, ps_message_t *messag
 {
     const int64_t begin_ns = monotonic_ns();
     for (;;) {
-        for (int32_t i = 0; i < SPIN_LOOKS; i++) {
+        for (int32_t i = 0; i < SPIN_CHECKS; i++) {
             const int32_t count = core->sub_poll(sub, message, 1, PS_POLL_ASSEMBLE);
             if (count != 0) {
                 return count;

@@ -423,41 +423,42 @@ static int32_t take_run(ps_socket_t *socket, int32_t limit, uint8_t *joined, uin
     return count;
 }
 
-/* As a kernel that receives into the landing: all but the first eight bytes is there before anybody
+/* As a kernel that receives into the range: all but the first eight bytes is there before anybody
  * knows whose they are.  Returns the bytes that stay. */
-static uint32_t settle(const ps_direct_t *lander, void *context, const ps_direct_range_t *landing,
+static uint32_t settle(const ps_direct_t *direct, void *context, const ps_direct_range_t *range,
                        const uint8_t *data, uint32_t length, const ps_sim_queued_t *first)
 {
     const uint32_t segment = first->packet->length;
-    const uint32_t there = length < landing->length ? length : landing->length;
+    const uint32_t there = length < range->length ? length : range->length;
     const uint32_t whole = there == length ? length : there - there % segment;
     uint64_t first_word;
     if (there <= sizeof first_word) {
         return 0;
     }
     memcpy(&first_word, data, sizeof first_word);
-    memcpy(landing->at + sizeof first_word, data + sizeof first_word, there - sizeof first_word);
+    memcpy(range->at + sizeof first_word, data + sizeof first_word, there - sizeof first_word);
     return whole == 0 ? 0
-                      : lander->landed(context, landing, first_word, whole, segment,
-                                       &first->packet->from, first->rx_ns);
+                      : direct->received(context, range, first_word, whole, segment,
+                                         &first->packet->from, first->rx_ns);
 }
 
 static int sim_recv_runs(ps_socket_t *socket, int32_t limit, ps_on_run_fn fn,
-                         const ps_direct_t *lander, void *context, int64_t now_ns)
+                         const ps_direct_t *direct, void *context, int64_t now_ns)
 {
     uint8_t joined[PS_SIM_MAX_DATAGRAM_BYTES];
     int32_t count = 0;
     while (count < limit) {
-        ps_direct_range_t landing;
+        ps_direct_range_t range;
         ps_sim_queued_t first = { .packet = NULL };
         uint32_t length = 0;
-        const bool lands = lander != NULL && lander->land(context, &landing);
+        const bool is_direct = direct != NULL && direct->prepare(context, &range);
         const int32_t most = limit - count < RUN_DATAGRAMS ? limit - count : RUN_DATAGRAMS;
         const int32_t taken = take_run(socket, most, joined, &length, &first, now_ns);
         if (taken == 0) {
             break;
         }
-        const uint32_t done = lands ? settle(lander, context, &landing, joined, length, &first) : 0;
+        const uint32_t done =
+            is_direct ? settle(direct, context, &range, joined, length, &first) : 0;
         const uint32_t rest = length - done;
         const uint32_t segment = first.packet->length;
         if (rest > 0 || length == 0) {

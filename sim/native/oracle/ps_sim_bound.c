@@ -77,7 +77,7 @@ static const ps_publication_t *publication_of(const ps_simworld_t *world,
                                               const ps_sim_publisher_t *publisher)
 {
     const ps_sim_ledger_t *ledger = &world->ledgers[publisher->params.ledger];
-    const ps_driver_t *driver = world->seats[publisher->params.host].driver;
+    const ps_driver_t *driver = world->slots[publisher->params.host].driver;
     for (int32_t i = 0; driver != NULL && i < driver->sender->publication_count; i++) {
         const ps_publication_t *pub = driver->sender->publications[i];
         if (pub->log.session_id == ledger->session_id && pub->log.stream_id == ledger->stream_id) {
@@ -87,9 +87,9 @@ static const ps_publication_t *publication_of(const ps_simworld_t *world,
     return NULL;
 }
 
-void ps_sim_bound_look(ps_simworld_t *world, int32_t host)
+void ps_sim_bound_watch(ps_simworld_t *world, int32_t host)
 {
-    const ps_driver_t *driver = world->seats[host].driver;
+    const ps_driver_t *driver = world->slots[host].driver;
     for (int32_t i = 0; i < driver->receiver->n_images; i++) {
         const ps_image_t *image = driver->receiver->images[i];
         for (int32_t at = 0; image->state == PS_IMAGE_ACTIVE && at < world->ledger_count; at++) {
@@ -133,7 +133,7 @@ static const ps_image_t *image_of(const ps_simworld_t *world, const ps_publicati
                                   int64_t receiver_id)
 {
     for (int32_t host = 0; host < world->simnet->host_count; host++) {
-        const ps_driver_t *driver = world->seats[host].driver;
+        const ps_driver_t *driver = world->slots[host].driver;
         for (int32_t i = 0; driver != NULL && i < driver->receiver->n_images; i++) {
             const ps_image_t *image = driver->receiver->images[i];
             if (image->params.session_id == pub->log.session_id &&
@@ -201,8 +201,8 @@ void ps_sim_bound_check(ps_simworld_t *world, const ps_sim_publisher_t *publishe
         return; /* with spies that stand for receivers nobody else need have room */
     }
     for (int32_t host = 0; host < world->simnet->host_count; host++) {
-        if (world->seats[host].driver != NULL) {
-            ps_sim_bound_look(world, host);
+        if (world->slots[host].driver != NULL) {
+            ps_sim_bound_watch(world, host);
         }
     }
     const int64_t edge = past_padding(ledger, pub, furthest(world, publisher, pub, ledger->edge));

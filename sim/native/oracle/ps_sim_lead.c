@@ -76,7 +76,7 @@ void ps_sim_lead_check(ps_simworld_t *world, const ps_sim_publisher_t *publisher
                        const ps_publication_t *pub, int64_t start)
 {
     ps_sim_ledger_t *ledger = &world->ledgers[publisher->params.ledger];
-    const int64_t life = world->seats[publisher->params.host].lives;
+    const int64_t life = world->slots[publisher->params.host].lives;
     if (ledger->lead_life != life ||
         ledger->lead_id != pub->id) { /* the first, or a new daemon's: its rates begin anew */
         ledger->lead_since = ledger->lead_life == 0 ? 0 : ledger->count - 1;

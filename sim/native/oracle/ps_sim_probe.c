@@ -64,7 +64,7 @@ void ps_probe_forget_host(ps_probe_t *probe, int32_t host)
 
 int64_t ps_probe_slack_ns(const ps_probe_t *probe, int32_t host)
 {
-    return TICKS_NS + 3 * probe->world->seats[host].cycle_ns;
+    return TICKS_NS + 3 * probe->world->slots[host].cycle_ns;
 }
 
 void ps_probe_fail(ps_probe_t *probe, int32_t host, int32_t session_id, const char *format, ...)
@@ -102,7 +102,7 @@ void ps_probe_promise(ps_probe_t *probe, ps_probe_promise_t *promise, bool holds
 
 ps_driver_t *ps_probe_driver(const ps_probe_t *probe, int32_t host)
 {
-    return probe->world->seats[host].driver;
+    return probe->world->slots[host].driver;
 }
 
 static ps_probe_pub_t *pub_model(ps_probe_t *probe, int32_t host, const ps_publication_t *pub,
@@ -198,8 +198,8 @@ int64_t ps_probe_ordinal(const ps_sim_ledger_t *ledger, int64_t position)
     return ledger != NULL ? ps_sim_first_beyond(ledger, position) : -1;
 }
 
-const char *ps_probe_index_look(ps_probe_index_t *model, const ps_index_ring_t *ring, int64_t end,
-                                int32_t term_length, int64_t epoch_offset_ns, int64_t now_ns)
+const char *ps_probe_index_check(ps_probe_index_t *model, const ps_index_ring_t *ring, int64_t end,
+                                 int32_t term_length, int64_t epoch_offset_ns, int64_t now_ns)
 {
     const uint64_t count = atomic_load_explicit(&ring->count, memory_order_relaxed);
     const ps_index_entry_t *entry = &ring->entries[(count - 1) % PS_INDEX_ENTRIES];
@@ -309,11 +309,11 @@ static void read_rttm(ps_probe_t *probe, int32_t host, const ps_sim_packet_t *pa
     ps_probe_image_t *image = ps_probe_image(probe, host, rttm.session_id, rttm.stream_id, now_ns);
     for (int32_t i = 0; image != NULL && i < 16; i++) {
         const int64_t sample = now_ns - rttm.echo_ns;
-        if (image->asked_rtt[i] != 0 && image->asked_rtt[i] == rttm.echo_ns &&
+        if (image->requested_rtt[i] != 0 && image->requested_rtt[i] == rttm.echo_ns &&
             (rttm.receiver_id == 0 ||
              (image->image->endpoint != NULL &&
               rttm.receiver_id == image->image->endpoint->params.receiver_id))) {
-            image->asked_rtt[i] = 0;
+            image->requested_rtt[i] = 0;
             take_sample(image, sample > 0 ? sample : 1);
             ps_probe_round_sample(image, sample > 0 ? sample : 1);
             return;
@@ -348,7 +348,7 @@ void ps_probe_read(ps_probe_t *probe, int32_t host, const ps_sim_packet_t *packe
             image->sm_forced_ns = now_ns;
             image->moved_ns = now_ns;
             image->sm_may_idle = false; /* who asks does not hear: no back-off now */
-            image->way_ns = now_ns;
+            image->path_ns = now_ns;
         }
     } else if (type == PS_TYPE_RTTM) {
         read_rttm(probe, host, packet, now_ns);
@@ -526,7 +526,7 @@ static void sweep(ps_probe_t *probe, int32_t host)
 void ps_probe_step(ps_probe_t *probe, int32_t host, int32_t work, int64_t now_ns)
 {
     const ps_driver_t *driver = ps_probe_driver(probe, host);
-    probe->looks++;
+    probe->checks++;
     for (int32_t i = 0; i < driver->sender->publication_count; i++) {
         ps_probe_pub_t *model = pub_model(probe, host, driver->sender->publications[i], now_ns);
         if (model == NULL) {
@@ -534,33 +534,33 @@ void ps_probe_step(ps_probe_t *probe, int32_t host, int32_t work, int64_t now_ns
         }
         model->seen = true;
         if (model->pub->endpoint != NULL) {
-            ps_probe_spies_look(probe, model, now_ns);
-            ps_probe_fc_look(probe, model, now_ns);
-            ps_probe_send_look(probe, model, now_ns);
+            ps_probe_spies_check(probe, model, now_ns);
+            ps_probe_fc_check(probe, model, now_ns);
+            ps_probe_send_check(probe, model, now_ns);
         }
-        ps_probe_pub_look(probe, model, now_ns);
+        ps_probe_pub_check(probe, model, now_ns);
         ps_probe_pub_tethers(probe, model, now_ns);
-        ps_probe_strength_look(probe, model, now_ns);
-        ps_probe_rate_look(probe, model, now_ns);
+        ps_probe_strength_check(probe, model, now_ns);
+        ps_probe_rate_check(probe, model, now_ns);
         ps_probe_pub_shown(probe, model, now_ns);
-        ps_probe_batch_look(probe, model, now_ns);
+        ps_probe_batch_check(probe, model, now_ns);
         model->settled = true;
     }
     for (int32_t i = 0; i < driver->receiver->n_images; i++) {
         ps_probe_image_t *model = image_model(probe, host, driver->receiver->images[i], now_ns);
         if (model != NULL) {
             model->seen = true;
-            ps_probe_image_look(probe, model, now_ns);
-            ps_probe_path_look(probe, model, now_ns);
-            ps_probe_recv_look(probe, model, now_ns);
-            ps_probe_cubic_look(probe, model, now_ns);
-            ps_probe_queue_look(probe, model, now_ns);
+            ps_probe_image_check(probe, model, now_ns);
+            ps_probe_path_check(probe, model, now_ns);
+            ps_probe_recv_check(probe, model, now_ns);
+            ps_probe_cubic_check(probe, model, now_ns);
+            ps_probe_queue_check(probe, model, now_ns);
             ps_probe_image_shown(probe, model, now_ns);
         }
     }
-    ps_probe_lists_look(probe, host, now_ns);
-    ps_probe_work_look(probe, host, work, now_ns);
-    ps_probe_event_look(probe, host, now_ns);
-    ps_probe_count_look(probe, host);
+    ps_probe_lists_check(probe, host, now_ns);
+    ps_probe_work_check(probe, host, work, now_ns);
+    ps_probe_event_check(probe, host, now_ns);
+    ps_probe_count_check(probe, host);
     sweep(probe, host);
 }

@@ -37,12 +37,12 @@ enum {
     PS_PROBE_PUBS = 128,
     PS_PROBE_IMAGES = 256,
     PS_PROBE_RECEIVERS = 128,
-    PS_PROBE_ASKS = 2048,
+    PS_PROBE_REQUESTS = 2048,
     PS_PROBE_GAPS = 2048,
     PS_PROBE_PROMISES = 40,
     PS_PROBE_SUSPECTS = 16,
     PS_PROBE_TETHERS = 8,
-    P_PROBE_WAYS = 20,
+    P_PROBE_PATHS = 20,
     PS_PROBE_CLIENTS = 64,
     PS_PROBE_TALLIES = 64,
     PS_PROBE_COUNTERS = 64,
@@ -103,7 +103,7 @@ typedef struct ps_probe_strength {
 
 /* The receiver's half. */
 typedef struct ps_probe_queue {
-    int64_t next_ns, told_ns, signals;
+    int64_t next_ns, notified_ns, signals;
     uint32_t random;
     int32_t level; /* last told */
     bool started;
@@ -120,29 +120,29 @@ typedef struct ps_probe_receiver {
 } ps_probe_receiver_t;
 
 /* Events that a client may sleep for, before a cycle. limit: of an image its position. */
-typedef struct ps_probe_news {
+typedef struct ps_probe_shown {
     bool marked, connected;
     int32_t state;
     int64_t limit;
-} ps_probe_news_t;
+} ps_probe_shown_t;
 
 /* Events that the conductor got. tether_ids: counter ids + 1, 0 free. */
-typedef struct ps_probe_told {
+typedef struct ps_probe_notified {
     int32_t connected; /* -1: nothing yet */
     bool drained, ended;
-    int64_t term, term_ns; /* storage asked for, and when; term_ns 0: never */
+    int64_t term, term_ns; /* storage requested, and when; term_ns 0: never */
     int64_t released_at;   /* a publication's end when storage was released, + 1; 0 never */
     int64_t lost, lost_before, loss_ns, lost_gaps;
     int64_t tether_ids[PS_PROBE_TETHERS];
     int32_t tether_states[PS_PROBE_TETHERS];
-} ps_probe_told_t;
+} ps_probe_notified_t;
 
 /* A range that was requested: to may be retransmitted, need must be. */
-typedef struct ps_probe_ask {
-    int64_t from, to, need, cursor, asked_ns, done_ns; /* done -1: open */
+typedef struct ps_probe_request {
+    int64_t from, to, need, cursor, requested_ns, done_ns; /* done -1: open */
     bool optional; /* enough requests that it may be abandoned */
     bool cut;      /* longer than a sender answers at once */
-} ps_probe_ask_t;
+} ps_probe_request_t;
 
 /* A receiver for which a group was held while it joined. */
 typedef struct ps_probe_joiner {
@@ -176,23 +176,23 @@ typedef struct ps_probe_pub {
     int64_t messages;        /* sent, counted by their END flags */
     int64_t setup_ns, beat_ns, data_ns;
     int64_t idle_ns; /* last seen without a destination for heartbeats */
-    bool asked_setup, ever_heard, ever_connected;
+    bool requested_setup, ever_heard, ever_connected;
     uint64_t naks;
-    int32_t ask_count, asked_now;
-    ps_probe_ask_t asks[PS_PROBE_ASKS];
+    int32_t request_count, requested_now;
+    ps_probe_request_t requests[PS_PROBE_REQUESTS];
     /* receivers */
     int32_t receiver_count;
     ps_probe_receiver_t receivers[PS_PROBE_RECEIVERS];
     int64_t watch_ns, watch_edge; /* since then receivers grant less than the limit; 0: no */
     int64_t limit;                /* by the strategy */
     ps_probe_join_t join;
-    int32_t answers; /* as many ranges may be asked for at once, 0 not known */
+    int32_t answers; /* as many ranges may be requested at once, 0 not known */
     int64_t plain_ns, plain_edge;
     /* memory and account */
     int64_t zero_to;           /* known to be zero below */
     int64_t reach;             /* furthest that the publisher limit may ever have been */
     int64_t limit_most, began; /* furthest that it was; where the stream began, about */
-    int64_t held_ns, looked_ns;
+    int64_t held_ns, checked_ns;
     int32_t cause;
     ps_probe_bucket_t repair, pace, bytes, message_rate, nak;
     int64_t stated_rate; /* by a congestion-controlled receiver, 0 none */
@@ -205,9 +205,9 @@ typedef struct ps_probe_pub {
     int64_t last_leader;
     int64_t spied;    /* furthest that a spy ever was */
     bool spies_heard; /* at the last check: a receiver was connected, or adopted */
-    ps_probe_news_t news;
-    ps_probe_told_t told;
-    bool counted, was_revoked; /* as of the last look at the counters */
+    ps_probe_shown_t shown;
+    ps_probe_notified_t notified;
+    bool counted, was_revoked; /* as of the last check the counters */
     int64_t held_count;
     int64_t turn_datagrams, turn_bytes, turn_limit; /* new data; the limit before */
     int64_t consumed_sum, consumed_ns;              /* as last shown */
@@ -216,9 +216,9 @@ typedef struct ps_probe_pub {
 } ps_probe_pub_t;
 
 typedef struct ps_probe_gap {
-    int64_t from, to, opened_ns, asked_ns, first_ns;
-    int32_t asked;
-    bool placed;           /* its first due time was looked at */
+    int64_t from, to, opened_ns, requested_ns, first_ns;
+    int32_t requested;
+    bool placed;           /* its first due time was checked */
     bool lost, fresh_loss; /* counts as a loss; since the last cycle */
 } ps_probe_gap_t;
 
@@ -248,8 +248,8 @@ typedef struct ps_probe_image {
     bool counted;       /* it knows the ordinals of its messages */
     ps_probe_index_t index;
     int64_t cubic_received;
-    int64_t asked_rtt[16];
-    uint32_t asked_rtt_next;
+    int64_t requested_rtt[16];
+    uint32_t requested_rtt_next;
     int64_t consumption;
     uint64_t naks;
     int64_t naks_shown;
@@ -265,7 +265,7 @@ typedef struct ps_probe_image {
     int64_t late_least_ns, late_most_ns; /* the same of the last cycle */
     ps_probe_suspect_t suspects[PS_PROBE_SUSPECTS];
     uint32_t suspect_next;
-    int64_t way_ns; /* its sender was last heard, -1: not known */
+    int64_t path_ns; /* its sender was last heard, -1: not known */
     ps_probe_tether_t tethers[PS_PROBE_TETHERS];
     ps_cubic_t cubic;
     ps_probe_round_t round;
@@ -276,17 +276,17 @@ typedef struct ps_probe_image {
     /* read in this cycle: must be in the log after it */
     int32_t took;
     int64_t took_from[64], took_to[64];
-    ps_probe_news_t news;
-    ps_probe_told_t told;
+    ps_probe_shown_t shown;
+    ps_probe_notified_t notified;
 } ps_probe_image_t;
 
 /* A duty cycle of a driver: as it began, and what it read and sent. */
 typedef struct ps_probe_cycle {
-    bool commanded, told; /* commands waited; a client marked a stream */
-    bool turns;           /* the sender had streams to look at anyway */
-    bool timed;           /* a timer was due */
+    bool commanded, notified; /* commands waited; a client marked a stream */
+    bool turns;               /* the sender had streams to check anyway */
+    bool timed;               /* a timer was due */
     int64_t tick_ns, readers;
-    uint64_t positions, news;
+    uint64_t positions, reported;
     uint64_t events[2]; /* number of each that an agent reported */
     uint32_t woken[PS_PROBE_CLIENTS];
     int64_t sent;                /* or refused, of any kind */
@@ -321,7 +321,7 @@ typedef struct ps_probe {
     int32_t pub_count;
     ps_probe_image_t *images[PS_PROBE_IMAGES];
     int32_t image_count;
-    uint64_t looks;
+    uint64_t checks;
     ps_probe_backoff_t backoff;
     int64_t refused_ns[PS_SIM_MAX_HOSTS]; /* a socket of the host last took less than all then */
     int64_t vain_ns[PS_SIM_MAX_HOSTS];    /* when vain was last 0 */
@@ -332,7 +332,7 @@ typedef struct ps_probe {
     int64_t read_ns[PS_SIM_MAX_HOSTS];    /* the host last read a datagram then */
     ps_probe_cycle_t cycles[PS_SIM_MAX_HOSTS];
     ps_probe_counts_t counts[PS_SIM_MAX_HOSTS];
-    ps_probe_gap_t next_gaps[PS_PROBE_GAPS]; /* of the image that is looked at */
+    ps_probe_gap_t next_gaps[PS_PROBE_GAPS]; /* of the image that is checked */
 } ps_probe_t;
 
 /* ---- acceptance: ps_sim_bound.c, ps_sim_lead.c ----------------------------------------------- */
@@ -387,8 +387,8 @@ const ps_sim_ledger_t *ps_probe_ledger(const ps_probe_t *probe, int32_t session_
 /* Messages of a ledger that end at or below position; -1: unknown. */
 int64_t ps_probe_ordinal(const ps_sim_ledger_t *ledger, int64_t position);
 /* Error of an index that has counted up to end, NULL none. */
-const char *ps_probe_index_look(ps_probe_index_t *model, const ps_index_ring_t *ring, int64_t end,
-                                int32_t term_length, int64_t epoch_offset_ns, int64_t now_ns);
+const char *ps_probe_index_check(ps_probe_index_t *model, const ps_index_ring_t *ring, int64_t end,
+                                 int32_t term_length, int64_t epoch_offset_ns, int64_t now_ns);
 
 /* ps_sim_probe_fc.c */
 void ps_probe_fc_init(ps_probe_pub_t *model, int64_t now_ns);
@@ -396,11 +396,12 @@ void ps_probe_fc_sm(ps_probe_t *probe, ps_probe_pub_t *model, const ps_sm_t *sm,
                     const ps_addr_t *from, int64_t now_ns);
 /* ps_sim_probe_join.c.  A request for a SETUP; a SETUP; a receiver that the group follows was heard
  * (returns since when it was waited for, else now_ns); after a cycle. */
-void ps_probe_join_asked(ps_probe_pub_t *model, int64_t id, const ps_addr_t *from, int64_t now_ns);
+void ps_probe_join_requested(ps_probe_pub_t *model, int64_t id, const ps_addr_t *from,
+                             int64_t now_ns);
 void ps_probe_join_setup(ps_probe_pub_t *model);
 int64_t ps_probe_join_came(ps_probe_pub_t *model, int64_t id, const ps_addr_t *from,
                            int64_t now_ns);
-void ps_probe_join_look(ps_probe_t *probe, ps_probe_pub_t *model, int64_t now_ns);
+void ps_probe_join_check(ps_probe_t *probe, ps_probe_pub_t *model, int64_t now_ns);
 /* The hold that binds the strategy, INT64_MAX none. */
 static inline int64_t ps_probe_hold(const ps_probe_pub_t *model)
 {
@@ -408,7 +409,7 @@ static inline int64_t ps_probe_hold(const ps_probe_pub_t *model)
 }
 void ps_probe_fc_error(ps_probe_pub_t *model, int64_t receiver_id, int64_t now_ns);
 void ps_probe_fc_setup_sent(ps_probe_pub_t *model);
-void ps_probe_fc_look(ps_probe_t *probe, ps_probe_pub_t *model, int64_t now_ns);
+void ps_probe_fc_check(ps_probe_t *probe, ps_probe_pub_t *model, int64_t now_ns);
 
 /* ps_sim_probe_send.c */
 /* Of what was sent up to high: from where on a receiver may miss something, and whether its status
@@ -416,7 +417,7 @@ void ps_probe_fc_look(ps_probe_t *probe, ps_probe_pub_t *model, int64_t now_ns);
 int64_t ps_probe_sent_floor(const ps_publication_t *pub, int64_t high);
 bool ps_probe_may_grant(const ps_publication_t *pub, int64_t high, int64_t position);
 void ps_probe_on_nak(ps_probe_pub_t *model, const ps_nak_t *nak, int64_t now_ns);
-void ps_probe_send_look(ps_probe_t *probe, ps_probe_pub_t *model, int64_t now_ns);
+void ps_probe_send_check(ps_probe_t *probe, ps_probe_pub_t *model, int64_t now_ns);
 void ps_probe_setup_sent(ps_probe_t *probe, ps_probe_pub_t *model, const ps_setup_t *setup,
                          int64_t now_ns);
 void ps_probe_data_sent(ps_probe_t *probe, ps_probe_pub_t *model, const ps_data_t *data,
@@ -426,11 +427,11 @@ void ps_probe_heartbeat_sent(ps_probe_t *probe, ps_probe_pub_t *model, const ps_
 
 /* ps_sim_probe_pub.c */
 void ps_probe_pub_init(ps_probe_pub_t *model, int64_t now_ns);
-void ps_probe_pub_look(ps_probe_t *probe, ps_probe_pub_t *model, int64_t now_ns);
+void ps_probe_pub_check(ps_probe_t *probe, ps_probe_pub_t *model, int64_t now_ns);
 
 /* ps_sim_probe_img.c */
 void ps_probe_image_init(ps_probe_image_t *model, int64_t now_ns);
-void ps_probe_image_look(ps_probe_t *probe, ps_probe_image_t *model, int64_t now_ns);
+void ps_probe_image_check(ps_probe_t *probe, ps_probe_image_t *model, int64_t now_ns);
 void ps_probe_image_data(ps_probe_t *probe, ps_probe_image_t *model, const ps_data_t *data,
                          const ps_sim_packet_t *packet, int64_t now_ns);
 
@@ -445,13 +446,13 @@ void ps_probe_pressure_sent(ps_probe_t *probe, ps_probe_image_t *model,
                             const ps_pressure_t *pressure, int64_t now_ns);
 /* Whether one of its ways to the sender is alive. */
 bool ps_probe_is_heard(const ps_image_t *image, int64_t now_ns);
-void ps_probe_recv_look(ps_probe_t *probe, ps_probe_image_t *model, int64_t now_ns);
+void ps_probe_recv_check(ps_probe_t *probe, ps_probe_image_t *model, int64_t now_ns);
 
 /* ps_sim_probe_rate.c */
 void ps_probe_rate_init(ps_probe_pub_t *model, int64_t now_ns);
-void ps_probe_rate_look(ps_probe_t *probe, ps_probe_pub_t *model, int64_t now_ns);
+void ps_probe_rate_check(ps_probe_t *probe, ps_probe_pub_t *model, int64_t now_ns);
 void ps_probe_round_sample(ps_probe_image_t *model, int64_t sample_ns);
-void ps_probe_cubic_look(ps_probe_t *probe, ps_probe_image_t *model, int64_t now_ns);
+void ps_probe_cubic_check(ps_probe_t *probe, ps_probe_image_t *model, int64_t now_ns);
 
 /* ps_sim_probe_path.c */
 /* Whether the mark may rise to position: what is missing then needs room in the list of gaps. */
@@ -462,19 +463,19 @@ bool ps_probe_path_data(ps_probe_image_t *model, const ps_sim_packet_t *packet, 
                         int64_t to, int64_t now_ns);
 void ps_probe_path_stale(ps_probe_image_t *model, int64_t from, int64_t to, int64_t now_ns);
 void ps_probe_path_raised(ps_probe_image_t *model, int64_t position);
-void ps_probe_path_look(ps_probe_t *probe, ps_probe_image_t *model, int64_t now_ns);
+void ps_probe_path_check(ps_probe_t *probe, ps_probe_image_t *model, int64_t now_ns);
 void ps_probe_pub_tethers(ps_probe_t *probe, ps_probe_pub_t *model, int64_t now_ns);
 
 /* ps_sim_probe_spy.c */
 /* The model takes over what the sender passed without sending. */
 void ps_probe_spies_passed(ps_probe_t *probe, ps_probe_pub_t *model, int64_t now_ns);
-void ps_probe_spies_look(ps_probe_t *probe, ps_probe_pub_t *model, int64_t now_ns);
+void ps_probe_spies_check(ps_probe_t *probe, ps_probe_pub_t *model, int64_t now_ns);
 
 /* ps_sim_probe_batch.c */
 void ps_probe_batch_sent(ps_probe_t *probe, ps_probe_pub_t *model, int64_t from, int64_t span,
                          int64_t wire);
-void ps_probe_batch_look(ps_probe_t *probe, ps_probe_pub_t *model, int64_t now_ns);
-void ps_probe_lists_look(ps_probe_t *probe, int32_t host, int64_t now_ns);
+void ps_probe_batch_check(ps_probe_t *probe, ps_probe_pub_t *model, int64_t now_ns);
+void ps_probe_lists_check(ps_probe_t *probe, int32_t host, int64_t now_ns);
 void ps_probe_backoff(ps_probe_t *probe, const ps_probe_image_t *model, int64_t wait_ns);
 
 /* ps_sim_probe_count.c */
@@ -488,10 +489,10 @@ void ps_probe_count_sent(ps_probe_t *probe, int32_t host, const ps_probe_pub_t *
                          const ps_sim_packet_t *packet, bool beat, bool again);
 /* A call sent less than all; data: the first datagram that was left. */
 void ps_probe_count_short(ps_probe_t *probe, int32_t host, const uint8_t *data, uint32_t length);
-void ps_probe_count_look(ps_probe_t *probe, int32_t host);
+void ps_probe_count_check(ps_probe_t *probe, int32_t host);
 
 /* ps_sim_probe_event.c */
-void ps_probe_event_look(ps_probe_t *probe, int32_t host, int64_t now_ns);
+void ps_probe_event_check(ps_probe_t *probe, int32_t host, int64_t now_ns);
 /* Whether the ring of events to the conductor was full lately. */
 bool ps_probe_is_crowded(const ps_probe_t *probe, int32_t host, int64_t now_ns);
 
@@ -500,16 +501,16 @@ void ps_probe_pub_shown(ps_probe_t *probe, ps_probe_pub_t *model, int64_t now_ns
 void ps_probe_image_shown(ps_probe_t *probe, ps_probe_image_t *model, int64_t now_ns);
 
 /* ps_sim_probe_work.c */
-void ps_probe_work_look(ps_probe_t *probe, int32_t host, int32_t work, int64_t now_ns);
+void ps_probe_work_check(ps_probe_t *probe, int32_t host, int32_t work, int64_t now_ns);
 
 /* ps_sim_probe_nak.c */
 void ps_probe_strength_init(ps_probe_pub_t *model);
 void ps_probe_strength_sent(ps_probe_pub_t *model, int64_t bytes, int64_t now_ns);
 void ps_probe_strength_signal(ps_probe_pub_t *model, const ps_pressure_t *pressure, int64_t now_ns);
-void ps_probe_strength_look(ps_probe_t *probe, ps_probe_pub_t *model, int64_t now_ns);
-void ps_probe_queue_look(ps_probe_t *probe, ps_probe_image_t *model, int64_t now_ns);
-void ps_probe_queue_told(ps_probe_t *probe, ps_probe_image_t *model, const ps_pressure_t *pressure,
-                         int64_t now_ns);
+void ps_probe_strength_check(ps_probe_t *probe, ps_probe_pub_t *model, int64_t now_ns);
+void ps_probe_queue_check(ps_probe_t *probe, ps_probe_image_t *model, int64_t now_ns);
+void ps_probe_queue_notified(ps_probe_t *probe, ps_probe_image_t *model,
+                             const ps_pressure_t *pressure, int64_t now_ns);
 int32_t ps_probe_queue_level(const ps_image_t *image, int64_t fill);
 /* -1: all its readers are paused, or there is none. */
 int64_t ps_probe_queue_fill(const ps_image_t *image, int64_t now_ns);

@@ -43,7 +43,7 @@ void ps_probe_batch_sent(ps_probe_t *probe, ps_probe_pub_t *model, int64_t from,
 }
 
 /* A turn ends when it is long, when nothing is there, or when something holds it. */
-static void look_at_turn(ps_probe_t *probe, ps_probe_pub_t *model, int64_t now_ns)
+static void check_turn(ps_probe_t *probe, ps_probe_pub_t *model, int64_t now_ns)
 {
     const ps_publication_t *pub = model->pub;
     const int64_t limit =
@@ -66,18 +66,18 @@ static void look_at_turn(ps_probe_t *probe, ps_probe_pub_t *model, int64_t now_n
     model->turn_limit = pub->sender_limit;
 }
 
-void ps_probe_batch_look(ps_probe_t *probe, ps_probe_pub_t *model, int64_t now_ns)
+void ps_probe_batch_check(ps_probe_t *probe, ps_probe_pub_t *model, int64_t now_ns)
 {
     if (model->pub->endpoint != NULL && model->pub->endpoint->params.mdc == PS_MDC_NONE) {
-        look_at_turn(probe, model, now_ns);
+        check_turn(probe, model, now_ns);
     }
 }
 
 /* ---- objects --------------------------------------------------------------------------------- */
 
-/* What is to be looked at in the next cycle is there still; what was given up goes back to the
+/* What is to be checked in the next cycle is there still; what was given up goes back to the
  * conductor as soon as it has room for the news. */
-void ps_probe_lists_look(ps_probe_t *probe, int32_t host, int64_t now_ns)
+void ps_probe_lists_check(ps_probe_t *probe, int32_t host, int64_t now_ns)
 {
     const ps_receiver_t *receiver = ps_probe_driver(probe, host)->receiver;
     const ps_sender_t *sender = ps_probe_driver(probe, host)->sender;
@@ -87,7 +87,7 @@ void ps_probe_lists_look(ps_probe_t *probe, int32_t host, int64_t now_ns)
             there = there || receiver->images[k] == receiver->hot[i];
         }
         if (!there) {
-            ps_probe_fail(probe, host, 0, "an image that is gone is to be looked at");
+            ps_probe_fail(probe, host, 0, "an image that is gone is to be checked");
         }
     }
     ps_probe_promise(probe, &probe->releases[host],

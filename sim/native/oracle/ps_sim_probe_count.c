@@ -277,7 +277,7 @@ static void count_objects(ps_probe_t *probe, int32_t host)
     }
 }
 
-void ps_probe_count_look(ps_probe_t *probe, int32_t host)
+void ps_probe_count_check(ps_probe_t *probe, int32_t host)
 {
     const ps_driver_t *driver = ps_probe_driver(probe, host);
     ps_probe_counts_t *counts = &probe->counts[host];

@@ -6,7 +6,7 @@
 #include "ps_sender.h"
 #include "ps_sim_probe.h"
 
-enum { P_TOLD = 36, P_LOSS = 37, P_ENDED = 38, P_TERM = 39 };
+enum { P_NOTIFIED = 36, P_LOSS = 37, P_ENDED = 38, P_TERM = 39 };
 #define SECOND        INT64_C(1000000000)
 #define LOSS_EVERY_NS INT64_C(100000000)
 
@@ -33,7 +33,7 @@ static int64_t patience_ns(const ps_probe_t *probe, int32_t host, int64_t now_ns
 static void on_connected(ps_probe_t *probe, ps_probe_pub_t *model, const ps_event_t *event,
                          int64_t now_ns)
 {
-    ps_probe_told_t *told = &model->told;
+    ps_probe_notified_t *notified = &model->notified;
     /* Cut off and back in one cycle is told once more, in the next. */
     const bool quiet = !ps_probe_is_crowded(probe, model->host, now_ns) &&
                        now_ns - probe->read_ns[model->host] > ps_probe_slack_ns(probe, model->host);
@@ -41,40 +41,40 @@ static void on_connected(ps_probe_t *probe, ps_probe_pub_t *model, const ps_even
         complain(probe, model->host, model->pub->log.session_id,
                  "a connection is told otherwise than it is", event->a, model->pub->connected);
     }
-    if (told->connected == event->a && quiet) {
+    if (notified->connected == event->a && quiet) {
         complain(probe, model->host, model->pub->log.session_id, "a connection is told twice",
                  event->a, 0);
     }
-    told->connected = (int32_t)event->a;
+    notified->connected = (int32_t)event->a;
 }
 
 static void on_pub_term(ps_probe_t *probe, ps_probe_pub_t *model, const ps_event_t *event,
                         int64_t now_ns)
 {
     const ps_publication_t *pub = model->pub;
-    ps_probe_told_t *told = &model->told;
-    const bool again = told->term_ns != 0 && told->term == event->a;
+    ps_probe_notified_t *notified = &model->notified;
+    const bool again = notified->term_ns != 0 && notified->term == event->a;
     if (event->a != pub->reserved_position && !probe->cycles[model->host].commanded) {
-        complain(probe, model->host, pub->log.session_id, "storage is asked for elsewhere",
+        complain(probe, model->host, pub->log.session_id, "storage is requested elsewhere",
                  event->a, pub->reserved_position);
     }
-    if (again && now_ns - told->term_ns < SECOND) {
-        complain(probe, model->host, pub->log.session_id, "storage is asked for again too soon",
-                 now_ns - told->term_ns, event->a);
+    if (again && now_ns - notified->term_ns < SECOND) {
+        complain(probe, model->host, pub->log.session_id, "storage is requested again too soon",
+                 now_ns - notified->term_ns, event->a);
     }
-    if (told->released_at == pub->producer_position + 1) {
-        complain(probe, model->host, pub->log.session_id, "a stream that rests asks for storage",
+    if (notified->released_at == pub->producer_position + 1) {
+        complain(probe, model->host, pub->log.session_id, "a stream that rests requests storage",
                  event->a, pub->producer_position);
     }
-    told->term = event->a;
-    told->term_ns = now_ns;
+    notified->term = event->a;
+    notified->term_ns = now_ns;
 }
 
 /* What both agents may give up: whole terms, and not all they have got to. */
-static void on_terms_released(ps_probe_t *probe, ps_probe_told_t *told, int32_t host,
+static void on_terms_released(ps_probe_t *probe, ps_probe_notified_t *notified, int32_t host,
                               const ps_log_t *log, const ps_event_t *event, int64_t reserved)
 {
-    told->term_ns = 0; /* what was asked for is forgotten on both sides */
+    notified->term_ns = 0; /* what was requested is forgotten on both sides */
     if (event->a < 0) {
         return;
     }
@@ -87,7 +87,7 @@ static void on_terms_released(ps_probe_t *probe, ps_probe_told_t *told, int32_t 
     }
 }
 
-/* Publishers may write below any limit that they ever had, receivers may ask for half a term and a
+/* Publishers may write below any limit that they ever had, receivers may request half a term and a
  * message again, readers stand where they stand. */
 static void on_publication_terms_released(ps_probe_t *probe, ps_probe_pub_t *model,
                                           const ps_event_t *event)
@@ -95,7 +95,8 @@ static void on_publication_terms_released(ps_probe_t *probe, ps_probe_pub_t *mod
     const ps_publication_t *pub = model->pub;
     const int64_t term = ps_publication_term(pub);
     int64_t lowest = pub->endpoint != NULL ? pub->sender_position - term / 2 - term / 8 : INT64_MAX;
-    on_terms_released(probe, &model->told, model->host, &pub->log, event, pub->reserved_position);
+    on_terms_released(probe, &model->notified, model->host, &pub->log, event,
+                      pub->reserved_position);
     if (event->a < 0) {
         return;
     }
@@ -112,7 +113,7 @@ static void on_publication_terms_released(ps_probe_t *probe, ps_probe_pub_t *mod
         complain(probe, model->host, pub->log.session_id, "a publisher's room is given up",
                  event->a, model->limit_most);
     }
-    model->told.released_at = pub->producer_position + 1;
+    model->notified.released_at = pub->producer_position + 1;
 }
 
 static void on_image_terms_released(ps_probe_t *probe, ps_probe_image_t *model,
@@ -120,7 +121,7 @@ static void on_image_terms_released(ps_probe_t *probe, ps_probe_image_t *model,
 {
     const ps_image_t *image = model->image;
     const int64_t least = image->hwm + image->log.term_length / 2;
-    on_terms_released(probe, &model->told, model->host, &image->log, event,
+    on_terms_released(probe, &model->notified, model->host, &image->log, event,
                       image->reserved_position);
     if (event->a < 0) {
         return;
@@ -140,28 +141,28 @@ static void on_image_terms_released(ps_probe_t *probe, ps_probe_image_t *model,
     }
 }
 
-static void on_subscriber(ps_probe_t *probe, ps_probe_told_t *told, int32_t host,
+static void on_subscriber(ps_probe_t *probe, ps_probe_notified_t *notified, int32_t host,
                           int32_t session_id, const ps_event_t *event)
 {
     int32_t free = -1;
     for (int32_t i = 0; i < PS_PROBE_TETHERS; i++) {
-        if (told->tether_ids[i] == event->a + 1) {
-            if (told->tether_states[i] == event->reason) {
+        if (notified->tether_ids[i] == event->a + 1) {
+            if (notified->tether_states[i] == event->reason) {
                 complain(probe, host, session_id, "a reader's state is told twice", event->a,
                          event->reason);
             }
-            told->tether_states[i] = event->reason;
+            notified->tether_states[i] = event->reason;
             return;
         }
-        free = told->tether_ids[i] == 0 ? i : free;
+        free = notified->tether_ids[i] == 0 ? i : free;
     }
     if (event->reason == PS_TETHER_ACTIVE) {
         complain(probe, host, session_id, "a reader is told to be back that was not away", event->a,
                  0);
     }
     if (free >= 0) {
-        told->tether_ids[free] = event->a + 1;
-        told->tether_states[free] = event->reason;
+        notified->tether_ids[free] = event->a + 1;
+        notified->tether_states[free] = event->reason;
     }
 }
 
@@ -169,29 +170,29 @@ static void on_pub_event(ps_probe_t *probe, ps_probe_pub_t *model, const ps_even
                          int64_t now_ns)
 {
     const ps_publication_t *pub = model->pub;
-    ps_probe_told_t *told = &model->told;
+    ps_probe_notified_t *notified = &model->notified;
     switch (event->type) {
     case PS_EV_PUB_CONNECTED: on_connected(probe, model, event, now_ns); break;
     case PS_EV_PUB_DRAINED:
-        if (told->drained || pub->state != PS_PUBLICATION_DRAINED ||
+        if (notified->drained || pub->state != PS_PUBLICATION_DRAINED ||
             event->a != pub->sender_position ||
             event->b != pub->end_position - pub->sender_position) {
             complain(probe, model->host, pub->log.session_id, "drained is told wrong or twice",
                      event->a, event->b);
         }
-        told->drained = true;
+        notified->drained = true;
         break;
     case PS_EV_PUB_EOS_ACK:
-        if (told->ended || pub->params.group || !pub->end_of_stream) {
+        if (notified->ended || pub->params.group || !pub->end_of_stream) {
             complain(probe, model->host, pub->log.session_id,
-                     "the end is told to be confirmed twice, or too soon", told->ended, 0);
+                     "the end is told to be confirmed twice, or too soon", notified->ended, 0);
         }
-        told->ended = true;
+        notified->ended = true;
         break;
     case PS_EV_TERM_NEEDED: on_pub_term(probe, model, event, now_ns); break;
     case PS_EV_TERMS_RELEASED: on_publication_terms_released(probe, model, event); break;
     case PS_EV_SUBSCRIBER:
-        on_subscriber(probe, told, model->host, pub->log.session_id, event);
+        on_subscriber(probe, notified, model->host, pub->log.session_id, event);
         break;
     default: break;
     }
@@ -200,15 +201,15 @@ static void on_pub_event(ps_probe_t *probe, ps_probe_pub_t *model, const ps_even
 static void promise_pub(ps_probe_t *probe, ps_probe_pub_t *model, int64_t now_ns)
 {
     const ps_publication_t *pub = model->pub;
-    ps_probe_told_t *told = &model->told;
+    ps_probe_notified_t *notified = &model->notified;
     const int64_t slack_ns = patience_ns(probe, model->host, now_ns);
-    told->connected = told->connected < 0 ? pub->connected : told->connected;
-    ps_probe_promise(probe, &model->promises[P_TOLD], told->connected == pub->connected, now_ns,
-                     slack_ns, "a connection is told", model->host, pub->log.session_id);
-    ps_probe_promise(probe, &model->promises[P_ENDED],
-                     pub->state != PS_PUBLICATION_DRAINED || told->drained || pub->params.adopted,
-                     now_ns, slack_ns, "that it is drained is told", model->host,
-                     pub->log.session_id);
+    notified->connected = notified->connected < 0 ? pub->connected : notified->connected;
+    ps_probe_promise(probe, &model->promises[P_NOTIFIED], notified->connected == pub->connected,
+                     now_ns, slack_ns, "a connection is told", model->host, pub->log.session_id);
+    ps_probe_promise(
+        probe, &model->promises[P_ENDED],
+        pub->state != PS_PUBLICATION_DRAINED || notified->drained || pub->params.adopted, now_ns,
+        slack_ns, "that it is drained is told", model->host, pub->log.session_id);
     /* Half a term of storage ahead of the limit that producers will get. */
     const int64_t consumer = pub->endpoint != NULL ? pub->sender_position : pub->slowest_position;
     const bool slowed = pub->gating_count > 0 && pub->slowest_position < consumer;
@@ -216,14 +217,15 @@ static void promise_pub(ps_probe_t *probe, ps_probe_pub_t *model, int64_t now_ns
     const int64_t stored = pub->reserved_position == INT64_MAX
                                ? INT64_MAX
                                : pub->reserved_position & ~(int64_t)pub->log.term_mask;
-    const bool asks = stored != INT64_MAX && want > stored - ps_publication_term(pub) / 2 &&
-                      pub->connected && pub->state == PS_PUBLICATION_ACTIVE && !pub->rated &&
-                      pub->quarantine_count == 0 &&
-                      told->released_at != pub->producer_position + 1 /* it rests */
-                      && (pub->endpoint != NULL || pub->gating_count > 0);
+    const bool requests = stored != INT64_MAX && want > stored - ps_publication_term(pub) / 2 &&
+                          pub->connected && pub->state == PS_PUBLICATION_ACTIVE && !pub->rated &&
+                          pub->quarantine_count == 0 &&
+                          notified->released_at != pub->producer_position + 1 /* it rests */
+                          && (pub->endpoint != NULL || pub->gating_count > 0);
     ps_probe_promise(probe, &model->promises[P_TERM],
-                     !asks || (told->term_ns != 0 && told->term == pub->reserved_position), now_ns,
-                     slack_ns, "storage is asked for", model->host, pub->log.session_id);
+                     !requests ||
+                         (notified->term_ns != 0 && notified->term == pub->reserved_position),
+                     now_ns, slack_ns, "storage is requested", model->host, pub->log.session_id);
 }
 
 /* ---- images ---------------------------------------------------------------------------------- */
@@ -231,52 +233,52 @@ static void promise_pub(ps_probe_t *probe, ps_probe_pub_t *model, int64_t now_ns
 static void on_loss(ps_probe_t *probe, ps_probe_image_t *model, const ps_event_t *event,
                     int64_t now_ns)
 {
-    ps_probe_told_t *told = &model->told;
+    ps_probe_notified_t *notified = &model->notified;
     if (event->a <= 0 || event->b > model->image->hwm || event->gaps < 0) {
         complain(probe, model->host, model->image->params.session_id, "a loss that is none",
                  event->a, event->b);
     }
-    if (told->loss_ns != 0 && now_ns - told->loss_ns < LOSS_EVERY_NS) {
+    if (notified->loss_ns != 0 && now_ns - notified->loss_ns < LOSS_EVERY_NS) {
         complain(probe, model->host, model->image->params.session_id,
-                 "a loss is told too soon after another", now_ns - told->loss_ns, event->a);
+                 "a loss is told too soon after another", now_ns - notified->loss_ns, event->a);
     }
-    told->lost += event->a;
-    told->lost_gaps += event->gaps;
-    told->loss_ns = now_ns;
+    notified->lost += event->a;
+    notified->lost_gaps += event->gaps;
+    notified->loss_ns = now_ns;
 }
 
 static void on_image_event(ps_probe_t *probe, ps_probe_image_t *model, const ps_event_t *event,
                            int64_t now_ns)
 {
     const ps_image_t *image = model->image;
-    ps_probe_told_t *told = &model->told;
+    ps_probe_notified_t *notified = &model->notified;
     const int32_t session_id = image->params.session_id;
     switch (event->type) {
     case PS_EV_IMAGE_INACTIVE:
-        if (told->ended || event->reason != image->end_reason || event->a > image->position ||
+        if (notified->ended || event->reason != image->end_reason || event->a > image->position ||
             image->state == PS_IMAGE_ACTIVE) {
             complain(probe, model->host, session_id, "an image's end is told wrong or twice",
                      event->reason, image->end_reason);
         }
-        told->ended = true;
+        notified->ended = true;
         break;
     case PS_EV_IMAGE_DRAINED:
-        if (told->drained || image->state != PS_IMAGE_DRAINED) {
+        if (notified->drained || image->state != PS_IMAGE_DRAINED) {
             complain(probe, model->host, session_id, "drained is told twice or too soon",
                      image->state, 0);
         }
-        told->drained = true;
+        notified->drained = true;
         break;
     case PS_EV_LOSS: on_loss(probe, model, event, now_ns); break;
     case PS_EV_TERM_NEEDED:
-        if (told->term_ns != 0 && told->term == event->a) {
-            complain(probe, model->host, session_id, "storage is asked for twice", event->a, 0);
+        if (notified->term_ns != 0 && notified->term == event->a) {
+            complain(probe, model->host, session_id, "storage is requested twice", event->a, 0);
         }
-        told->term = event->a;
-        told->term_ns = now_ns + 1;
+        notified->term = event->a;
+        notified->term_ns = now_ns + 1;
         break;
     case PS_EV_TERMS_RELEASED: on_image_terms_released(probe, model, event); break;
-    case PS_EV_SUBSCRIBER: on_subscriber(probe, told, model->host, session_id, event); break;
+    case PS_EV_SUBSCRIBER: on_subscriber(probe, notified, model->host, session_id, event); break;
     default: break;
     }
 }
@@ -292,32 +294,32 @@ static int64_t storage_ahead(const ps_image_t *image)
 static void promise_image(ps_probe_t *probe, ps_probe_image_t *model, int64_t now_ns)
 {
     const ps_image_t *image = model->image;
-    const ps_probe_told_t *told = &model->told;
+    const ps_probe_notified_t *notified = &model->notified;
     const int64_t slack_ns = patience_ns(probe, model->host, now_ns);
-    const int64_t lost =
-        atomic_load_explicit(&image->slot->lost_bytes, memory_order_relaxed) - told->lost_before;
+    const int64_t lost = atomic_load_explicit(&image->slot->lost_bytes, memory_order_relaxed) -
+                         notified->lost_before;
     const bool active = image->state == PS_IMAGE_ACTIVE;
-    if (told->lost > lost) {
+    if (notified->lost > lost) {
         complain(probe, model->host, image->params.session_id, "more is told to be lost than was",
-                 told->lost, lost);
+                 notified->lost, lost);
     }
     /* Gaps of an unreliable image are padded over before anybody sees them. */
-    const bool counted = told->lost_gaps == model->lost_gaps || !image->params.reliable;
-    ps_probe_promise(probe, &model->promises[P_LOSS], (told->lost == lost && counted) || !active,
-                     now_ns, LOSS_EVERY_NS + slack_ns, "what is lost is told", model->host,
-                     image->params.session_id);
+    const bool counted = notified->lost_gaps == model->lost_gaps || !image->params.reliable;
+    ps_probe_promise(
+        probe, &model->promises[P_LOSS], (notified->lost == lost && counted) || !active, now_ns,
+        LOSS_EVERY_NS + slack_ns, "what is lost is told", model->host, image->params.session_id);
     ps_probe_promise(probe, &model->promises[P_ENDED],
-                     image->state != PS_IMAGE_ENDED || told->ended, now_ns, slack_ns,
+                     image->state != PS_IMAGE_ENDED || notified->ended, now_ns, slack_ns,
                      "an image's end is told", model->host, image->params.session_id);
-    ps_probe_promise(probe, &model->promises[P_TOLD],
-                     image->state != PS_IMAGE_DRAINED || told->drained, now_ns, slack_ns,
+    ps_probe_promise(probe, &model->promises[P_NOTIFIED],
+                     image->state != PS_IMAGE_DRAINED || notified->drained, now_ns, slack_ns,
                      "that an image is drained is told", model->host, image->params.session_id);
-    const bool asks = active && image->established && image->reserved_position != INT64_MAX &&
-                      image->position + storage_ahead(image) > image->reserved_position;
-    ps_probe_promise(probe, &model->promises[P_TERM],
-                     !asks || (told->term_ns != 0 && told->term == image->reserved_position),
-                     now_ns, slack_ns, "storage is asked for", model->host,
-                     image->params.session_id);
+    const bool requests = active && image->established && image->reserved_position != INT64_MAX &&
+                          image->position + storage_ahead(image) > image->reserved_position;
+    ps_probe_promise(
+        probe, &model->promises[P_TERM],
+        !requests || (notified->term_ns != 0 && notified->term == image->reserved_position), now_ns,
+        slack_ns, "storage is requested", model->host, image->params.session_id);
 }
 
 /* ---- of a cycle ------------------------------------------------------------------------------ */
@@ -342,7 +344,7 @@ static void take(ps_probe_t *probe, int32_t host, const ps_event_t *event, int64
     }
 }
 
-void ps_probe_event_look(ps_probe_t *probe, int32_t host, int64_t now_ns)
+void ps_probe_event_check(ps_probe_t *probe, int32_t host, int64_t now_ns)
 {
     const ps_driver_t *driver = ps_probe_driver(probe, host);
     for (int32_t id = 0; id < PS_AGENTS; id++) {

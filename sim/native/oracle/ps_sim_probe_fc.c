@@ -20,9 +20,9 @@ enum {
     P_LIMIT = 0,
     P_RECEIVERS = 1,
     P_CONNECTED = 2,
-    P_BOARD = 3,
+    P_SNAPSHOT = 3,
     P_ADOPTS = 24,
-    BOARD_EVERY = 64
+    SNAPSHOT_EVERY = 64
 };
 
 static int32_t driver_side(const ps_probe_pub_t *model)
@@ -231,10 +231,10 @@ void ps_probe_fc_sm(ps_probe_t *probe, ps_probe_pub_t *model, const ps_sm_t *sm,
     }
     if ((sm->flags & PS_SM_SETUP) != 0) {
         if (!pub->end_of_stream) {
-            model->asked_setup = true;
+            model->requested_setup = true;
             if (follows(pub) && is_meant(pub, sm) && followed_count(model) > 0 &&
                 !is_tracked(pub, sm->receiver_id)) {
-                ps_probe_join_asked(model, sm->receiver_id, from, now_ns);
+                ps_probe_join_requested(model, sm->receiver_id, from, now_ns);
             }
         }
         return;
@@ -256,7 +256,7 @@ void ps_probe_fc_sm(ps_probe_t *probe, ps_probe_pub_t *model, const ps_sm_t *sm,
         receiver->reason = sm->trailer.capabilities != 0 ? sm->trailer.reason : 0;
         model->idle_ns = model->ever_heard ? model->idle_ns : now_ns;
         model->ever_heard = true;
-        if (!pub->params.group) { /* who asks for all gaps is answered for all */
+        if (!pub->params.group) { /* who requests all gaps is answered for all */
             model->answers = (sm->trailer.capabilities & PS_CAP_PENSTOCK) != 0 &&
                                      pub->context->params.loss_recovery == PS_LOSS_ALL_GAPS
                                  ? PS_RESEND_MAX
@@ -272,7 +272,7 @@ void ps_probe_fc_sm(ps_probe_t *probe, ps_probe_pub_t *model, const ps_sm_t *sm,
         raise(model, sm, position, now_ns);
         receiver->edge = position + sm->window;
     }
-    /* One that came may have left before the cycle is looked at: nothing is inherited after it. */
+    /* One that came may have left before the cycle is checked: nothing is adopted after it. */
     model->ever_connected = model->ever_connected || has_receivers(model, live_count(model));
 }
 
@@ -307,8 +307,8 @@ static int32_t expire(ps_probe_pub_t *model, int64_t now_ns)
 {
     const ps_publication_t *pub = model->pub;
     const int64_t silent_ns = pub->context->params.connection_timeout_ns;
-    const int64_t asked_ns = pub->params.fc_receiver_timeout_ns;
-    const int64_t timeout_ns = asked_ns > 0 ? asked_ns : PS_FC_TIMEOUT_NS;
+    const int64_t requested_ns = pub->params.fc_receiver_timeout_ns;
+    const int64_t timeout_ns = requested_ns > 0 ? requested_ns : PS_FC_TIMEOUT_NS;
     int32_t live = 0;
     for (int32_t i = 0; i < model->receiver_count; i++) {
         ps_probe_receiver_t *receiver = &model->receivers[i];
@@ -323,7 +323,7 @@ static int32_t expire(ps_probe_pub_t *model, int64_t now_ns)
     return live;
 }
 
-static void look_at_limit(ps_probe_t *probe, ps_probe_pub_t *model, int64_t now_ns)
+static void check_limit(ps_probe_t *probe, ps_probe_pub_t *model, int64_t now_ns)
 {
     const ps_publication_t *pub = model->pub;
     const int64_t slack_ns = ps_probe_slack_ns(probe, model->host);
@@ -347,53 +347,53 @@ static void look_at_limit(ps_probe_t *probe, ps_probe_pub_t *model, int64_t now_
 }
 
 /* What the conductor is shown of the receivers. */
-static void look_at_board(ps_probe_t *probe, ps_probe_pub_t *model)
+static void check_snapshot(ps_probe_t *probe, ps_probe_pub_t *model)
 {
     ps_receiver_view_t views[PS_PROBE_RECEIVERS];
     const int32_t count = ps_publication_receivers(model->pub, views, PS_PROBE_RECEIVERS);
     if (count != model->pub->receiver_count) {
         ps_probe_fail(probe, model->host, driver_side(model),
-                      "the board shows %d receivers, there are %d", count,
+                      "the snapshot shows %d receivers, there are %d", count,
                       model->pub->receiver_count);
     }
     for (int32_t i = 0; i < count; i++) {
         const ps_probe_receiver_t *receiver = receiver_of(model, views[i].receiver_id);
         if (receiver != NULL && receiver->live && receiver->position != views[i].position) {
             ps_probe_fail(probe, model->host, driver_side(model),
-                          "the board shows a receiver at %lld, it said %lld",
+                          "the snapshot shows a receiver at %lld, it said %lld",
                           (long long)views[i].position, (long long)receiver->position);
         }
     }
 }
 
-void ps_probe_fc_look(ps_probe_t *probe, ps_probe_pub_t *model, int64_t now_ns)
+void ps_probe_fc_check(ps_probe_t *probe, ps_probe_pub_t *model, int64_t now_ns)
 {
     const ps_publication_t *pub = model->pub;
     const int64_t slack_ns = ps_probe_slack_ns(probe, model->host);
     const int32_t live = expire(model, now_ns);
     const bool spied = pub->params.spies_simulate_connection && pub->gating_count > 0;
     const bool connected = has_receivers(model, live) || (spied && !pub->revoked);
-    /* What a predecessor had connected stays so as long as a receiver may be silent. */
+    /* What an old daemon had connected stays so as long as a receiver may be silent. */
     const int64_t until_ns = pub->adopted_until_ns;
     model->ever_connected = model->ever_connected || connected;
-    const bool inherits =
+    const bool adopts =
         until_ns != 0 && now_ns < until_ns && !model->ever_connected && !pub->revoked;
     const int64_t timeout_ns = pub->context->params.connection_timeout_ns;
     if (!model->settled && until_ns != 0 && until_ns != now_ns + timeout_ns) {
-        ps_probe_fail(probe, model->host, driver_side(model), "a connection is inherited for %lld",
+        ps_probe_fail(probe, model->host, driver_side(model), "a connection is adopted for %lld",
                       (long long)(until_ns - now_ns));
     }
     if (follows(pub)) {
-        ps_probe_join_look(probe, model, now_ns);
+        ps_probe_join_check(probe, model, now_ns);
     }
-    look_at_limit(probe, model, now_ns);
+    check_limit(probe, model, now_ns);
     ps_probe_promise(probe, &model->promises[P_RECEIVERS], pub->receiver_count == live, now_ns,
                      slack_ns, "receivers are those heard", model->host, driver_side(model));
-    ps_probe_promise(probe, &model->promises[P_CONNECTED],
-                     pub->connected == (connected || inherits), now_ns, slack_ns,
-                     "it is connected while receivers are heard", model->host, driver_side(model));
-    ps_probe_promise(probe, &model->promises[P_ADOPTS], !pub->inherited || inherits, now_ns,
-                     slack_ns, "a connection of its own replaces an inherited one", model->host,
+    ps_probe_promise(probe, &model->promises[P_CONNECTED], pub->connected == (connected || adopts),
+                     now_ns, slack_ns, "it is connected while receivers are heard", model->host,
+                     driver_side(model));
+    ps_probe_promise(probe, &model->promises[P_ADOPTS], !pub->adopted_connection || adopts, now_ns,
+                     slack_ns, "a connection of its own replaces an adopted one", model->host,
                      driver_side(model));
     if (atomic_load_explicit(&pub->log.meta->is_connected, memory_order_relaxed) !=
         pub->connected) {
@@ -409,7 +409,7 @@ void ps_probe_fc_look(ps_probe_t *probe, ps_probe_pub_t *model, int64_t now_ns)
         ps_probe_fail(probe, model->host, driver_side(model), "%d answers at once, not %d",
                       pub->retransmit.capacity, model->answers);
     }
-    if (probe->looks % BOARD_EVERY == 0) {
-        look_at_board(probe, model);
+    if (probe->checks % SNAPSHOT_EVERY == 0) {
+        check_snapshot(probe, model);
     }
 }

@@ -56,12 +56,12 @@ void ps_probe_image_init(ps_probe_image_t *model, int64_t now_ns)
     model->naks = (uint64_t)load(image->naks_cell);
     model->naks_shown = load(image->naks_cell);
     model->lost_bytes = load(&image->slot->lost_bytes);
-    model->told.lost_before = model->lost_bytes - image->lost_bytes;
+    model->notified.lost_before = model->lost_bytes - image->lost_bytes;
     model->lost_gaps = image->lost_gaps;
     model->late_ns = image->reordering.window_ns;
     model->late_start_ns = model->late_ns;
     model->late_top_ns = model->late_ns;
-    model->way_ns = -1;
+    model->path_ns = -1;
 }
 
 /* ---- what was read --------------------------------------------------------------------------- */
@@ -80,7 +80,7 @@ static void take_heartbeat(ps_probe_t *probe, ps_probe_image_t *model, const ps_
         return;
     }
     ps_probe_count(probe, model->host, PS_SYS_HEARTBEATS_RECEIVED, 1);
-    model->way_ns = now_ns;
+    model->path_ns = now_ns;
     model->heard_ns = now_ns;
     const int64_t edge = position > most ? most : position;
     if (ps_probe_path_has_room(image, edge)) {
@@ -133,7 +133,7 @@ void ps_probe_image_data(ps_probe_t *probe, ps_probe_image_t *model, const ps_da
         return;
     }
     model->heard_ns = now_ns;
-    model->way_ns = now_ns;
+    model->path_ns = now_ns;
     if (end > image->reserved_position || end > image->free_to + 3 * term - PS_FRAME_ALIGNMENT) {
         return;
     }
@@ -161,7 +161,7 @@ static const ps_probe_gap_t *gap_before(const ps_probe_image_t *model, const ps_
 
 /* The list is sorted, its gaps apart and below the mark; what is in it was missing before, or is
  * new.  Then the model's list is renewed. */
-static void look_at_gaps(ps_probe_t *probe, ps_probe_image_t *model, int64_t now_ns)
+static void check_gaps(ps_probe_t *probe, ps_probe_image_t *model, int64_t now_ns)
 {
     ps_probe_gap_t *next = probe->next_gaps;
     const ps_image_t *image = model->image;
@@ -193,9 +193,10 @@ static void look_at_gaps(ps_probe_t *probe, ps_probe_image_t *model, int64_t now
         if (before != NULL) {
             next[i].fresh_loss = gap->lost && !before->lost;
             next[i].first_ns = before->first_ns;
-            next[i].asked_ns = before->asked_ns;
-            /* Of two that were one, a cycle may have asked for the first only. */
-            next[i].asked = before->asked < gap->asked ? before->asked : gap->asked;
+            next[i].requested_ns = before->requested_ns;
+            /* Of two that were one, a cycle may have requested the first only. */
+            next[i].requested =
+                before->requested < gap->requested ? before->requested : gap->requested;
             next[i].placed = before->placed;
         }
     }
@@ -232,7 +233,7 @@ static void walk(ps_probe_t *probe, const ps_probe_image_t *model)
     }
 }
 
-static void look_at_log(ps_probe_t *probe, ps_probe_image_t *model)
+static void check_log(ps_probe_t *probe, ps_probe_image_t *model)
 {
     const ps_image_t *image = model->image;
     const bool active = image->state == PS_IMAGE_ACTIVE;
@@ -266,7 +267,7 @@ static void look_at_log(ps_probe_t *probe, ps_probe_image_t *model)
     if (image->sent_seen > image->hwm && image->packet_ns > model->heard_ns) {
         model->heard_ns = image->packet_ns; /* so is its sender, while nothing can be kept */
     }
-    if ((model->took > 0 || image->gaps.count > 0) && probe->looks % WALK_EVERY == 0) {
+    if ((model->took > 0 || image->gaps.count > 0) && probe->checks % WALK_EVERY == 0) {
         walk(probe, model);
     }
     model->took = 0;
@@ -288,7 +289,7 @@ static int64_t slowest_reader(const ps_probe_image_t *model)
     return slowest;
 }
 
-static void look_at_readers(ps_probe_t *probe, ps_probe_image_t *model, int64_t now_ns)
+static void check_readers(ps_probe_t *probe, ps_probe_image_t *model, int64_t now_ns)
 {
     const ps_image_t *image = model->image;
     const int64_t slowest = slowest_reader(model);
@@ -301,7 +302,7 @@ static void look_at_readers(ps_probe_t *probe, ps_probe_image_t *model, int64_t 
         complain(probe, model, "consumed is what was not read", image->consumption,
                  model->consumption);
     }
-    /* A reader's progress is looked at once it makes a status message due, or by the timer. */
+    /* A reader's progress is checked once it makes a status message due, or by the timer. */
     const int64_t due = ps_probe_sm_due(image, image->sm_position);
     promise(probe, model, P_CONSUMED,
             image->consumption == model->consumption || model->consumption < due ||
@@ -322,7 +323,7 @@ static void look_at_readers(ps_probe_t *probe, ps_probe_image_t *model, int64_t 
 
 /* ---- what is shown --------------------------------------------------------------------------- */
 
-static void look_at_cells(ps_probe_t *probe, ps_probe_image_t *model, int64_t now_ns)
+static void check_cells(ps_probe_t *probe, ps_probe_image_t *model, int64_t now_ns)
 {
     const ps_image_t *image = model->image;
     const bool hot = image->hot != 0;
@@ -354,7 +355,7 @@ static void look_at_cells(ps_probe_t *probe, ps_probe_image_t *model, int64_t no
             now_ns, "the fill shown is that of the queue");
 }
 
-static void look_at_ordinals(ps_probe_t *probe, ps_probe_image_t *model, int64_t now_ns)
+static void check_ordinals(ps_probe_t *probe, ps_probe_image_t *model, int64_t now_ns)
 {
     const ps_image_t *image = model->image;
     const ps_sim_ledger_t *ledger =
@@ -375,9 +376,9 @@ static void look_at_ordinals(ps_probe_t *probe, ps_probe_image_t *model, int64_t
     const uint64_t count = atomic_load_explicit(&image->ring->count, memory_order_relaxed);
     if (count > 0) {
         const ps_index_entry_t *entry = &image->ring->entries[(count - 1) % PS_INDEX_ENTRIES];
-        const char *wrong = ps_probe_index_look(&model->index, image->ring, image->ordinal_position,
-                                                image->log.term_length,
-                                                ps_context_epoch_offset_ns(image->context), now_ns);
+        const char *wrong = ps_probe_index_check(
+            &model->index, image->ring, image->ordinal_position, image->log.term_length,
+            ps_context_epoch_offset_ns(image->context), now_ns);
         if (wrong != NULL) {
             complain(probe, model, wrong, load(&entry->position), image->ordinal_position);
         }
@@ -389,7 +390,7 @@ static void look_at_ordinals(ps_probe_t *probe, ps_probe_image_t *model, int64_t
 }
 
 /* Who reads it: with the last one it ends, and no sooner for that reason. */
-static void look_at_life(ps_probe_t *probe, ps_probe_image_t *model)
+static void check_life(ps_probe_t *probe, ps_probe_image_t *model)
 {
     const ps_image_t *image = model->image;
     const bool left = model->readers > 0 && image->n_subscribers == 0;
@@ -406,15 +407,15 @@ static void look_at_life(ps_probe_t *probe, ps_probe_image_t *model)
     model->last_state = image->state;
 }
 
-void ps_probe_image_look(ps_probe_t *probe, ps_probe_image_t *model, int64_t now_ns)
+void ps_probe_image_check(ps_probe_t *probe, ps_probe_image_t *model, int64_t now_ns)
 {
     if (model->image->receiver == NULL) {
         return;
     }
-    look_at_life(probe, model);
-    look_at_gaps(probe, model, now_ns);
-    look_at_log(probe, model);
-    look_at_readers(probe, model, now_ns);
-    look_at_cells(probe, model, now_ns);
-    look_at_ordinals(probe, model, now_ns);
+    check_life(probe, model);
+    check_gaps(probe, model, now_ns);
+    check_log(probe, model);
+    check_readers(probe, model, now_ns);
+    check_cells(probe, model, now_ns);
+    check_ordinals(probe, model, now_ns);
 }

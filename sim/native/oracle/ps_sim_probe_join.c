@@ -26,7 +26,8 @@ static bool is_of(const ps_probe_joiner_t *joiner, int64_t id, const ps_addr_t *
     return joiner->used && (joiner->id == id || ps_addr_equal(&joiner->address, from));
 }
 
-void ps_probe_join_asked(ps_probe_pub_t *model, int64_t id, const ps_addr_t *from, int64_t now_ns)
+void ps_probe_join_requested(ps_probe_pub_t *model, int64_t id, const ps_addr_t *from,
+                             int64_t now_ns)
 {
     ps_probe_join_t *join = &model->join;
     const int64_t quiet_ns = (SPAN + 1) * model->pub->fc.timeout_ns;
@@ -49,11 +50,12 @@ void ps_probe_join_setup(ps_probe_pub_t *model)
     join->owed = join->fresh && model->pub->fc.tracked > 0;
     join->fresh = false;
     join->began = true;
-    bool asked = false;
+    bool requested = false;
     for (int32_t i = 0; i < PS_JOIN_RECORDS; i++) {
-        asked = asked || model->pub->fc.join->records[i].state == PS_JOIN_ASKED;
+        requested = requested || model->pub->fc.join->records[i].state == PS_JOIN_REQUESTED;
     }
-    if (asked && (model->pub->sender_limit < join->limit || ps_probe_hold(model) == INT64_MAX)) {
+    if (requested &&
+        (model->pub->sender_limit < join->limit || ps_probe_hold(model) == INT64_MAX)) {
         join->limit = model->pub->sender_limit;
     }
 }
@@ -115,7 +117,7 @@ static void begin(ps_probe_t *probe, ps_probe_pub_t *model, const ps_join_record
 }
 
 /* Times in which the hold was the limit, within the last 4 T. */
-static void look_at_budget(ps_probe_t *probe, ps_probe_pub_t *model, bool held, int64_t now_ns)
+static void check_budget(ps_probe_t *probe, ps_probe_pub_t *model, bool held, int64_t now_ns)
 {
     ps_probe_join_t *join = &model->join;
     const int64_t timeout_ns = model->pub->fc.timeout_ns;
@@ -148,7 +150,7 @@ static void look_at_budget(ps_probe_t *probe, ps_probe_pub_t *model, bool held, 
 }
 
 /* The receiver whose edge is the limit. */
-static void look_at_holder(ps_probe_t *probe, ps_probe_pub_t *model, int64_t now_ns)
+static void check_holder(ps_probe_t *probe, ps_probe_pub_t *model, int64_t now_ns)
 {
     const ps_publication_t *pub = model->pub;
     const int64_t slack_ns = ps_probe_slack_ns(probe, model->host) + MOMENT_NS;
@@ -178,7 +180,7 @@ static void look_at_holder(ps_probe_t *probe, ps_probe_pub_t *model, int64_t now
     }
 }
 
-void ps_probe_join_look(ps_probe_t *probe, ps_probe_pub_t *model, int64_t now_ns)
+void ps_probe_join_check(ps_probe_t *probe, ps_probe_pub_t *model, int64_t now_ns)
 {
     const ps_publication_t *pub = model->pub;
     ps_probe_join_t *join = &model->join;
@@ -210,9 +212,9 @@ void ps_probe_join_look(ps_probe_t *probe, ps_probe_pub_t *model, int64_t now_ns
     for (int32_t i = 0; i < PS_PROBE_JOINERS; i++) { /* what has ended waits for nobody */
         join->joiners[i].waited = join->joiners[i].waited && hold != INT64_MAX;
     }
-    look_at_budget(probe, model, hold < least && least != INT64_MAX && pub->sender_limit <= hold,
-                   now_ns);
+    check_budget(probe, model, hold < least && least != INT64_MAX && pub->sender_limit <= hold,
+                 now_ns);
     if (!was_held) {
-        look_at_holder(probe, model, now_ns);
+        check_holder(probe, model, now_ns);
     }
 }

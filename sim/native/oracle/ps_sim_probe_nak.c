@@ -140,7 +140,7 @@ static int64_t window_of(const ps_pressure_t *pressure)
     return window_ns < PS_PRESSURE_WINDOW_NS ? PS_PRESSURE_WINDOW_NS : window_ns;
 }
 
-/* The rate that a signal asks for. */
+/* The rate that a signal requests. */
 static double wanted(const ps_probe_strength_t *strength, const ps_pressure_t *pressure,
                      double half_term, double sent)
 {
@@ -273,7 +273,7 @@ static void compare(ps_probe_t *probe, ps_probe_pub_t *model)
 }
 
 /* A limit that held nothing back lately is not shown. */
-static void look_at_shown(ps_probe_t *probe, ps_probe_pub_t *model, int64_t now_ns)
+static void check_shown(ps_probe_t *probe, ps_probe_pub_t *model, int64_t now_ns)
 {
     const ps_publication_t *pub = model->pub;
     const int64_t shown = atomic_load_explicit(&pub->slot->rate_bytes_per_s, memory_order_relaxed);
@@ -289,7 +289,7 @@ static void look_at_shown(ps_probe_t *probe, ps_probe_pub_t *model, int64_t now_
 }
 
 /* The driver ends windows when it has something to send: not later, but maybe not at all. */
-void ps_probe_strength_look(ps_probe_t *probe, ps_probe_pub_t *model, int64_t now_ns)
+void ps_probe_strength_check(ps_probe_t *probe, ps_probe_pub_t *model, int64_t now_ns)
 {
     const ps_publication_t *pub = model->pub;
     const ps_pressure_control_t *rate = &pub->pressure_control;
@@ -303,7 +303,7 @@ void ps_probe_strength_look(ps_probe_t *probe, ps_probe_pub_t *model, int64_t no
     if (!over) {
         turn_to(&model->strength, now_ns);
         compare(probe, model);
-        look_at_shown(probe, model, now_ns);
+        check_shown(probe, model, now_ns);
     }
 }
 
@@ -344,7 +344,7 @@ int64_t ps_probe_queue_fill(const ps_image_t *image, int64_t now_ns)
 }
 
 /* No more than was read in any span can be what a reader takes; no wait is longer than its own. */
-static void look_at_reader(ps_probe_t *probe, ps_probe_image_t *model, int64_t now_ns)
+static void check_reader(ps_probe_t *probe, ps_probe_image_t *model, int64_t now_ns)
 {
     const ps_image_t *image = model->image;
     for (int32_t i = 0; i < image->n_subscribers; i++) {
@@ -359,11 +359,11 @@ static void look_at_reader(ps_probe_t *probe, ps_probe_image_t *model, int64_t n
     }
 }
 
-void ps_probe_queue_look(ps_probe_t *probe, ps_probe_image_t *model, int64_t now_ns)
+void ps_probe_queue_check(ps_probe_t *probe, ps_probe_image_t *model, int64_t now_ns)
 {
     const ps_image_t *image = model->image;
     ps_probe_queue_t *queue = &model->queue;
-    look_at_reader(probe, model, now_ns);
+    check_reader(probe, model, now_ns);
     const int64_t signals = atomic_load_explicit(&image->shown_pressure, memory_order_relaxed);
     if (queue->started && signals != queue->signals && queue->random == image->pressure_random) {
         complain_of(probe, model, "the delay of the next signal is not drawn again",
@@ -375,15 +375,15 @@ void ps_probe_queue_look(ps_probe_t *probe, ps_probe_image_t *model, int64_t now
 }
 
 /* A signal: within a window each level once, and only upwards. */
-void ps_probe_queue_told(ps_probe_t *probe, ps_probe_image_t *model, const ps_pressure_t *pressure,
-                         int64_t now_ns)
+void ps_probe_queue_notified(ps_probe_t *probe, ps_probe_image_t *model,
+                             const ps_pressure_t *pressure, int64_t now_ns)
 {
     ps_probe_queue_t *queue = &model->queue;
     int64_t window_ns =
         pressure->rtt_ns > pressure->cadence_ns ? pressure->rtt_ns : pressure->cadence_ns;
     window_ns = window_ns > PS_PRESSURE_WINDOW_MAX_NS ? PS_PRESSURE_WINDOW_MAX_NS : window_ns;
     window_ns = window_ns < PS_PRESSURE_WINDOW_NS ? PS_PRESSURE_WINDOW_NS : window_ns;
-    if (queue->told_ns == now_ns) {
+    if (queue->notified_ns == now_ns) {
         return; /* by another way */
     }
     if (now_ns < queue->next_ns && pressure->level <= queue->level) {
@@ -392,6 +392,6 @@ void ps_probe_queue_told(ps_probe_t *probe, ps_probe_image_t *model, const ps_pr
     if (now_ns >= queue->next_ns) {
         queue->next_ns = now_ns + window_ns;
     }
-    queue->told_ns = now_ns;
+    queue->notified_ns = now_ns;
     queue->level = pressure->level;
 }

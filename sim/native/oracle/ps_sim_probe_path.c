@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  * ps_sim_probe_path.c: what a receiver learns of its path, and who may be left behind.
  *
- *   reordering   a gap is not asked for before it is a quarter older than the latest that came late
+ *   reordering   a gap is not requested before it is a quarter older than the latest that came late
  *                (a round trip at most, 1 ms while none is measured); each loss lets that fade by a
- *                sixteenth; what comes twice after it was asked for once was late, not lost
+ *                sixteenth; what comes twice after it was requested once was late, not lost
  *   way          each datagram that is taken and each SETUP renews it
  *   tether       a reader three quarters of a window behind for so long, then so long again, rests;
  *                then it comes back to where the others are
@@ -66,7 +66,7 @@ typedef struct run {
 } run_t;
 
 /* Bytes of a gap came.  A first question leaves open whether this is the answer.  The middle of a
- * gap needs one gap more; without room for it nothing is taken, and will be asked for again. */
+ * gap needs one gap more; without room for it nothing is taken, and will be requested again. */
 static bool came(ps_probe_image_t *model, const run_t *run, int32_t *count, int64_t now_ns)
 {
     const bool middle = run->from > run->gap.from && run->to < run->gap.to;
@@ -74,9 +74,9 @@ static bool came(ps_probe_image_t *model, const run_t *run, int32_t *count, int6
     const bool fits = !middle || *count < model->image->gaps.capacity;
     const int64_t late_ns = now_ns - run->gap.opened_ns;
     *count += fits && middle ? 1 : whole ? -1 : 0;
-    if (run->gap.asked == 0) {
+    if (run->gap.requested == 0) {
         learn(model, late_ns);
-    } else if (run->gap.asked == 1 && fits) {
+    } else if (run->gap.requested == 1 && fits) {
         model->suspects[model->suspect_next++ % PS_PROBE_SUSPECTS] =
             (ps_probe_suspect_t){ .from = run->from, .to = run->to, .late_ns = late_ns };
     }
@@ -159,7 +159,7 @@ void ps_probe_path_stale(ps_probe_image_t *model, int64_t from, int64_t to, int6
 {
     const ps_image_t *image = model->image;
     if (to >= image->sm_position - image->congestion.window_max) {
-        model->way_ns = now_ns;
+        model->path_ns = now_ns;
         came_twice(model, from, to);
     }
 }
@@ -181,7 +181,7 @@ bool ps_probe_path_data(ps_probe_image_t *model, const ps_sim_packet_t *packet, 
 }
 
 /* A gap counts as lost once its first timer ran out, not before, with all its bytes. */
-static void look_at_losses(ps_probe_t *probe, ps_probe_image_t *model)
+static void check_losses(ps_probe_t *probe, ps_probe_image_t *model)
 {
     const ps_image_t *image = model->image;
     const int64_t counted = atomic_load_explicit(&image->slot->lost_bytes, memory_order_relaxed);
@@ -190,8 +190,8 @@ static void look_at_losses(ps_probe_t *probe, ps_probe_image_t *model)
         const ps_probe_gap_t *known = &model->gaps[i];
         bytes += known->fresh_loss ? known->to - known->from : 0;
         model->lost_gaps += known->fresh_loss;
-        if (image->gaps.items[i].asked > 0 && !known->lost) {
-            complain(probe, model, "what is asked for does not count as lost", known->from,
+        if (image->gaps.items[i].requested > 0 && !known->lost) {
+            complain(probe, model, "what is requested does not count as lost", known->from,
                      known->to);
         }
     }
@@ -202,14 +202,14 @@ static void look_at_losses(ps_probe_t *probe, ps_probe_image_t *model)
     model->joined_bytes = 0;
 }
 
-static void look_at_reordering(ps_probe_t *probe, ps_probe_image_t *model)
+static void check_reordering(ps_probe_t *probe, ps_probe_image_t *model)
 {
     const ps_image_t *image = model->image;
     int32_t lost = 0;
     for (int32_t i = 0; i < model->gap_count; i++) {
         lost += model->gaps[i].fresh_loss;
     }
-    look_at_losses(probe, model);
+    check_losses(probe, model);
     if (image->params.group || !image->params.reliable) { /* nobody waits */
         return;
     }
@@ -229,29 +229,29 @@ static void look_at_reordering(ps_probe_t *probe, ps_probe_image_t *model)
 
 /* ---- ways ------------------------------------------------------------------------------------ */
 
-static void look_at_way(ps_probe_t *probe, ps_probe_image_t *model, int64_t now_ns)
+static void check_path(ps_probe_t *probe, ps_probe_image_t *model, int64_t now_ns)
 {
     const ps_image_t *image = model->image;
     const ps_connection_t *only = NULL;
-    int32_t ways = 0;
+    int32_t paths = 0;
     for (int32_t i = 0; image->endpoint != NULL && i < PS_RECV_DESTINATIONS_MAX; i++) {
         if (image->endpoint->destinations[i] != NULL) {
             only = &image->connections[i];
-            ways++;
+            paths++;
         }
     }
-    if (ways != 1 || image->state != PS_IMAGE_ACTIVE || image->rejected) {
+    if (paths != 1 || image->state != PS_IMAGE_ACTIVE || image->rejected) {
         return;
     }
-    if (only->established && model->way_ns >= 0 && only->activity_ns != model->way_ns) {
+    if (only->established && model->path_ns >= 0 && only->activity_ns != model->path_ns) {
         complain(probe, model, "a way to the sender was heard at another time", only->activity_ns,
-                 model->way_ns);
+                 model->path_ns);
     }
-    model->way_ns = only->established ? only->activity_ns : -1;
+    model->path_ns = only->established ? only->activity_ns : -1;
     const int32_t live = only->established && now_ns - only->activity_ns <
                                                   image->receiver->params->connection_timeout_ns;
     ps_probe_promise(
-        probe, &model->promises[P_PROBE_WAYS],
+        probe, &model->promises[P_PROBE_PATHS],
         atomic_load_explicit(&image->log.meta->transport_count, memory_order_relaxed) == live,
         now_ns, PS_SM_IDLE_NS + ps_probe_slack_ns(probe, model->host),
         "ways to the sender are shown", model->host, image->params.session_id);
@@ -283,13 +283,13 @@ static ps_probe_tether_t *tether_of(ps_probe_tether_t *known, int32_t id, const 
 }
 
 /* Sixteen times in the limit, and ten times a second at least. */
-static int64_t looks_each(const ps_tether_timeouts_t *timeouts)
+static int64_t checks_each(const ps_tether_timeouts_t *timeouts)
 {
     return timeouts->window_limit_ns < 1600 * MS ? timeouts->window_limit_ns / 16 : 100 * MS;
 }
 
 static const char *follow(ps_probe_tether_t *known, const ps_tether_t *tether, bool near,
-                          const ps_tether_timeouts_t *timeouts, int64_t look_ns, int64_t now_ns)
+                          const ps_tether_timeouts_t *timeouts, int64_t check_ns, int64_t now_ns)
 {
     const int64_t state_ns = now_ns - known->since_ns;
     const int32_t before = known->state;
@@ -297,22 +297,22 @@ static const char *follow(ps_probe_tether_t *known, const ps_tether_t *tether, b
     if (tether->state == before) {
         if (before == PS_TETHER_ACTIVE && near) {
             known->near_ns = now_ns;
-            known->surely_ns = now_ns - known->far_ns >= look_ns ? now_ns : known->surely_ns;
+            known->surely_ns = now_ns - known->far_ns >= check_ns ? now_ns : known->surely_ns;
         } else {
             known->far_ns = now_ns;
         }
         return before == PS_TETHER_ACTIVE &&
-                       now_ns - known->near_ns > timeouts->window_limit_ns + 2 * look_ns
+                       now_ns - known->near_ns > timeouts->window_limit_ns + 2 * check_ns
                    ? "a reader that is behind is waited for too long"
-               : before == PS_TETHER_LINGER && state_ns > timeouts->linger_ns + look_ns
+               : before == PS_TETHER_LINGER && state_ns > timeouts->linger_ns + check_ns
                    ? "a reader lingers for too long"
-               : before == PS_TETHER_RESTING && state_ns > timeouts->resting_ns + look_ns
+               : before == PS_TETHER_RESTING && state_ns > timeouts->resting_ns + check_ns
                    ? "a reader rests for too long"
                    : NULL;
     }
     if (before == PS_TETHER_ACTIVE) {
         wrong = tether->state != PS_TETHER_LINGER ||
-                        now_ns - known->surely_ns < timeouts->window_limit_ns - look_ns
+                        now_ns - known->surely_ns < timeouts->window_limit_ns - check_ns
                     ? "a reader is given up too soon"
                     : NULL;
     } else if (before == PS_TETHER_LINGER) {
@@ -364,7 +364,7 @@ static int64_t rejoin_position(const ps_image_t *image, int32_t who)
     return slowest == INT64_MAX ? end : slowest;
 }
 
-static void look_at_image_tethers(ps_probe_t *probe, ps_probe_image_t *model, int64_t now_ns)
+static void check_image_tethers(ps_probe_t *probe, ps_probe_image_t *model, int64_t now_ns)
 {
     const ps_image_t *image = model->image;
     const ps_tether_timeouts_t timeouts = { .window_limit_ns =
@@ -372,7 +372,7 @@ static void look_at_image_tethers(ps_probe_t *probe, ps_probe_image_t *model, in
                                             .linger_ns = image->params.untethered_linger_timeout_ns,
                                             .resting_ns =
                                                 image->params.untethered_resting_timeout_ns };
-    const int64_t look_ns = looks_each(&timeouts) + ps_probe_slack_ns(probe, model->host);
+    const int64_t check_ns = checks_each(&timeouts) + ps_probe_slack_ns(probe, model->host);
     int32_t ids[PS_PROBE_TETHERS] = { 0 };
     for (int32_t i = 0; i < image->n_subscribers && i < PS_PROBE_TETHERS; i++) {
         const ps_image_subscriber_t *reader = &image->subscribers[i];
@@ -387,7 +387,7 @@ static void look_at_image_tethers(ps_probe_t *probe, ps_probe_image_t *model, in
             known->state == PS_TETHER_RESTING && reader->tether.state == PS_TETHER_ACTIVE;
         const char *wrong =
             follow(known, &reader->tether, at > image->fastest - image->window / 4 * 3, &timeouts,
-                   look_ns, now_ns);
+                   check_ns, now_ns);
         if (wrong != NULL) {
             complain(probe, model, wrong, now_ns - known->since_ns, reader->tether.state);
         }
@@ -406,7 +406,7 @@ void ps_probe_pub_tethers(ps_probe_t *probe, ps_probe_pub_t *model, int64_t now_
                                             .linger_ns = pub->params.untethered_linger_timeout_ns,
                                             .resting_ns =
                                                 pub->params.untethered_resting_timeout_ns };
-    const int64_t look_ns = looks_each(&timeouts) + 2 * ps_probe_slack_ns(probe, model->host);
+    const int64_t check_ns = checks_each(&timeouts) + 2 * ps_probe_slack_ns(probe, model->host);
     const int64_t leader = pub->endpoint != NULL ? pub->sender_position : pub->consumer_position;
     int32_t ids[PS_PROBE_TETHERS] = { 0 };
     for (int32_t i = 0; i < pub->subscriber_count && i < PS_PROBE_TETHERS; i++) {
@@ -421,7 +421,7 @@ void ps_probe_pub_tethers(ps_probe_t *probe, ps_probe_pub_t *model, int64_t now_
             known->state == PS_TETHER_RESTING && reader->tether.state == PS_TETHER_ACTIVE;
         const char *wrong =
             follow(known, &reader->tether, reader->position > leader - pub->window_bytes / 4 * 3,
-                   &timeouts, look_ns, now_ns);
+                   &timeouts, check_ns, now_ns);
         if (wrong != NULL) {
             ps_probe_fail(probe, model->host, pub->log.session_id, "%s (%lld, %d)", wrong,
                           (long long)(now_ns - known->since_ns), reader->tether.state);
@@ -438,12 +438,12 @@ void ps_probe_pub_tethers(ps_probe_t *probe, ps_probe_pub_t *model, int64_t now_
     model->last_leader = leader;
 }
 
-void ps_probe_path_look(ps_probe_t *probe, ps_probe_image_t *model, int64_t now_ns)
+void ps_probe_path_check(ps_probe_t *probe, ps_probe_image_t *model, int64_t now_ns)
 {
     if (model->image->receiver == NULL) {
         return;
     }
-    look_at_reordering(probe, model);
-    look_at_way(probe, model, now_ns);
-    look_at_image_tethers(probe, model, now_ns);
+    check_reordering(probe, model);
+    check_path(probe, model, now_ns);
+    check_image_tethers(probe, model, now_ns);
 }

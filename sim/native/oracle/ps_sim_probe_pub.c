@@ -18,7 +18,7 @@ enum {
     P_CLEAN = 15,
     P_STORAGE = 16,
     P_CELLS = 17,
-    P_TOLD = 19,
+    P_NOTIFIED = 19,
     P_WAITED = 21
 };
 
@@ -61,7 +61,7 @@ void ps_probe_pub_init(ps_probe_pub_t *model, int64_t now_ns)
     model->data_ns = INT64_MIN / 2;
     model->reach = pub->publisher_limit > pub->producer_position ? pub->publisher_limit
                                                                  : pub->producer_position;
-    /* An adopted log is looked at from its tail on: the limit that it was left with vouches for
+    /* An adopted log is checked from its tail on: the limit that it was left with vouches for
      * nothing, and where a rate holds, lies anywhere, not at a frame. */
     model->zero_to = ps_log_producer_position(&pub->log);
     model->limit_most = pub->publisher_limit;
@@ -71,8 +71,8 @@ void ps_probe_pub_init(ps_probe_pub_t *model, int64_t now_ns)
     if (model->cause != PS_CAUSE_NONE) {
         model->held_ns += now_ns - load(&pub->slot->cause_since_ns);
     }
-    model->looked_ns = now_ns;
-    model->told.connected = -1;
+    model->checked_ns = now_ns;
+    model->notified.connected = -1;
     model->naks = (uint64_t)(pub->endpoint != NULL ? load(pub->naks_cell) : 0);
 }
 
@@ -113,7 +113,7 @@ static bool is_zero(const ps_log_t *log, int64_t from, int64_t to)
 }
 
 /* Whoever may start a message below the limit may write in all of the term that it lies in. */
-static void look_at_memory(ps_probe_t *probe, ps_probe_pub_t *model, int64_t producer)
+static void check_memory(ps_probe_t *probe, ps_probe_pub_t *model, int64_t producer)
 {
     const ps_publication_t *pub = model->pub;
     /* At a term's end the limit is in the term before: the next may have no memory, and a look
@@ -126,7 +126,7 @@ static void look_at_memory(ps_probe_t *probe, ps_probe_pub_t *model, int64_t pro
     if (end - producer > 2 * ps_publication_term(pub) + pub->log.term_length) {
         complain(probe, model, "the limit is in a term that is in use", pub->publisher_limit,
                  producer);
-    } else if (pub->log.type == PS_LOG_SEALED) { /* its tail is looked at each time */
+    } else if (pub->log.type == PS_LOG_SEALED) { /* its tail is checked each time */
         if (!is_zero(&pub->log, producer, producer + 8)) {
             complain(probe, model, "a log's tail is not sealed", producer, end);
         }
@@ -137,7 +137,7 @@ static void look_at_memory(ps_probe_t *probe, ps_probe_pub_t *model, int64_t pro
     model->zero_to = end;
 }
 
-static void look_at_limit(ps_probe_t *probe, ps_probe_pub_t *model, int64_t now_ns)
+static void check_limit(ps_probe_t *probe, ps_probe_pub_t *model, int64_t now_ns)
 {
     const ps_publication_t *pub = model->pub;
     const int64_t producer = ps_log_producer_position(&pub->log);
@@ -179,7 +179,7 @@ static void look_at_limit(ps_probe_t *probe, ps_probe_pub_t *model, int64_t now_
                 consumer + pub->window_bytes <= stored,
             now_ns, 8, "storage keeps ahead of producers");
     if (active) {
-        look_at_memory(probe, model, producer);
+        check_memory(probe, model, producer);
     }
 }
 
@@ -293,7 +293,7 @@ static int32_t plain_cause(const ps_probe_pub_t *model)
     return PS_CAUSE_RECEIVER_WINDOW;
 }
 
-static void look_at_account(ps_probe_t *probe, ps_probe_pub_t *model, int64_t now_ns)
+static void check_account(ps_probe_t *probe, ps_probe_pub_t *model, int64_t now_ns)
 {
     const ps_publication_t *pub = model->pub;
     const int32_t cause = atomic_load_explicit(&pub->slot->cause, memory_order_relaxed);
@@ -304,9 +304,9 @@ static void look_at_account(ps_probe_t *probe, ps_probe_pub_t *model, int64_t no
         by_culprit += load(&pub->slot->culprits[i].blocked_ns);
     }
 
-    model->held_ns += model->cause != PS_CAUSE_NONE ? now_ns - model->looked_ns : 0;
+    model->held_ns += model->cause != PS_CAUSE_NONE ? now_ns - model->checked_ns : 0;
     model->cause = cause;
-    model->looked_ns = now_ns;
+    model->checked_ns = now_ns;
     const int64_t shown_ns = blocked_ns + (cause != PS_CAUSE_NONE ? now_ns - since_ns : 0);
     if (by_culprit != blocked_ns) {
         complain(probe, model, "the account by culprit is not the account by cause", by_culprit,
@@ -335,7 +335,7 @@ static void look_at_account(ps_probe_t *probe, ps_probe_pub_t *model, int64_t no
 
 /* ---- what is shown --------------------------------------------------------------------------- */
 
-static void look_at_cells(ps_probe_t *probe, ps_probe_pub_t *model, int64_t now_ns)
+static void check_cells(ps_probe_t *probe, ps_probe_pub_t *model, int64_t now_ns)
 {
     const ps_publication_t *pub = model->pub;
     const bool network = pub->endpoint != NULL;
@@ -371,7 +371,7 @@ static void look_at_cells(ps_probe_t *probe, ps_probe_pub_t *model, int64_t now_
             now_ns, 2, "the sender sees producers and readers");
 }
 
-static void look_at_index(ps_probe_t *probe, ps_probe_pub_t *model, int64_t now_ns)
+static void check_index(ps_probe_t *probe, ps_probe_pub_t *model, int64_t now_ns)
 {
     const ps_publication_t *pub = model->pub;
     const ps_sim_ledger_t *ledger = ps_probe_ledger(probe, pub->log.session_id, pub->log.stream_id);
@@ -389,23 +389,24 @@ static void look_at_index(ps_probe_t *probe, ps_probe_pub_t *model, int64_t now_
     if (pub->params.spies_simulate_connection && count > model->index.count + 1) {
         model->index.count = 0; /* it passed over some and sent some in one turn */
     }
-    const char *wrong = pub->endpoint == NULL
-                            ? NULL
-                            : ps_probe_index_look(&model->index, pub->ring, pub->sender_position,
-                                                  ps_publication_term(pub),
-                                                  ps_context_epoch_offset_ns(pub->context), now_ns);
+    const char *wrong =
+        pub->endpoint == NULL
+            ? NULL
+            : ps_probe_index_check(&model->index, pub->ring, pub->sender_position,
+                                   ps_publication_term(pub),
+                                   ps_context_epoch_offset_ns(pub->context), now_ns);
     if (wrong != NULL) {
         complain(probe, model, wrong, position, pub->sender_position);
     }
 }
 
-static void look_at_end(ps_probe_t *probe, ps_probe_pub_t *model, int64_t now_ns)
+static void check_end(ps_probe_t *probe, ps_probe_pub_t *model, int64_t now_ns)
 {
     const ps_publication_t *pub = model->pub;
     const bool network = pub->endpoint != NULL;
     const bool sent = !network || pub->sender_position >= pub->end_position;
     const bool read = slowest_reader(pub) >= pub->end_position;
-    const bool alone = network && pub->receiver_count == 0 && !pub->inherited;
+    const bool alone = network && pub->receiver_count == 0 && !pub->adopted_connection;
     promise(probe, model, P_DRAINED,
             pub->state != PS_PUBLICATION_DRAINING || !((sent || alone) && read), now_ns, 2,
             "what is sent and read is drained");
@@ -418,14 +419,14 @@ static void look_at_end(ps_probe_t *probe, ps_probe_pub_t *model, int64_t now_ns
     }
 }
 
-void ps_probe_pub_look(ps_probe_t *probe, ps_probe_pub_t *model, int64_t now_ns)
+void ps_probe_pub_check(ps_probe_t *probe, ps_probe_pub_t *model, int64_t now_ns)
 {
-    look_at_limit(probe, model, now_ns);
-    look_at_account(probe, model, now_ns);
-    look_at_cells(probe, model, now_ns);
-    look_at_index(probe, model, now_ns);
-    look_at_end(probe, model, now_ns);
-    ps_probe_promise(probe, &model->promises[P_TOLD],
+    check_limit(probe, model, now_ns);
+    check_account(probe, model, now_ns);
+    check_cells(probe, model, now_ns);
+    check_index(probe, model, now_ns);
+    check_end(probe, model, now_ns);
+    ps_probe_promise(probe, &model->promises[P_NOTIFIED],
                      model->pub->pending == 0 || ps_probe_is_crowded(probe, model->host, now_ns),
                      now_ns, ps_probe_slack_ns(probe, model->host),
                      "what the conductor must hear is told", model->host,

@@ -120,7 +120,7 @@ static void compare_all(ps_probe_t *probe, const ps_probe_pub_t *model)
 
 /* On IPC what was published is spent, and producers may go as far as the bucket lets them; those
  * that wait go on once a datagram's worth is there. */
-static void look_at_local(ps_probe_t *probe, ps_probe_pub_t *model, int64_t now_ns)
+static void check_local(ps_probe_t *probe, ps_probe_pub_t *model, int64_t now_ns)
 {
     const ps_publication_t *pub = model->pub;
     const int64_t published = pub->producer_position - model->published;
@@ -148,7 +148,7 @@ static void look_at_local(ps_probe_t *probe, ps_probe_pub_t *model, int64_t now_
                      pub->log.session_id);
 }
 
-void ps_probe_rate_look(ps_probe_t *probe, ps_probe_pub_t *model, int64_t now_ns)
+void ps_probe_rate_check(ps_probe_t *probe, ps_probe_pub_t *model, int64_t now_ns)
 {
     const ps_publication_t *pub = model->pub;
     const double mtu = pub->log.mtu;
@@ -156,7 +156,7 @@ void ps_probe_rate_look(ps_probe_t *probe, ps_probe_pub_t *model, int64_t now_ns
     const int64_t again = model->repair_bytes;
     if (pub->endpoint == NULL) {
         compare_all(probe, model);
-        look_at_local(probe, model, now_ns);
+        check_local(probe, model, now_ns);
         return;
     }
     turn_to(&model->repair, now_ns);
@@ -208,7 +208,7 @@ static double cubic_window(const ps_cubic_t *cubic, double seconds)
 }
 
 /* K^3 = (W_max - cwnd) / 0.4, windows in segments. */
-static void look_at_epoch(ps_probe_t *probe, const ps_probe_image_t *model, double window)
+static void check_epoch(ps_probe_t *probe, const ps_probe_image_t *model, double window)
 {
     const ps_cubic_t *cubic = &model->image->congestion.cubic;
     const double k = (double)cubic->k_ticks / 1e4;
@@ -222,7 +222,7 @@ static void look_at_epoch(ps_probe_t *probe, const ps_probe_image_t *model, doub
 }
 
 /* A loss: seven tenths, and the plateau where it was (less, if it was below the last one). */
-static void look_at_cut(ps_probe_t *probe, const ps_probe_image_t *model, double arrived)
+static void check_cut(ps_probe_t *probe, const ps_probe_image_t *model, double arrived)
 {
     const ps_cubic_t *cubic = &model->image->congestion.cubic;
     const double before = (double)ps_cubic_window(&model->cubic);
@@ -239,11 +239,11 @@ static void look_at_cut(ps_probe_t *probe, const ps_probe_image_t *model, double
         cubic->peak != (int64_t)before - (int64_t)before * 3 / 20) {
         complain(probe, model, "a loss sets another plateau", (double)cubic->peak, before);
     }
-    look_at_epoch(probe, model, (double)cubic->threshold);
+    check_epoch(probe, model, (double)cubic->threshold);
 }
 
-static void look_at_growth(ps_probe_t *probe, const ps_probe_image_t *model, double arrived,
-                           int64_t now_ns)
+static void check_growth(ps_probe_t *probe, const ps_probe_image_t *model, double arrived,
+                         int64_t now_ns)
 {
     const ps_cubic_t *cubic = &model->image->congestion.cubic;
     const ps_cubic_t *old = &model->cubic;
@@ -321,8 +321,7 @@ static void end_round(ps_probe_t *probe, ps_probe_image_t *model, bool cut)
     round->window = ps_cubic_window(cubic);
 }
 
-static void look_at_phase(ps_probe_t *probe, ps_probe_image_t *model, double arrived,
-                          int64_t now_ns)
+static void check_phase(ps_probe_t *probe, ps_probe_image_t *model, double arrived, int64_t now_ns)
 {
     ps_probe_round_t *round = &model->round;
     const ps_cubic_t *cubic = &model->image->congestion.cubic;
@@ -353,8 +352,8 @@ static void look_at_phase(ps_probe_t *probe, ps_probe_image_t *model, double arr
     }
 }
 
-/* Between two looks at most one pass brings bytes: a window grows or is cut by the rules. */
-void ps_probe_cubic_look(ps_probe_t *probe, ps_probe_image_t *model, int64_t now_ns)
+/* Between two checks most one pass brings bytes: a window grows or is cut by the rules. */
+void ps_probe_cubic_check(ps_probe_t *probe, ps_probe_image_t *model, int64_t now_ns)
 {
     const ps_image_t *image = model->image;
     const ps_cubic_t *cubic = &image->congestion.cubic;
@@ -376,9 +375,9 @@ void ps_probe_cubic_look(ps_probe_t *probe, ps_probe_image_t *model, int64_t now
         /* A further loss may leave the edge of recovery where it was: then its time tells. */
         const bool again = cubic->epoch_ns == now_ns && cubic->window_q < old->window_q;
         if (cubic->recovery != old->recovery || cubic->had_event != old->had_event || again) {
-            look_at_cut(probe, model, arrived);
+            check_cut(probe, model, arrived);
         } else {
-            look_at_growth(probe, model, arrived > 0 ? arrived : 0, now_ns);
+            check_growth(probe, model, arrived > 0 ? arrived : 0, now_ns);
         }
         if (arrived > 0 && now_ns - cubic->round_ns > round_ns) {
             complain(probe, model, "a round does not end", (double)(now_ns - cubic->round_ns),
@@ -392,7 +391,7 @@ void ps_probe_cubic_look(ps_probe_t *probe, ps_probe_image_t *model, int64_t now
         complain(probe, model, "received bytes are counted wrong",
                  (double)image->congestion.received, (double)image->hwm);
     }
-    look_at_phase(probe, model, arrived > 0 ? arrived : 0, now_ns);
+    check_phase(probe, model, arrived > 0 ? arrived : 0, now_ns);
     model->cubic = *cubic;
     model->cubic_known = image->congestion.started;
     model->cubic_received = image->congestion.received;

@@ -14,7 +14,7 @@
 enum {
     P_SM = 8,
     P_DUE = 9,
-    P_ASK = 10,
+    P_REQUEST = 10,
     P_RTT = 11,
     P_PRESSURE = 12,
     P_ALIVE = 13,
@@ -67,8 +67,8 @@ static bool is_bound(const ps_image_t *image, int64_t *room)
     return most > *room;
 }
 
-static void look_at_trailer(ps_probe_t *probe, const ps_probe_image_t *model, const ps_sm_t *sm,
-                            int64_t position)
+static void check_trailer(ps_probe_t *probe, const ps_probe_image_t *model, const ps_sm_t *sm,
+                          int64_t position)
 {
     const ps_image_t *image = model->image;
     const ps_trailer_t *trailer = &sm->trailer;
@@ -120,7 +120,7 @@ static void look_at_trailer(ps_probe_t *probe, const ps_probe_image_t *model, co
     }
 }
 
-static void look_at_window(ps_probe_t *probe, const ps_probe_image_t *model, const ps_sm_t *sm)
+static void check_window(ps_probe_t *probe, const ps_probe_image_t *model, const ps_sm_t *sm)
 {
     const ps_image_t *image = model->image;
     const int32_t half = image->log.term_length / 2;
@@ -139,8 +139,8 @@ static void look_at_window(ps_probe_t *probe, const ps_probe_image_t *model, con
     }
 }
 
-static void look_at_timing(ps_probe_t *probe, ps_probe_image_t *model, int64_t position,
-                           int64_t now_ns)
+static void check_timing(ps_probe_t *probe, ps_probe_image_t *model, int64_t position,
+                         int64_t now_ns)
 {
     const ps_image_t *image = model->image;
     const int64_t timeout_ns = image->receiver->params->status_message_timeout_ns;
@@ -178,12 +178,12 @@ void ps_probe_sm_sent(ps_probe_t *probe, ps_probe_image_t *model, const ps_sm_t 
     if (!ps_probe_is_heard(image, now_ns)) {
         complain(probe, model, "a status message to nobody", position, 0);
     }
-    look_at_window(probe, model, sm);
+    check_window(probe, model, sm);
     if (image->receiver->params->advertise) {
-        look_at_trailer(probe, model, sm, position);
+        check_trailer(probe, model, sm, position);
     }
     if (model->sm_ns != now_ns) {
-        look_at_timing(probe, model, position, now_ns);
+        check_timing(probe, model, position, now_ns);
     }
     /* Movement is seen a cycle later than it is: near the limit either interval is right. */
     const int64_t then_ns = now_ns - image->receiver->params->idle_after_ns;
@@ -197,7 +197,7 @@ void ps_probe_sm_sent(ps_probe_t *probe, ps_probe_image_t *model, const ps_sm_t 
     model->sm_bound = is_bound(image, &room); /* more storage is told at once */
 }
 
-static void look_at_status(ps_probe_t *probe, ps_probe_image_t *model, int64_t now_ns)
+static void check_status(ps_probe_t *probe, ps_probe_image_t *model, int64_t now_ns)
 {
     const ps_image_t *image = model->image;
     const ps_receiver_t *receiver = image->receiver;
@@ -205,12 +205,14 @@ static void look_at_status(ps_probe_t *probe, ps_probe_image_t *model, int64_t n
                         !ps_probe_is_outrun(image) && image->endpoint != NULL &&
                         ps_probe_is_heard(image, now_ns);
     const int64_t sum = ps_image_contiguous(image) + image->consumption;
-    const bool told = model->sm_ns == now_ns && ps_image_contiguous(image) == model->last_position;
+    const bool notified =
+        model->sm_ns == now_ns && ps_image_contiguous(image) == model->last_position;
     if (sum != model->moved_sum) {
         model->moved_ns = now_ns;
         model->sm_idle = false;
     }
-    if (sum != model->moved_sum && !told) { /* what was released as the timer ran is told already */
+    if (sum != model->moved_sum &&
+        !notified) { /* what was released as the timer ran is told already */
         model->surely_moved_ns = now_ns;
         model->sm_may_idle = false;
     }
@@ -261,7 +263,7 @@ static int64_t doubled(int64_t wait_ns, int32_t times, int64_t most_ns)
 }
 
 /* From a question, the asked-th before it, to the next of the same gap: least and most. */
-static void retry_bounds(const ps_image_t *image, int32_t asked, int64_t *least_ns,
+static void retry_bounds(const ps_image_t *image, int32_t requested, int64_t *least_ns,
                          int64_t *most_ns)
 {
     const ps_driver_params_t *params = image->receiver->params;
@@ -273,9 +275,9 @@ static void retry_bounds(const ps_image_t *image, int32_t asked, int64_t *least_
     const int64_t by_variation = smoothed + 4 * image->rtt.variation_ns;
     const int64_t by_share = smoothed + smoothed / 8;
     int64_t answer_ns = by_variation > by_share ? by_variation : by_share;
-    int32_t doublings = smoothed == 0 ? (asked < 10 ? asked : 10) : 0;
-    if (smoothed != 0 && asked > PATIENCE) {
-        doublings = asked - PATIENCE < 4 ? asked - PATIENCE : 4;
+    int32_t doublings = smoothed == 0 ? (requested < 10 ? requested : 10) : 0;
+    if (smoothed != 0 && requested > PATIENCE) {
+        doublings = requested - PATIENCE < 4 ? requested - PATIENCE : 4;
         answer_ns = doubled(answer_ns, doublings, answer_ns > SECOND ? answer_ns : SECOND);
     }
     const int64_t unit_most = unit_ns < 100 * MS ? 100 * MS : unit_ns;
@@ -314,7 +316,7 @@ void ps_probe_nak_sent(ps_probe_t *probe, ps_probe_image_t *model, const ps_nak_
     }
     int64_t least_ns;
     int64_t most_ns;
-    retry_bounds(image, gap->asked - 1, &least_ns, &most_ns);
+    retry_bounds(image, gap->requested - 1, &least_ns, &most_ns);
     if (gap->due_ns < now_ns + least_ns || gap->due_ns > now_ns + most_ns) {
         complain(probe, model, "the next NAK is due at another time", gap->due_ns - now_ns,
                  least_ns);
@@ -322,30 +324,31 @@ void ps_probe_nak_sent(ps_probe_t *probe, ps_probe_image_t *model, const ps_nak_
     for (int32_t i = 0; i < model->gap_count; i++) {
         ps_probe_gap_t *known = &model->gaps[i];
         if (known->from <= from && known->to > from) {
-            if (known->asked >= gap->asked && known->asked_ns != now_ns) {
-                complain(probe, model, "NAKs of a gap are counted wrong", gap->asked, known->asked);
+            if (known->requested >= gap->requested && known->requested_ns != now_ns) {
+                complain(probe, model, "NAKs of a gap are counted wrong", gap->requested,
+                         known->requested);
             }
-            known->asked_ns = now_ns;
-            known->asked = gap->asked;
+            known->requested_ns = now_ns;
+            known->requested = gap->requested;
             return;
         }
     }
 }
 
-static void look_at_naks(ps_probe_t *probe, ps_probe_image_t *model, int64_t now_ns)
+static void check_naks(ps_probe_t *probe, ps_probe_image_t *model, int64_t now_ns)
 {
     const ps_image_t *image = model->image;
     const int64_t slack_ns = ps_probe_slack_ns(probe, model->host);
-    const bool asks = image->params.reliable && !image->revoked && image->endpoint != NULL &&
-                      image->state == PS_IMAGE_ACTIVE;
+    const bool requests = image->params.reliable && !image->revoked && image->endpoint != NULL &&
+                          image->state == PS_IMAGE_ACTIVE;
     const int32_t count = is_single(image) && image->gaps.count > 1 ? 1 : image->gaps.count;
     const ps_driver_params_t *params = image->receiver->params;
     bool late = false;
-    for (int32_t i = 0; i < count && i < model->gap_count && asks; i++) {
+    for (int32_t i = 0; i < count && i < model->gap_count && requests; i++) {
         const ps_gap_t *gap = &image->gaps.items[i];
         ps_probe_gap_t *known = &model->gaps[i];
         late = late || gap->due_ns <= now_ns;
-        if (gap->asked == 0 && gap->opened_ns == now_ns && !known->placed) {
+        if (gap->requested == 0 && gap->opened_ns == now_ns && !known->placed) {
             const int64_t wait_ns = gap->due_ns - now_ns;
             const int64_t delay_ns = image->params.nak_delay_ns >= 0 ? image->params.nak_delay_ns
                                                                      : params->nak_unicast_delay_ns;
@@ -369,13 +372,13 @@ static void look_at_naks(ps_probe_t *probe, ps_probe_image_t *model, int64_t now
             complain(probe, model, "a gap counts as lost too soon", gap->from, known->first_ns);
         }
         if (gap->due_ns > now_ns + 60 * SECOND || gap->due_ns < now_ns - slack_ns) {
-            complain(probe, model, "a gap is not asked for in time", gap->from,
+            complain(probe, model, "a gap is not requested in time", gap->from,
                      now_ns - gap->due_ns);
         }
     }
-    promise(probe, model, P_ASK, !late, now_ns, "gaps that are due are asked for");
+    promise(probe, model, P_REQUEST, !late, now_ns, "gaps that are due are requested");
     if (!image->params.reliable) {
-        promise(probe, model, P_ASK + 10, image->gaps.count == 0, now_ns,
+        promise(probe, model, P_REQUEST + 10, image->gaps.count == 0, now_ns,
                 "an unreliable stream goes on over its gaps");
     }
 }
@@ -406,7 +409,7 @@ void ps_probe_rttm_sent(ps_probe_t *probe, ps_probe_image_t *model, const ps_rtt
     if (now_ns < model->rtt_due_ns) {
         complain(probe, model, "a round-trip request too soon", now_ns, model->rtt_due_ns);
     }
-    model->asked_rtt[model->asked_rtt_next++ % 16] = now_ns;
+    model->requested_rtt[model->requested_rtt_next++ % 16] = now_ns;
     model->rtt_ns = now_ns;
     const int32_t phase = image->congestion.cubic.phase;
     const bool known = phase == model->last_phase; /* else it changed in this cycle */
@@ -415,7 +418,7 @@ void ps_probe_rttm_sent(ps_probe_t *probe, ps_probe_image_t *model, const ps_rtt
     model->rtt_late_ns = now_ns + rtt_interval(image, known && !avoids ? 10 : 2);
 }
 
-static void look_at_round_trips(ps_probe_t *probe, ps_probe_image_t *model, int64_t now_ns)
+static void check_round_trips(ps_probe_t *probe, ps_probe_image_t *model, int64_t now_ns)
 {
     const ps_image_t *image = model->image;
     const int64_t smoothed = image->rtt.smoothed_ns;
@@ -461,13 +464,13 @@ void ps_probe_pressure_sent(ps_probe_t *probe, ps_probe_image_t *model,
         complain(probe, model, "PRESSURE states another backlog", pressure->backlog_bytes, fill);
     }
     if ((image->params.peer_capabilities & PS_CAP_PRESSURE) == 0) {
-        complain(probe, model, "PRESSURE that nobody asked for", 0, 0);
+        complain(probe, model, "PRESSURE that nobody requested", 0, 0);
     }
-    ps_probe_queue_told(probe, model, pressure, now_ns);
+    ps_probe_queue_notified(probe, model, pressure, now_ns);
     model->pressure_ns = now_ns;
 }
 
-static void look_at_pressure(ps_probe_t *probe, ps_probe_image_t *model, int64_t now_ns)
+static void check_pressure(ps_probe_t *probe, ps_probe_image_t *model, int64_t now_ns)
 {
     const ps_image_t *image = model->image;
     const int64_t fill = ps_probe_queue_fill(image, now_ns);
@@ -484,7 +487,7 @@ static void look_at_pressure(ps_probe_t *probe, ps_probe_image_t *model, int64_t
 
 /* ---- its end --------------------------------------------------------------------------------- */
 
-static void look_at_end(ps_probe_t *probe, ps_probe_image_t *model, int64_t now_ns)
+static void check_end(ps_probe_t *probe, ps_probe_image_t *model, int64_t now_ns)
 {
     const ps_image_t *image = model->image;
     const ps_driver_params_t *params = image->receiver->params;
@@ -524,7 +527,7 @@ static void look_at_end(ps_probe_t *probe, ps_probe_image_t *model, int64_t now_
     }
 }
 
-static void look_at_drain(ps_probe_t *probe, ps_probe_image_t *model, int64_t now_ns)
+static void check_drain(ps_probe_t *probe, ps_probe_image_t *model, int64_t now_ns)
 {
     const ps_image_t *image = model->image;
     const int64_t phase_ns =
@@ -550,15 +553,15 @@ static void look_at_drain(ps_probe_t *probe, ps_probe_image_t *model, int64_t no
         "an image that is read out is drained", model->host, image->params.session_id);
 }
 
-void ps_probe_recv_look(ps_probe_t *probe, ps_probe_image_t *model, int64_t now_ns)
+void ps_probe_recv_check(ps_probe_t *probe, ps_probe_image_t *model, int64_t now_ns)
 {
     if (model->image->receiver == NULL) {
         return;
     }
-    look_at_status(probe, model, now_ns);
-    look_at_naks(probe, model, now_ns);
-    look_at_round_trips(probe, model, now_ns);
-    look_at_pressure(probe, model, now_ns);
-    look_at_end(probe, model, now_ns);
-    look_at_drain(probe, model, now_ns);
+    check_status(probe, model, now_ns);
+    check_naks(probe, model, now_ns);
+    check_round_trips(probe, model, now_ns);
+    check_pressure(probe, model, now_ns);
+    check_end(probe, model, now_ns);
+    check_drain(probe, model, now_ns);
 }

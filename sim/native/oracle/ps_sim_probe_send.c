@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  * ps_sim_probe_send.c: what leaves a sender, and when.
  *
- *   SETUP       every 100 ms until a receiver is heard, then only when one asks for it
+ *   SETUP       every 100 ms until a receiver is heard, then only when one requests it
  *   heartbeat   100 ms after the last datagram, 1 s once the stream is quiet; both ways: neither
  *               later nor sooner
  *   data        as soon as there is a frame and room for it; nothing beyond the limit
- *   again       only what was asked for, all of it, at once, and not twice within the linger
+ *   again       only what was requested, all of it, at once, and not twice within the linger
  */
 #include "ps_sim_probe.h"
 
@@ -58,21 +58,21 @@ void ps_probe_setup_sent(ps_probe_t *probe, ps_probe_pub_t *model, const ps_setu
     if (single && now_ns - model->setup_ns < params->setup_interval_ns) {
         complain(probe, model, "SETUP again too soon", now_ns - model->setup_ns, 0);
     }
-    if (single && model->ever_heard && !model->asked_setup) {
-        complain(probe, model, "a SETUP that nobody asked for", 0, 0);
+    if (single && model->ever_heard && !model->requested_setup) {
+        complain(probe, model, "a SETUP that nobody requested", 0, 0);
     }
     if (pub->receiver_count > 0) {
-        model->asked_setup = false;
+        model->requested_setup = false;
     }
     model->setup_ns = now_ns;
     ps_probe_fc_setup_sent(model);
 }
 
-static void look_at_setup(ps_probe_t *probe, ps_probe_pub_t *model, int64_t now_ns)
+static void check_setup(ps_probe_t *probe, ps_probe_pub_t *model, int64_t now_ns)
 {
     const ps_publication_t *pub = model->pub;
     const ps_driver_params_t *params = &pub->context->params;
-    const bool wanted = (!model->ever_heard || model->asked_setup) && !pub->revoked &&
+    const bool wanted = (!model->ever_heard || model->requested_setup) && !pub->revoked &&
                         ps_send_endpoint_reachable(pub->endpoint) &&
                         pub->state != PS_PUBLICATION_DRAINED;
     ps_probe_promise(probe, &model->promises[P_SETUP],
@@ -136,7 +136,7 @@ void ps_probe_heartbeat_sent(ps_probe_t *probe, ps_probe_pub_t *model, const ps_
     model->beat_ns = now_ns;
 }
 
-static void look_at_heartbeat(ps_probe_t *probe, ps_probe_pub_t *model, int64_t now_ns)
+static void check_heartbeat(ps_probe_t *probe, ps_probe_pub_t *model, int64_t now_ns)
 {
     const ps_publication_t *pub = model->pub;
     const ps_driver_params_t *params = &pub->context->params;
@@ -155,39 +155,39 @@ static void look_at_heartbeat(ps_probe_t *probe, ps_probe_pub_t *model, int64_t 
 /* ---- data ------------------------------------------------------------------------------------ */
 
 /* The pool of answers is small towards a group: a full one forgets what lingers, and the same may
- * be asked for and answered once more. */
+ * be requested and answered once more. */
 static bool is_pool_full(const ps_probe_pub_t *model, int64_t now_ns)
 {
     const ps_publication_t *pub = model->pub;
     const int64_t linger_ns = pub->context->params.retransmit_linger_ns;
     int32_t used = 0;
-    for (int32_t i = 0; i < model->ask_count; i++) {
-        const ps_probe_ask_t *ask = &model->asks[i];
-        used += ask->done_ns < 0 || now_ns - ask->done_ns < linger_ns;
+    for (int32_t i = 0; i < model->request_count; i++) {
+        const ps_probe_request_t *request = &model->requests[i];
+        used += request->done_ns < 0 || now_ns - request->done_ns < linger_ns;
     }
     return used >= pub->retransmit.capacity;
 }
 
-/* wire_to: of padding only the header travels, and who asks for it gets all it stands for. */
+/* wire_to: of padding only the header travels, and who requests it gets all it stands for. */
 static bool sent_again(ps_probe_pub_t *model, int64_t from, int64_t to, int64_t wire_to,
                        int64_t now_ns)
 {
-    bool asked = false;
-    for (int32_t i = 0; i < model->ask_count; i++) {
-        ps_probe_ask_t *ask = &model->asks[i];
-        const bool open = ask->done_ns < 0;
-        asked = asked || (from >= ask->from && wire_to <= ask->to);
-        if (!open || from > ask->cursor || to <= ask->cursor) {
+    bool requested = false;
+    for (int32_t i = 0; i < model->request_count; i++) {
+        ps_probe_request_t *request = &model->requests[i];
+        const bool open = request->done_ns < 0;
+        requested = requested || (from >= request->from && wire_to <= request->to);
+        if (!open || from > request->cursor || to <= request->cursor) {
             continue;
         }
-        ask->cursor = to;
+        request->cursor = to;
         /* One that was cut short ends with the last whole frame. */
-        const int64_t spare = ask->cut ? model->pub->log.mtu - 1 : 0;
-        if (to + spare >= (ask->need < model->high ? ask->need : model->high)) {
-            ask->done_ns = now_ns;
+        const int64_t spare = request->cut ? model->pub->log.mtu - 1 : 0;
+        if (to + spare >= (request->need < model->high ? request->need : model->high)) {
+            request->done_ns = now_ns;
         }
     }
-    return asked;
+    return requested;
 }
 
 void ps_probe_data_sent(ps_probe_t *probe, ps_probe_pub_t *model, const ps_data_t *data,
@@ -204,7 +204,7 @@ void ps_probe_data_sent(ps_probe_t *probe, ps_probe_pub_t *model, const ps_data_
     const int64_t wire = span < (int32_t)packet->length ? span : (int32_t)packet->length;
     if (kind == PS_SIM_AGAIN) {
         if (!sent_again(model, from, from + span, from + wire, now_ns)) {
-            complain(probe, model, "sent again what nobody asked for", from, from + span);
+            complain(probe, model, "sent again what nobody requested", from, from + span);
         }
         model->repair_bytes += packet->length;
         return;
@@ -230,7 +230,7 @@ void ps_probe_data_sent(ps_probe_t *probe, ps_probe_pub_t *model, const ps_data_
 }
 
 /* A frame and room for it: it leaves in this cycle, or the next few when many streams send. */
-static void look_at_data(ps_probe_t *probe, ps_probe_pub_t *model, int64_t now_ns)
+static void check_data(ps_probe_t *probe, ps_probe_pub_t *model, int64_t now_ns)
 {
     const ps_publication_t *pub = model->pub;
     bool sendable = false;
@@ -256,7 +256,7 @@ static void look_at_data(ps_probe_t *probe, ps_probe_pub_t *model, int64_t now_n
     }
 }
 
-/* ---- what was asked for ---------------------------------------------------------------------- */
+/* ---- what was requested ---------------------------------------------------------------------- */
 
 int64_t ps_probe_sent_floor(const ps_publication_t *pub, int64_t high)
 {
@@ -321,47 +321,48 @@ void ps_probe_on_nak(ps_probe_pub_t *model, const ps_nak_t *nak, int64_t now_ns)
     const bool full = is_pool_full(model, now_ns);
     bool forgotten = false;
     int32_t free = -1;
-    for (int32_t i = 0; i < model->ask_count; i++) {
-        ps_probe_ask_t *ask = &model->asks[i];
+    for (int32_t i = 0; i < model->request_count; i++) {
+        ps_probe_request_t *request = &model->requests[i];
         const bool over =
-            ask->done_ns >= 0 && now_ns - ask->done_ns >= params->retransmit_linger_ns;
+            request->done_ns >= 0 && now_ns - request->done_ns >= params->retransmit_linger_ns;
         if (over) {
             /* Of what was cut short a small frame may be left, and wait for the budget. */
-            free = ask->cut && now_ns - ask->done_ns < SECOND ? free : i;
-        } else if (from >= ask->from && from < ask->to) {
-            /* Under way, or just answered.  Whoever asks for more than the first has to ask again,
-             * but a full pool may have forgotten an answer, and then sends all of it. */
-            const bool beyond = from >= ask->need; /* that is now: nobody was to send it yet */
-            ask->to = pub->params.group && to > ask->to ? to : ask->to;
-            if (!beyond && (ask->done_ns < 0 || !full)) {
+            free = request->cut && now_ns - request->done_ns < SECOND ? free : i;
+        } else if (from >= request->from && from < request->to) {
+            /* Under way, or just answered.  Whoever requests more than the first has to request
+             * again, but a full pool may have forgotten an answer, and then sends all of it. */
+            const bool beyond = from >= request->need; /* that is now: nobody was to send it yet */
+            request->to = pub->params.group && to > request->to ? to : request->to;
+            if (!beyond && (request->done_ns < 0 || !full)) {
                 /* One that was given up may have been forgotten: now it takes a place. */
-                model->asked_now += ask->done_ns < 0 && ask->optional;
+                model->requested_now += request->done_ns < 0 && request->optional;
                 return;
             }
             forgotten = true;
         }
     }
-    const int32_t asked = pub->retransmit.pending + model->asked_now;
-    const int32_t waiting = pub->params.group ? 2 * asked : asked;
-    if (free < 0 && model->ask_count < PS_PROBE_ASKS) {
-        free = model->ask_count++;
+    const int32_t requested = pub->retransmit.pending + model->requested_now;
+    const int32_t waiting = pub->params.group ? 2 * requested : requested;
+    if (free < 0 && model->request_count < PS_PROBE_REQUESTS) {
+        free = model->request_count++;
     }
     if (free >= 0) {
-        model->asks[free] = (ps_probe_ask_t){ .from = from,
-                                              .to = to,
-                                              .need = to,
-                                              .cursor = from,
-                                              .asked_ns = now_ns,
-                                              .done_ns = -1,
-                                              .cut = nak->length > most,
-                                              .optional = waiting >= pub->retransmit.capacity ||
-                                                          forgotten || is_covered(pub, from) };
-        model->asked_now++;
+        model->requests[free] =
+            (ps_probe_request_t){ .from = from,
+                                  .to = to,
+                                  .need = to,
+                                  .cursor = from,
+                                  .requested_ns = now_ns,
+                                  .done_ns = -1,
+                                  .cut = nak->length > most,
+                                  .optional = waiting >= pub->retransmit.capacity || forgotten ||
+                                              is_covered(pub, from) };
+        model->requested_now++;
     }
 }
 
 /* What waits while the budget is spent may wait; of very many questions some may be given up. */
-static void look_at_asks(ps_probe_t *probe, ps_probe_pub_t *model, int64_t now_ns)
+static void check_requests(ps_probe_t *probe, ps_probe_pub_t *model, int64_t now_ns)
 {
     const ps_publication_t *pub = model->pub;
     /* One answer may serve several questions, or those of its delay: the last waits longer. */
@@ -373,31 +374,32 @@ static void look_at_asks(ps_probe_t *probe, ps_probe_pub_t *model, int64_t now_n
                       ps_probe_is_full(probe, model->host, now_ns) ||
                       model->repair_bytes > 0    /* a turn of answers at a time */
                       || model->stated_rate > 0; /* a pace spreads them over a round trip */
-    model->asked_now = 0;
-    for (int32_t i = 0; i < model->ask_count; i++) {
-        ps_probe_ask_t *ask = &model->asks[i];
-        if (ask->done_ns >= 0) {
+    model->requested_now = 0;
+    for (int32_t i = 0; i < model->request_count; i++) {
+        ps_probe_request_t *request = &model->requests[i];
+        if (request->done_ns >= 0) {
             continue;
         }
-        ask->asked_ns = shut ? now_ns : ask->asked_ns;
+        request->requested_ns = shut ? now_ns : request->requested_ns;
         /* Nobody to send to, as after a restart: the answer went nowhere. */
-        ask->optional = ask->optional || !ps_send_endpoint_reachable(pub->endpoint);
-        if (ask->cursor < ps_probe_sent_floor(pub, pub->sender_position) ||
+        request->optional = request->optional || !ps_send_endpoint_reachable(pub->endpoint);
+        if (request->cursor < ps_probe_sent_floor(pub, pub->sender_position) ||
             pub->state == PS_PUBLICATION_DRAINED) {
-            ask->done_ns = now_ns;
-        } else if (now_ns - ask->asked_ns > grace_ns && !ask->optional) {
-            ask->done_ns = now_ns;
-            complain(probe, model, "what was asked for is not sent again", ask->from, ask->to);
+            request->done_ns = now_ns;
+        } else if (now_ns - request->requested_ns > grace_ns && !request->optional) {
+            request->done_ns = now_ns;
+            complain(probe, model, "what was requested is not sent again", request->from,
+                     request->to);
         }
     }
 }
 
-void ps_probe_send_look(ps_probe_t *probe, ps_probe_pub_t *model, int64_t now_ns)
+void ps_probe_send_check(ps_probe_t *probe, ps_probe_pub_t *model, int64_t now_ns)
 {
-    look_at_setup(probe, model, now_ns);
-    look_at_heartbeat(probe, model, now_ns);
-    look_at_data(probe, model, now_ns);
-    look_at_asks(probe, model, now_ns);
+    check_setup(probe, model, now_ns);
+    check_heartbeat(probe, model, now_ns);
+    check_data(probe, model, now_ns);
+    check_requests(probe, model, now_ns);
     if (model->pub->sent_ordinal != model->messages) {
         complain(probe, model, "messages sent are counted wrong", model->pub->sent_ordinal,
                  model->messages);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * ps_sim_probe_shown.c: what others are shown of a publication or an image, in its slot, its log
- * and in snapshots, is what it is: clients act on it, and so does a successor.
+ * and in snapshots, is what it is: clients act on it, and so does a new daemon.
  */
 #include "ps_sim_probe.h"
 
@@ -44,7 +44,7 @@ static int64_t wake_position(const ps_publication_t *pub)
 }
 
 /* When a consumer last took something: a sleeper's stream is told from a stuck one by it. */
-static void look_at_consumed(ps_probe_t *probe, ps_probe_pub_t *model, int64_t now_ns)
+static void check_consumed(ps_probe_t *probe, ps_probe_pub_t *model, int64_t now_ns)
 {
     const ps_publication_t *pub = model->pub;
     const int64_t shown_ns = load(&pub->slot->last_consumed_ns);
@@ -91,7 +91,7 @@ void ps_probe_pub_shown(ps_probe_t *probe, ps_probe_pub_t *model, int64_t now_ns
                      load(&pub->slot->wake_position) == wake_position(pub), now_ns,
                      ps_probe_slack_ns(probe, model->host), "readers know when to wake the sender",
                      model->host, pub->log.session_id);
-    look_at_consumed(probe, model, now_ns);
+    check_consumed(probe, model, now_ns);
 }
 
 /* ---- images ---------------------------------------------------------------------------------- */
@@ -122,7 +122,7 @@ static bool may_limit(const ps_image_t *image, int64_t client)
     return is_slowest;
 }
 
-static void look_at_wake(ps_probe_t *probe, ps_probe_image_t *model, int64_t now_ns)
+static void check_wake(ps_probe_t *probe, ps_probe_image_t *model, int64_t now_ns)
 {
     const ps_image_t *image = model->image;
     const bool unread = image->gating != 0 && image->consumption < image->position;
@@ -148,7 +148,7 @@ void ps_probe_image_shown(ps_probe_t *probe, ps_probe_image_t *model, int64_t no
     expect_image(probe, model, "that it is revoked", image->log.meta->is_revoked, image->revoked);
     expect_image(probe, model, "its readers", image->shown_subscribers, image->n_subscribers);
     expect_image(probe, model, "messages", load(&image->slot->ordinal), image->ordinal);
-    if (image->rtt.smoothed_ns != 0 || !image->params.adopted) { /* else its predecessor's */
+    if (image->rtt.smoothed_ns != 0 || !image->params.adopted) { /* else the old daemon's */
         expect_image(probe, model, "its round trip", load(&image->slot->rtt_ns),
                      image->rtt.smoothed_ns);
     }
@@ -168,5 +168,5 @@ void ps_probe_image_shown(ps_probe_t *probe, ps_probe_image_t *model, int64_t no
     ps_probe_promise(probe, &model->promises[P_GAPS], image->shown_gaps == image->gaps.count,
                      now_ns, ps_probe_slack_ns(probe, model->host), "its gaps are shown",
                      model->host, image->params.session_id);
-    look_at_wake(probe, model, now_ns);
+    check_wake(probe, model, now_ns);
 }

@@ -51,7 +51,7 @@ void ps_probe_spies_passed(ps_probe_t *probe, ps_probe_pub_t *model, int64_t now
     const ps_sim_ledger_t *ledger = ps_probe_ledger(probe, pub->log.session_id, pub->log.stream_id);
     const int64_t furthest = fastest_spy(pub);
     model->spied = furthest > model->spied ? furthest : model->spied;
-    if (model->spies_heard && (is_heard(model, now_ns) || pub->inherited)) {
+    if (model->spies_heard && (is_heard(model, now_ns) || pub->adopted_connection)) {
         complain(probe, model, "passes over what receivers did not get", model->high, to);
     } else if (to > model->spied && pub->subscriber_count > 0) {
         complain(probe, model, "passes over what no spy has read", to, model->spied);
@@ -63,14 +63,14 @@ void ps_probe_spies_passed(ps_probe_t *probe, ps_probe_pub_t *model, int64_t now
     model->limit = model->limit < to ? to : model->limit;
 }
 
-void ps_probe_spies_look(ps_probe_t *probe, ps_probe_pub_t *model, int64_t now_ns)
+void ps_probe_spies_check(ps_probe_t *probe, ps_probe_pub_t *model, int64_t now_ns)
 {
     const ps_publication_t *pub = model->pub;
     if (!pub->params.spies_simulate_connection) {
         return;
     }
     ps_probe_spies_passed(probe, model, now_ns);
-    model->spies_heard = is_heard(model, now_ns) || pub->inherited;
+    model->spies_heard = is_heard(model, now_ns) || pub->adopted_connection;
     const int64_t furthest = fastest_spy(pub);
     model->spied = furthest > model->spied ? furthest : model->spied;
     const bool waits = !model->spies_heard && furthest != INT64_MIN &&

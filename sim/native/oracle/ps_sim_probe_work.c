@@ -3,7 +3,7 @@
  *
  *   work     a cycle that read, sent or moved anything says so, or its thread would go to sleep
  *            while there is more; one that did nothing says none, or it would never sleep
- *   look     what a thread looks at before it parks: work is seen, and no work is not
+ *   look     what a thread checks before it parks: work is seen, and no work is not
  *   wake     whoever sleeps until there is news is woken by the cycle that brings it, and nobody
  *            is woken by one that brings none
  */
@@ -57,7 +57,7 @@ static int64_t readers(const ps_driver_t *driver)
     return (int64_t)sum;
 }
 
-static bool is_told(const ps_driver_t *driver)
+static bool is_notified(const ps_driver_t *driver)
 {
     const ps_sender_t *sender = driver->sender;
     for (int32_t word = 0; word * 64 < sender->capacity; word++) {
@@ -93,10 +93,10 @@ static int64_t slowest_local(const ps_publication_t *pub)
     return slowest;
 }
 
-static void look_at_looks(ps_probe_t *probe, int32_t host)
+static void check_intervals(ps_probe_t *probe, int32_t host)
 {
     ps_driver_t *driver = ps_probe_driver(probe, host);
-    bool sender_due = is_told(driver) || driver->sender->ready_count > 0;
+    bool sender_due = is_notified(driver) || driver->sender->ready_count > 0;
     bool receiver_due = false;
     for (int32_t i = 0; i < driver->sender->publication_count; i++) {
         const ps_publication_t *pub = driver->sender->publications[i];
@@ -134,7 +134,7 @@ static uint32_t word_of(const ps_shared_t *shared, int32_t slot)
 }
 
 /* What anybody may sleep for, but for positions. */
-static uint64_t news(const ps_driver_t *driver)
+static uint64_t reported(const ps_driver_t *driver)
 {
     uint64_t sum = 0;
     for (int32_t i = 0; i < driver->sender->publication_count; i++) {
@@ -162,17 +162,17 @@ static void note_sleepers(ps_probe_t *probe, int32_t host)
             ps_log_producer_position(&pub->log) >= pub->publisher_limit) {
             atomic_store_explicit(&pub->slot->want_room, 1, memory_order_relaxed);
         }
-        model->news.marked =
+        model->shown.marked =
             atomic_load_explicit(&pub->slot->dirty, memory_order_relaxed) == PS_DIRTY_DATA;
-        model->news.connected = pub->connected;
-        model->news.state = pub->state;
-        model->news.limit = pub->publisher_limit;
+        model->shown.connected = pub->connected;
+        model->shown.state = pub->state;
+        model->shown.limit = pub->publisher_limit;
     }
     for (int32_t i = 0; i < probe->image_count; i++) {
         ps_probe_image_t *model = probe->images[i];
         if (model->host == host) {
-            model->news.limit = model->image->position;
-            model->news.state = model->image->end_position != INT64_MAX;
+            model->shown.limit = model->image->position;
+            model->shown.state = model->image->end_position != INT64_MAX;
         }
     }
 }
@@ -184,10 +184,11 @@ static bool is_woken(const ps_probe_t *probe, int32_t host, int32_t slot)
            word_of(shared, slot) != probe->cycles[host].woken[slot];
 }
 
-static void look_at_publishers(ps_probe_t *probe, ps_probe_pub_t *model, int64_t now_ns)
+static void check_publishers(ps_probe_t *probe, ps_probe_pub_t *model, int64_t now_ns)
 {
     const ps_publication_t *pub = model->pub;
-    const bool tells = pub->connected != model->news.connected || pub->state != model->news.state;
+    const bool notifies =
+        pub->connected != model->shown.connected || pub->state != model->shown.state;
     const bool waits = atomic_load_explicit(&pub->slot->want_room, memory_order_relaxed) != 0;
     bool readers_woken = true;
     bool clients_woken = true;
@@ -199,12 +200,12 @@ static void look_at_publishers(ps_probe_t *probe, ps_probe_pub_t *model, int64_t
         clients_woken = clients_woken && is_woken(probe, model->host, pub->clients[i]);
     }
     /* The end is told when it is known; that all have come there is news for the conductor. */
-    const bool ends = pub->state != model->news.state && pub->state != PS_PUBLICATION_DRAINED;
-    if (!readers_woken && (model->news.marked || ends)) {
+    const bool ends = pub->state != model->shown.state && pub->state != PS_PUBLICATION_DRAINED;
+    if (!readers_woken && (model->shown.marked || ends)) {
         complain(probe, model->host, "readers are not told of what was published",
                  pub->producer_position, pub->slowest_position);
     }
-    if (!clients_woken && tells) {
+    if (!clients_woken && notifies) {
         complain(probe, model->host, "publishers are not told of their connection or its end",
                  pub->connected, pub->state);
     }
@@ -217,13 +218,13 @@ static void look_at_publishers(ps_probe_t *probe, ps_probe_pub_t *model, int64_t
                      model->host, pub->log.session_id);
 }
 
-static void look_at_sleepers(ps_probe_t *probe, int32_t host, int64_t now_ns)
+static void check_sleepers(ps_probe_t *probe, int32_t host, int64_t now_ns)
 {
     const ps_driver_t *driver = ps_probe_driver(probe, host);
     const ps_probe_cycle_t *cycle = &probe->cycles[host];
     for (int32_t i = 0; i < probe->pub_count; i++) {
         if (probe->pubs[i]->host == host && probe->pubs[i]->seen && !cycle->commanded) {
-            look_at_publishers(probe, probe->pubs[i], now_ns);
+            check_publishers(probe, probe->pubs[i], now_ns);
         }
     }
     for (int32_t i = 0; i < probe->image_count; i++) {
@@ -232,18 +233,18 @@ static void look_at_sleepers(ps_probe_t *probe, int32_t host, int64_t now_ns)
         if (model->host != host || !model->seen || cycle->commanded) {
             continue;
         }
-        const bool tells = image->position != model->news.limit ||
-                           (image->end_position != INT64_MAX) != model->news.state;
-        for (int32_t j = 0; tells && j < image->n_subscribers; j++) {
+        const bool notifies = image->position != model->shown.limit ||
+                              (image->end_position != INT64_MAX) != model->shown.state;
+        for (int32_t j = 0; notifies && j < image->n_subscribers; j++) {
             if (!is_woken(probe, host, image->subscribers[j].client_slot)) {
                 complain(probe, host, "readers are not told of what came", image->position,
-                         model->news.limit);
+                         model->shown.limit);
             }
         }
     }
     /* A status message may connect again what was cut off in the same cycle. */
-    const bool none = !cycle->commanded && !cycle->told && cycle->read == 0 &&
-                      news(driver) == cycle->news && positions(driver) == cycle->positions;
+    const bool none = !cycle->commanded && !cycle->notified && cycle->read == 0 &&
+                      reported(driver) == cycle->reported && positions(driver) == cycle->positions;
     for (int32_t i = 0; none && i < PS_PROBE_CLIENTS; i++) {
         if (i < driver->sender->shared->n_clients &&
             word_of(driver->sender->shared, i) != cycle->woken[i]) {
@@ -258,10 +259,10 @@ void ps_probe_before(ps_probe_t *probe, int32_t host, int64_t now_ns)
 {
     ps_driver_t *driver = ps_probe_driver(probe, host);
     ps_probe_cycle_t *cycle = &probe->cycles[host];
-    look_at_looks(probe, host);
+    check_intervals(probe, host);
     *cycle = (ps_probe_cycle_t){ .commanded = !ps_ring_is_empty(&driver->agents[0].commands) ||
                                               !ps_ring_is_empty(&driver->agents[1].commands),
-                                 .told = is_told(driver),
+                                 .notified = is_notified(driver),
                                  .turns = driver->sender->ready_count > 0 ||
                                           driver->sender->scan_index >= 0 ||
                                           driver->sender->min_due_ns <= now_ns,
@@ -274,14 +275,14 @@ void ps_probe_before(ps_probe_t *probe, int32_t host, int64_t now_ns)
             i < driver->sender->shared->n_clients ? word_of(driver->sender->shared, i) : 0;
     }
     note_sleepers(probe, host);
-    cycle->news = news(driver);
+    cycle->reported = reported(driver);
     for (int32_t id = 0; id < PS_AGENTS; id++) {
         cycle->events[id] =
             atomic_load_explicit(&driver->agents[id].events.tail, memory_order_relaxed);
     }
 }
 
-static void look_at_work(ps_probe_t *probe, int32_t host, int32_t work)
+static void check_work(ps_probe_t *probe, int32_t host, int32_t work)
 {
     const ps_driver_t *driver = ps_probe_driver(probe, host);
     const ps_probe_cycle_t *cycle = &probe->cycles[host];
@@ -292,9 +293,9 @@ static void look_at_work(ps_probe_t *probe, int32_t host, int32_t work)
     }
     const bool ticked = driver->receiver->last_tick_ns != cycle->tick_ns;
     const bool moved = positions(driver) != cycle->positions;
-    const bool did = cycle->commanded || cycle->told || cycle->read > 0 || cycle->data > 0 ||
+    const bool did = cycle->commanded || cycle->notified || cycle->read > 0 || cycle->data > 0 ||
                      cycle->answers > 0 || ticked || moved || behind;
-    const bool must = cycle->commanded || cycle->told || cycle->read > 0 || cycle->data > 0 ||
+    const bool must = cycle->commanded || cycle->notified || cycle->read > 0 || cycle->data > 0 ||
                       cycle->answers > 0 || behind ||
                       (!cycle->turns && readers(driver) != cycle->readers);
     if (work > 0 && !did) {
@@ -309,7 +310,7 @@ static void look_at_work(ps_probe_t *probe, int32_t host, int32_t work)
 /* Timers wake a thread, most of them for something.  Of a host with little to do each stream may
  * look about it now and then: a timer that comes again and again is none that was moved on.  What
  * else steps a host, such as a datagram that finds no socket, would not wake a thread. */
-static void look_at_vain(ps_probe_t *probe, int32_t host, int64_t now_ns)
+static void check_vain(ps_probe_t *probe, int32_t host, int64_t now_ns)
 {
     const ps_driver_t *driver = ps_probe_driver(probe, host);
     const ps_probe_cycle_t *cycle = &probe->cycles[host];
@@ -331,15 +332,16 @@ static void look_at_vain(ps_probe_t *probe, int32_t host, int64_t now_ns)
         probe->vain[host] = 0;
         probe->busy[host] = 0;
     }
-    probe->busy[host] += cycle->read + cycle->sent + cycle->told + cycle->commanded;
-    probe->vain[host] += quiet && cycle->timed && !cycle->commanded && !cycle->told &&
-                         cycle->read == 0 && cycle->sent == 0 && news(driver) == cycle->news &&
+    probe->busy[host] += cycle->read + cycle->sent + cycle->notified + cycle->commanded;
+    probe->vain[host] += quiet && cycle->timed && !cycle->commanded && !cycle->notified &&
+                         cycle->read == 0 && cycle->sent == 0 &&
+                         reported(driver) == cycle->reported &&
                          positions(driver) == cycle->positions;
 }
 
-void ps_probe_work_look(ps_probe_t *probe, int32_t host, int32_t work, int64_t now_ns)
+void ps_probe_work_check(ps_probe_t *probe, int32_t host, int32_t work, int64_t now_ns)
 {
-    look_at_vain(probe, host, now_ns);
-    look_at_work(probe, host, work);
-    look_at_sleepers(probe, host, now_ns);
+    check_vain(probe, host, now_ns);
+    check_work(probe, host, work);
+    check_sleepers(probe, host, now_ns);
 }

@@ -110,8 +110,8 @@ static bool fits(int32_t place, int64_t payload)
 }
 
 /* What left for the first time has the time of now, and only where it should. */
-static const char *look_at_frames(const stamped_t *stream, const ps_sim_packet_t *packet,
-                                  int64_t now_ns)
+static const char *check_frames(const stamped_t *stream, const ps_sim_packet_t *packet,
+                                int64_t now_ns)
 {
     const int64_t wanted = now_ns + stream->epoch_offset_ns;
     for (uint32_t at = 0; at + PS_HEADER_BYTES <= packet->length;) {
@@ -183,7 +183,7 @@ void ps_sim_stamp_sent(ps_probe_t *probe, int32_t host, const ps_sim_packet_t *p
     keep(stream, from, to - from, now_ns, now_ns);
     /* What is new to one destination may have left to another before. */
     const bool first = kind == PS_SIM_FRESH && to > stream->high;
-    const char *wrong = first ? look_at_frames(stream, packet, now_ns) : NULL;
+    const char *wrong = first ? check_frames(stream, packet, now_ns) : NULL;
     stream->high = to > stream->high ? to : stream->high;
     if (wrong != NULL) {
         ps_probe_fail(probe, host, stream->session_id, "%s", wrong);
@@ -210,7 +210,7 @@ void ps_sim_stamp_refused(ps_probe_t *probe, int32_t host, const uint8_t *bytes,
 }
 
 /* Nobody on the network is there: what the sender passes over goes as it was published when it is
- * asked for later on. */
+ * requested later on. */
 void ps_sim_stamp_passed(ps_probe_t *probe, const ps_probe_pub_t *model, int64_t from, int64_t to)
 {
     const ps_publication_t *pub = model->pub;

@@ -129,7 +129,7 @@ static enum ps_sim_kind on_data(ps_sim_watch_t *watch, int32_t from, const ps_si
     flow_t *flow = find(watch, from, data.session_id, data.stream_id, &packet->to);
     if (data.is_heartbeat) {
         watch->wire.heartbeats++;
-        if (flow != NULL) { /* what was passed over, too, is sent only to who asks for it */
+        if (flow != NULL) { /* what was passed over, too, is sent only to who requests it */
             const int64_t at = position_of(flow, data.term_id, data.term_offset);
             flow->high = at > flow->high ? at : flow->high;
         }

@@ -178,7 +178,7 @@ void ps_simworld_set_control_ns(ps_simworld_t *world, int32_t host, int64_t dead
 /* One duty cycle of the host's driver, beside those that ps_simworld_run makes.  Returns the work
  * done. */
 int32_t ps_simworld_step(ps_simworld_t *world, int32_t host, int64_t now_ns);
-/* From now on every duty cycle of every driver is looked at (ps_sim_probe.h).  Before the first
+/* From now on every duty cycle of every driver is checked (ps_sim_probe.h).  Before the first
  * driver.  PS_E_NO_MEMORY. */
 int ps_simworld_probe(ps_simworld_t *world);
 /* Something was done on the host: its driver must be stepped. */

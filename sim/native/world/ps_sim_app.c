@@ -386,7 +386,7 @@ static bool in_order(ps_simworld_t *world, int32_t index, ps_sim_reader_t *reade
     return true;
 }
 
-/* Not one byte is other than it was published, but for the timestamps that its channel asks for. */
+/* Not one byte is other than it was published, but for the timestamps that its channel requests. */
 static bool as_published(ps_simworld_t *world, int32_t index, const ps_message_t *message,
                          const ps_sim_ledger_t *ledger, int64_t number)
 {
@@ -511,14 +511,14 @@ bool ps_sim_subscriber_act(ps_simworld_t *world, int32_t index, int64_t now_ns)
     }
     bool gap = false;
     /* A gap is behind what was handed out before it, and before what the next poll gives. */
-    const bool told = subscriber->gaps_allowed && ps_sim_take_gaps(world, index);
+    const bool notified = subscriber->gaps_allowed && ps_sim_take_gaps(world, index);
     const int32_t count = take(world, index, subscriber->params.poll_limit, &gap, now_ns);
     if (count < 0) {
         return false;
     }
     /* The next poll releases what this one delivered, which is news for the driver too. */
     const bool released = subscriber->holds;
-    subscriber->holds = count > 0 || gap || told;
+    subscriber->holds = count > 0 || gap || notified;
     if (count > 0 || gap) {
         subscriber->ready_ns = now_ns + subscriber->params.poll_interval_ns;
     }

@@ -21,9 +21,9 @@ int ps_simworld_create(ps_simnet_t *simnet, ps_simworld_t **out)
     }
     world->simnet = simnet;
     for (int32_t i = 0; i < PS_SIM_MAX_HOSTS; i++) {
-        world->seats[i].control_ns = INT64_MAX;
-        world->seats[i].deadline_ns = INT64_MAX;
-        world->seats[i].cycle_ns = 1;
+        world->slots[i].control_ns = INT64_MAX;
+        world->slots[i].deadline_ns = INT64_MAX;
+        world->slots[i].cycle_ns = 1;
     }
     *out = world;
     return PS_OK;
@@ -45,46 +45,46 @@ int ps_simworld_set_driver(ps_simworld_t *world, int32_t host, ps_driver_t *driv
     if (host < 0 || host >= world->simnet->host_count || cycle_ns < 1) {
         return ps_fail(PS_E_INVALID, "simulator: no such host, or a cycle below 1 ns");
     }
-    ps_sim_seat_t *seat = &world->seats[host];
+    ps_sim_slot_t *slot = &world->slots[host];
     if (world->simnet->probe != NULL) {
         ps_probe_forget_host(world->simnet->probe, host);
     }
-    seat->lives += driver != NULL;
-    seat->driver = driver;
-    seat->cycle_ns = cycle_ns;
-    seat->ready_ns = world->now_ns;
-    seat->deadline_ns = INT64_MAX;
-    seat->control_ns = INT64_MAX;
-    seat->touched = driver != NULL;
+    slot->lives += driver != NULL;
+    slot->driver = driver;
+    slot->cycle_ns = cycle_ns;
+    slot->ready_ns = world->now_ns;
+    slot->deadline_ns = INT64_MAX;
+    slot->control_ns = INT64_MAX;
+    slot->touched = driver != NULL;
     return PS_OK;
 }
 
 void ps_simworld_set_control_ns(ps_simworld_t *world, int32_t host, int64_t deadline_ns)
 {
-    world->seats[host].control_ns = deadline_ns;
+    world->slots[host].control_ns = deadline_ns;
 }
 
 void ps_simworld_touch(ps_simworld_t *world, int32_t host)
 {
-    world->seats[host].touched = true;
+    world->slots[host].touched = true;
 }
 
-static bool has_events(const ps_sim_seat_t *seat)
+static bool has_events(const ps_sim_slot_t *slot)
 {
-    return seat->driver != NULL && (!ps_ring_is_empty(&seat->driver->agents[0].events) ||
-                                    !ps_ring_is_empty(&seat->driver->agents[1].events));
+    return slot->driver != NULL && (!ps_ring_is_empty(&slot->driver->agents[0].events) ||
+                                    !ps_ring_is_empty(&slot->driver->agents[1].events));
 }
 
 int32_t ps_simworld_wants_control(const ps_simworld_t *world, int32_t host, int64_t now_ns)
 {
-    const ps_sim_seat_t *seat = &world->seats[host];
-    return seat->driver != NULL && now_ns >= seat->control_from_ns &&
-           (seat->control_ns <= now_ns || has_events(seat));
+    const ps_sim_slot_t *slot = &world->slots[host];
+    return slot->driver != NULL && now_ns >= slot->control_from_ns &&
+           (slot->control_ns <= now_ns || has_events(slot));
 }
 
 void ps_simworld_hold_control(ps_simworld_t *world, int32_t host, int64_t until_ns)
 {
-    world->seats[host].control_from_ns = until_ns;
+    world->slots[host].control_from_ns = until_ns;
 }
 
 /* ---- one moment ------------------------------------------------------------------------------ */
@@ -99,22 +99,22 @@ static int64_t earlier(int64_t a, int64_t b)
     return a < b ? a : b;
 }
 
-static int64_t seat_due_ns(const ps_sim_seat_t *seat, int64_t world_now_ns)
+static int64_t slot_due_ns(const ps_sim_slot_t *slot, int64_t world_now_ns)
 {
-    if (seat->driver == NULL) {
+    if (slot->driver == NULL) {
         return INT64_MAX;
     }
     const int64_t step_ns =
-        seat->touched ? seat->ready_ns : later(seat->deadline_ns, seat->ready_ns);
-    const int64_t control_ns = has_events(seat) ? world_now_ns : seat->control_ns;
-    return earlier(step_ns, later(control_ns, seat->control_from_ns));
+        slot->touched ? slot->ready_ns : later(slot->deadline_ns, slot->ready_ns);
+    const int64_t control_ns = has_events(slot) ? world_now_ns : slot->control_ns;
+    return earlier(step_ns, later(control_ns, slot->control_from_ns));
 }
 
 static int64_t next_ns(const ps_simworld_t *world)
 {
     int64_t next = ps_simnet_next_event_ns(world->simnet);
     for (int32_t i = 0; i < world->simnet->host_count; i++) {
-        next = earlier(next, seat_due_ns(&world->seats[i], world->now_ns));
+        next = earlier(next, slot_due_ns(&world->slots[i], world->now_ns));
     }
     for (int32_t i = 0; i < world->publisher_count; i++) {
         next = earlier(next, ps_sim_publisher_due_ns(world, &world->publishers[i]));
@@ -131,11 +131,11 @@ static int32_t step(ps_simworld_t *world, int32_t host, int64_t now_ns)
     if (probe != NULL) {
         ps_probe_before(probe, host, now_ns);
     }
-    const int32_t work = ps_driver_step(world->seats[host].driver, now_ns);
+    const int32_t work = ps_driver_step(world->slots[host].driver, now_ns);
     world->steps++;
     if (probe != NULL) {
         ps_probe_step(probe, host, work, now_ns);
-        ps_sim_bound_look(world, host);
+        ps_sim_bound_watch(world, host);
     }
     return work;
 }
@@ -154,48 +154,48 @@ int ps_simworld_probe(ps_simworld_t *world)
     return world->simnet->probe != NULL ? PS_OK : ps_fail(PS_E_NO_MEMORY, "simulator: no memory");
 }
 
-/* Steps the host when it is due.  false: it asks for ever and does nothing. */
-static bool step_seat(ps_simworld_t *world, int32_t host, int64_t now_ns)
+/* Steps the host when it is due.  false: it requests ever and does nothing. */
+static bool step_slot(ps_simworld_t *world, int32_t host, int64_t now_ns)
 {
-    ps_sim_seat_t *seat = &world->seats[host];
+    ps_sim_slot_t *slot = &world->slots[host];
     ps_sim_host_t *place = &world->simnet->hosts[host];
-    seat->stepped = false;
+    slot->stepped = false;
     if (place->touched) {
         place->touched = false;
-        seat->touched = true;
-        seat->idle_steps = 0;
+        slot->touched = true;
+        slot->idle_steps = 0;
     }
-    if (seat->driver == NULL || now_ns < seat->ready_ns ||
-        (!seat->touched && now_ns < seat->deadline_ns)) {
+    if (slot->driver == NULL || now_ns < slot->ready_ns ||
+        (!slot->touched && now_ns < slot->deadline_ns)) {
         return true;
     }
     const bool worked = step(world, host, now_ns) > 0;
-    seat->stepped = true;
-    seat->touched = worked;
-    seat->ready_ns = now_ns + seat->cycle_ns;
-    seat->deadline_ns = ps_driver_next_deadline_ns(seat->driver, now_ns);
-    seat->idle_steps = worked ? 0 : seat->idle_steps + 1;
-    return seat->idle_steps < MAX_IDLE_STEPS || seat->deadline_ns > seat->ready_ns;
+    slot->stepped = true;
+    slot->touched = worked;
+    slot->ready_ns = now_ns + slot->cycle_ns;
+    slot->deadline_ns = ps_driver_next_deadline_ns(slot->driver, now_ns);
+    slot->idle_steps = worked ? 0 : slot->idle_steps + 1;
+    return slot->idle_steps < MAX_IDLE_STEPS || slot->deadline_ns > slot->ready_ns;
 }
 
 static void act(ps_simworld_t *world, int64_t now_ns)
 {
     for (int32_t i = 0; i < world->subscriber_count; i++) {
         ps_sim_subscriber_t *subscriber = &world->subscribers[i];
-        ps_sim_seat_t *seat = &world->seats[subscriber->params.host];
-        if ((seat->stepped || ps_sim_subscriber_due_ns(subscriber) <= now_ns) &&
+        ps_sim_slot_t *slot = &world->slots[subscriber->params.host];
+        if ((slot->stepped || ps_sim_subscriber_due_ns(subscriber) <= now_ns) &&
             ps_sim_subscriber_act(world, i, now_ns)) {
-            seat->touched = true;
-            seat->idle_steps = 0;
+            slot->touched = true;
+            slot->idle_steps = 0;
         }
     }
     for (int32_t i = 0; i < world->publisher_count; i++) {
         ps_sim_publisher_t *publisher = &world->publishers[i];
-        ps_sim_seat_t *seat = &world->seats[publisher->params.host];
-        if ((seat->stepped || ps_sim_publisher_due_ns(world, publisher) <= now_ns) &&
+        ps_sim_slot_t *slot = &world->slots[publisher->params.host];
+        if ((slot->stepped || ps_sim_publisher_due_ns(world, publisher) <= now_ns) &&
             ps_sim_publisher_act(world, publisher, now_ns)) {
-            seat->touched = true;
-            seat->idle_steps = 0;
+            slot->touched = true;
+            slot->idle_steps = 0;
         }
     }
 }
@@ -215,7 +215,7 @@ int32_t ps_simworld_run(ps_simworld_t *world, int64_t until_ns, int64_t *now_ns)
         (void)ps_simnet_advance(world->simnet, at_ns);
         bool control = false;
         for (int32_t i = 0; i < world->simnet->host_count; i++) {
-            if (!step_seat(world, i, at_ns)) {
+            if (!step_slot(world, i, at_ns)) {
                 ps_sim_violate(world, "host %d does not come to rest at %lld ns", i,
                                (long long)at_ns);
                 return PS_SIMWORLD_STUCK;

@@ -28,7 +28,7 @@ typedef struct ps_sim_ledger {
     int32_t *sizes; /* of message i */
     int64_t edge;   /* furthest that a receiver ever had room for */
     /* ps_sim_lead.c: whose rates the messages from lead_since on keep to; their last second */
-    int64_t lead_life; /* ps_sim_seat_t.lives then; 0: nothing was accepted yet */
+    int64_t lead_life; /* ps_sim_slot_t.lives then; 0: nothing was accepted yet */
     int64_t lead_id;   /* of the publication; an address may come twice */
     int64_t lead_since, second_from, second_bytes;
 } ps_sim_ledger_t;
@@ -41,7 +41,7 @@ typedef struct ps_sim_publisher {
     ps_sim_publisher_stats_t stats;
     int64_t due_ns;
     int64_t blocked_since_ns; /* -1: not */
-    int64_t refused_limit;    /* what held when an offer was refused: no use to ask again */
+    int64_t refused_limit;    /* what held when an offer was refused: no use to request again */
     int64_t refused_ordinals;
     int32_t refused_connected;
     bool refused;
@@ -76,7 +76,7 @@ typedef struct ps_sim_subscriber {
     bool holds; /* delivered, not yet released */
 } ps_sim_subscriber_t;
 
-typedef struct ps_sim_seat {
+typedef struct ps_sim_slot {
     ps_driver_t *driver;
     int64_t lives; /* drivers that sat here so far, this one included */
     int64_t cycle_ns;
@@ -87,13 +87,13 @@ typedef struct ps_sim_seat {
     int32_t idle_steps;      /* in a row, with nothing touched */
     bool touched;
     bool stepped; /* at this moment */
-} ps_sim_seat_t;
+} ps_sim_slot_t;
 
 struct ps_simworld {
     ps_simnet_t *simnet;
     uint64_t steps;
     int64_t now_ns;
-    ps_sim_seat_t seats[PS_SIM_MAX_HOSTS];
+    ps_sim_slot_t slots[PS_SIM_MAX_HOSTS];
     ps_sim_publisher_t publishers[PS_SIM_MAX_APPS];
     ps_sim_subscriber_t subscribers[PS_SIM_MAX_APPS];
     ps_sim_ledger_t ledgers[PS_SIM_MAX_LEDGERS];
@@ -114,7 +114,7 @@ int64_t ps_sim_publisher_due_ns(const ps_simworld_t *world, const ps_sim_publish
 int64_t ps_sim_subscriber_due_ns(const ps_sim_subscriber_t *subscriber);
 void ps_sim_apps_free(ps_simworld_t *world);
 /* A duty cycle of the host ended: how far its receivers have room. */
-void ps_sim_bound_look(ps_simworld_t *world, int32_t host);
+void ps_sim_bound_watch(ps_simworld_t *world, int32_t host);
 /* A message of this length that ends there was accepted: it must begin within the windows. */
 void ps_sim_bound_check(ps_simworld_t *world, const ps_sim_publisher_t *publisher, int64_t end,
                         int32_t size);
