@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     )
     from penstock.client._groups import GroupControl, GroupState, LogCuts, LogRange
     from penstock.client._image import Image
-    from penstock.client._message import Header, MessageBatch
+    from penstock.client._message import Header, Message, MessageBatch
     from penstock.client._offer import Action, Offer
     from penstock.client._pressure import Pressure
     from penstock.client._publication import (
@@ -47,7 +47,7 @@ _NAMES: Final = {
     ),
     "penstock.client._groups": ("GroupControl", "GroupState", "LogCuts", "LogRange"),
     "penstock.client._image": ("Image",),
-    "penstock.client._message": ("Header", "MessageBatch"),
+    "penstock.client._message": ("Header", "Message", "MessageBatch"),
     "penstock.client._offer": ("Action", "Offer"),
     "penstock.client._pressure": ("Pressure",),
     "penstock.client._publication": (
@@ -78,6 +78,7 @@ __all__ = [
     "LogCuts",
     "LogRange",
     "LostSession",
+    "Message",
     "MessageBatch",
     "NotAuthorised",
     "Offer",

@@ -3,8 +3,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
+import sys
+from array import array
 from collections.abc import Callable, Iterator
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Final
 
 from penstock.core import client as core
@@ -109,15 +113,59 @@ class Header:
         )
 
 
+class Message(bytes):
+    """A message that owns its bytes: the payload, with the facts of its header as attributes."""
+
+    _row: bytes
+
+    @classmethod
+    def _of(cls, row: tuple[int, ...], payload: Any) -> Message:
+        made = cls(payload)
+        made._row = core.MESSAGE.pack(*row)
+        return made
+
+    def _fact(self, index: int) -> int:
+        fact: int = core.MESSAGE.unpack(self._row)[index]
+        return fact
+
+    @property
+    def position(self) -> int:
+        """Stream position after the message, in bytes."""
+        return self._fact(POSITION)
+
+    @property
+    def start_position(self) -> int:
+        """Stream position of the message's first frame, in bytes."""
+        return self._fact(START_POSITION)
+
+    @property
+    def session_id(self) -> int:
+        """Session of the publisher; 32 bits."""
+        return self._fact(SESSION_ID)
+
+    @property
+    def stream_id(self) -> int:
+        """Stream that the message came on; 32 bits."""
+        return self._fact(STREAM_ID)
+
+    @property
+    def reserved_value(self) -> int:
+        """The 64 bits that the publisher put beside the message."""
+        return self._fact(RESERVED_VALUE)
+
+
 class MessageBatch:
     """Messages of one ``poll_batch``, as columns.
 
-    Payload views are valid until :meth:`release`, the end of a ``with`` block, or the next poll or
-    wait of the subscription; columns of numbers are copies and stay valid, and can be requested
-    later too.  Memory under a view that outlives the batch stays mapped, but its bytes may change.
+    A batch of ``poll_batch`` has views into the log: they are valid until :meth:`release`, the end
+    of a ``with`` block, or the next poll or wait of the subscription.  Memory under a view that
+    outlives the batch stays mapped, but its bytes may change.  A batch of ``recv_batch`` or
+    ``batches`` owns its bytes: its views stay valid.  Columns of numbers are copies.
     """
 
-    __slots__ = ("_check", "_columns", "_count", "_live", "_messages", "_release", "_views")
+    __slots__ = (
+        "_check", "_columns", "_count", "_live", "_messages", "_own", "_release", "_views"
+    )
 
     def __init__(
         self,
@@ -133,6 +181,7 @@ class MessageBatch:
         self._release = release
         self._columns: dict[str, Any] = {}
         self._views: list[memoryview] | None = None
+        self._own: tuple[array[int], array[int]] | None = None  # payload bytes, offsets
 
     def __len__(self) -> int:
         return self._count
@@ -145,11 +194,21 @@ class MessageBatch:
 
     @property
     def payloads(self) -> list[memoryview]:
-        """One read-only view a message, in place in the log."""
+        """One read-only view a message: in place in the log, or in the batch's own memory."""
         self._require_live()
         if self._views is None:
             self._views = self._check(self._messages, self._count)
         return self._views
+
+    def _detach(self) -> MessageBatch:
+        """Copy the payloads: from now on the batch does not depend on the log."""
+        data = array("B", bytes(self.payload_bytes))
+        offsets = array("q", bytes(8 * (self._count + 1)))
+        self._messages.gather(self._count, offsets.buffer_info()[0], data.buffer_info()[0])
+        whole = memoryview(data).toreadonly()
+        self._views = [whole[start:end] for start, end in pairwise(offsets)]
+        self._own = (data, offsets)
+        return self
 
     @property
     def payload_bytes(self) -> int:
@@ -191,6 +250,9 @@ class MessageBatch:
         """
         self._require_live()
         numpy = _import("numpy", "to_numpy() needs")
+        if self._own is not None:
+            own_data, own_offsets = self._own
+            return numpy.array(own_data, numpy.uint8), numpy.array(own_offsets, numpy.int64)
         data = numpy.empty(self.payload_bytes, numpy.uint8)
         offsets = numpy.empty(self._count + 1, numpy.int64)
         self._messages.gather(self._count, offsets.ctypes.data, data.ctypes.data)
@@ -202,10 +264,13 @@ class MessageBatch:
         arrow = _import("pyarrow", "to_arrow() needs")
         count, messages = self._count, self._messages
         widths = {"position": 8, "session_id": 4, "reserved_value": 8}
-        offsets = arrow.allocate_buffer(8 * (count + 1))
-        data = arrow.allocate_buffer(self.payload_bytes)
+        if self._own is not None:
+            data, offsets = (arrow.py_buffer(part) for part in self._own)
+        else:
+            offsets = arrow.allocate_buffer(8 * (count + 1))
+            data = arrow.allocate_buffer(self.payload_bytes)
+            messages.gather(count, offsets.address, data.address)
         columns = [arrow.allocate_buffer(width * count) for width in widths.values()]
-        messages.gather(count, offsets.address, data.address)
         messages.columns(count, *(column.address for column in columns))
         kinds = (arrow.int64(), arrow.int32(), arrow.int64())
         batch: pa.RecordBatch = arrow.RecordBatch.from_arrays(
@@ -222,7 +287,7 @@ class MessageBatch:
 
     def release(self) -> None:
         """Gives the memory back to the stream.  Idempotent."""
-        if not self._live:
+        if not self._live or self._own is not None:
             return
         self._invalidate()
         self._release(self)
@@ -263,18 +328,42 @@ def _import(package: str, user: str) -> Any:
         ) from None
 
 
+def owner_of(row: tuple[int, ...], maps: list[memoryview]) -> Any:
+    """The object whose buffer has the payload: the log, or a copy if it was assembled."""
+    if row[ASSEMBLED]:
+        return core.copy_bytes(row[0], row[LENGTH])
+    return maps[row[IMAGE_INDEX] if len(maps) > 1 else 0].obj
+
+
 def view_of(row: tuple[int, ...], maps: list[memoryview]) -> memoryview:
     """The payload of one message: in place, or a copy when it was assembled from fragments."""
-    if row[ASSEMBLED]:
-        return memoryview(core.copy_bytes(row[0], row[LENGTH]))
-    start = row[LOG_OFFSET]
-    log = maps[row[IMAGE_INDEX] if len(maps) > 1 else 0]
-    return log[start : start + row[LENGTH]]
+    return view_into(owner_of(row, maps), row)
+
+
+def view_into(owner: Any, row: tuple[int, ...]) -> memoryview:
+    """The payload of one message, in what :func:`owner_of` returned; a buffer of its own."""
+    start = 0 if row[ASSEMBLED] else row[LOG_OFFSET]
+    return memoryview(owner)[start : start + row[LENGTH]].toreadonly()
 
 
 def release_view(view: memoryview) -> None:
-    """Ends a view; one that something else was made from (an array, say) is left alone."""
-    try:
+    """End a view; one that something else was made from (an array, say) is left alone."""
+    with contextlib.suppress(BufferError):
         view.release()
-    except BufferError:
-        return
+
+
+def end_view(view: memoryview, owner: Any, references: int, header: Header) -> None:
+    """End the view that a handler was given.
+
+    :param references: ``sys.getrefcount(owner)`` in the caller before it made the view.
+    :raises BufferError: something made from the view is still there, and would read other data.
+    """
+    with contextlib.suppress(BufferError):
+        view.release()
+    if sys.getrefcount(owner) > references + 1:     # this function's parameter is one
+        raise BufferError(
+            "the handler kept a view (a slice, or an array such as np.frombuffer makes) of the "
+            f"message at position {header.start_position} of session {header.session_id}, whose "
+            "memory is about to be used again: keep a copy, with bytes(message) or "
+            "np.frombuffer(message, ...).copy()"
+        )

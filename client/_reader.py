@@ -8,27 +8,29 @@ the core to the first message that was not taken. It releases the taken messages
 
 from __future__ import annotations
 
-import sys
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from itertools import islice
+from sys import getrefcount
 from threading import get_ident
-from typing import Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from penstock.client._message import (
-    ASSEMBLED,
-    IMAGE_INDEX,
-    LENGTH,
-    LOG_OFFSET,
     Header,
+    Message,
     MessageBatch,
-    release_view,
+    end_view,
+    owner_of,
+    view_into,
     view_of,
 )
 from penstock.client._offer import Action
 from penstock.core import client as core
 from penstock.core.errors import InvalidArgument, PenstockError, native_error
+
+if TYPE_CHECKING:
+    from penstock.client._iteration import Held
 
 #: Called with the payload and the header of one message; both are valid during the call.
 Handler: TypeAlias = Callable[[memoryview, Header], object]
@@ -50,6 +52,8 @@ class Reader(ABC):
 
     # No __slots__: the fast path's classes are these upon one with fields in C.
 
+    _message_type = Message
+
     def __init__(self, poll: Callable[[Any, Any, int, int], int], handle: core.Handle) -> None:
         self._poll = poll
         self._handle: Any = handle
@@ -59,7 +63,7 @@ class Reader(ABC):
         self._logs: list[Any] = []  # the same, for the fast path
         self._messages = core.Messages(DEFAULT_LIMIT, self._library)
         self._batch_messages: list[core.Messages] = []
-        self._batch: MessageBatch | None = None
+        self._batch: MessageBatch | Held | None = None
         self._polling = 0       # identity of the thread whose handler runs
 
     def _new_header(self) -> Header:
@@ -77,43 +81,92 @@ class Reader(ABC):
     def _release(self) -> None:
         """Releases everything delivered."""
 
-    def poll(self, handler: Handler, limit: int = DEFAULT_LIMIT) -> int:
+    def poll(
+        self, handler: Handler, limit: int = DEFAULT_LIMIT, *, checked: bool = False
+    ) -> int:
         """Calls ``handler(message, header)`` for up to ``limit`` messages that are there.
 
-        ``message`` is a read-only memoryview into the log, valid until the handler returns. Never
-        waits. A handler that raises ends the poll, the exception passes through, and that message
-        and those behind it will be delivered again. A handler that closes the subscription ends the
-        poll too.
+        ``message`` is a read-only memoryview into the log; it is released when the handler returns.
+        Never waits. A handler that raises ends the poll, the exception passes through, and that
+        message and those behind it will be delivered again. A handler that closes the subscription
+        ends the poll too.
 
+        :param checked: for debugging: the handler is given a copy in pages of its own, which are
+            made unreadable when it returns.  Code that uses the memory later ends with SIGSEGV.
         :returns: how many messages were handled.
+        :raises BufferError: the handler kept a slice of ``message`` or an array upon it.
         :raises CorruptLogError: the log of an image holds an impossible value.
         """
+        if checked:
+            return self._poll_checked(handler, limit)
         messages = self._fetch_room(limit)
         handle = self._handle
         count = self._poll(handle, messages.native, limit, core.POLL_ASSEMBLE)
         if count <= 0:
             return self._nothing(count)
-        header, maps, several = self._header, self._maps, len(self._maps) > 1
+        header, maps = self._header, self._maps
         done = 0
         self._polling = get_ident()
         try:
             for row in _unpack(messages.raw[: count * _SIZE]):
                 header._fields = row
-                if row[ASSEMBLED]:
-                    view = view_of(row, maps)
-                else:
-                    start = row[LOG_OFFSET]
-                    log = maps[row[IMAGE_INDEX] if several else 0]
-                    view = log[start : start + row[LENGTH]]
+                owner = owner_of(row, maps)
+                references = getrefcount(owner)
+                view = view_into(owner, row)
                 handler(view, header)
+                end_view(view, owner, references, header)
                 done += 1
-                release_view(view)
                 if self._handle is None:
                     break  # the handler closed the subscription
         finally:
             self._polling = 0
             self._finish(messages, count, done)
         return done
+
+    def _poll_checked(self, handler: Handler, limit: int) -> int:
+        from penstock.client._checked import checked_handler
+
+        return self.poll(checked_handler(handler), limit)
+
+    def _next(self, held: Held, /) -> Message | None:
+        """The next message, or None.  It stays unreleased until the next call with the same
+        ``held``, any other poll or wait, or the end of the loop that ``held`` belongs to."""
+        if self._batch is held:
+            self._drop_batch()
+        messages = self._fetch_room(1)
+        count = self._poll(self._handle, messages.native, 1, core.POLL_ASSEMBLE)
+        if count <= 0:
+            self._nothing(count)
+            return None
+        row = core.MESSAGE.unpack_from(messages.raw)
+        message = self._message_type._of(row, view_of(row, self._maps))
+        self._batch = held
+        return message
+
+    def _give_back(self) -> None:
+        """The message of the latest ``_next`` will be delivered again."""
+        self._finish(self._messages, 1, 0)
+
+    def _next_batch(self, held: Held, limit: int) -> MessageBatch | None:
+        """As :meth:`_next`: up to ``limit`` messages that are there, at least one."""
+        batch = self.poll_batch(limit)
+        if not len(batch):
+            return None
+        batch._detach()
+        held.batch = batch
+        self._batch = held
+        return batch
+
+    def _put_back(self, held: Held) -> None:
+        """What ``held`` stands for will be delivered again."""
+        batch = held.batch
+        self._batch = held.batch = None
+        if self._handle is None:
+            return
+        if batch is None:
+            self._give_back()
+        else:
+            self._finish(batch._messages, len(batch), 0)
 
     def _take(self, limit: int, /) -> list[bytes]:
         """Copies of up to ``limit`` messages that are there."""
@@ -146,9 +199,11 @@ class Reader(ABC):
         try:
             for row in islice(_unpack(messages.raw), count):
                 self._header._take(row)
-                view = view_of(row, self._maps)
+                owner = owner_of(row, self._maps)
+                references = getrefcount(owner)
+                view = view_into(owner, row)
                 action = handler(view, self._header)
-                release_view(view)
+                end_view(view, owner, references, self._header)
                 if not isinstance(action, Action):
                     raise InvalidArgument(
                         f"a controlled handler returns an Action, not {type(action).__name__}"
@@ -186,7 +241,7 @@ class Reader(ABC):
         """Messages that no batch refers to any more: columns are made from them when requested."""
         pool = self._batch_messages
         for messages in pool:
-            if messages.capacity >= limit and sys.getrefcount(messages) == _UNUSED:
+            if messages.capacity >= limit and getrefcount(messages) == _UNUSED:
                 return messages
         made = self._new_messages(limit)
         pool.append(made)

@@ -10,11 +10,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 import attrs
 
 from penstock.client._image import Image
-from penstock.client._reader import Reader
+from penstock.client._iteration import Batches, Held, Messages
+from penstock.client._message import Message, MessageBatch
+from penstock.client._reader import DEFAULT_BATCH, Reader
 from penstock.client._restart import Gap
 from penstock.config import control
 from penstock.core import client as core
-from penstock.core.errors import ClosedError, InvalidArgument
+from penstock.core.errors import ClosedError, InvalidArgument, TimeoutExpired
 
 if TYPE_CHECKING:
     from penstock.client._client import Client
@@ -70,6 +72,7 @@ class Subscription(Reader):
         self._gaps: deque[Gap] = deque(maxlen=_GAPS_KEPT)
         self._on_gap = on_gap
         self._left: dict[int, _Left] = {}  # by session
+        self._had_image = False
         self._on_available = on_available
         self._on_unavailable = on_unavailable
 
@@ -143,6 +146,92 @@ class Subscription(Reader):
     def _has_data(self) -> bool:
         self._refresh()
         return bool(core.sub_has_data(self._handle))
+
+    # ---- receiving, in loops ---------------------------------------------------------------------
+
+    def __iter__(self) -> Messages:
+        """``for message in subscription``: as :meth:`messages` without end."""
+        return self.messages()
+
+    def messages(self, timeout_s: float | None = None, *, until_end: bool = False) -> Messages:
+        """Iterate over messages, waiting for each.  Each owns its bytes.
+
+        A message is released at the next step of the loop, or when ``break`` or ``return`` ends the
+        loop.  If an exception leaves the loop, the message is not released, and the next loop or
+        poll delivers it again.  The loop ends when the subscription is closed.
+
+        :param timeout_s: the longest wait for one message, in seconds; None: without end.
+        :param until_end: end the loop when all publishers that there were have ended and everything
+            was handed out.  The loop waits for the first publisher.
+        :raises TimeoutExpired: no message within ``timeout_s``.
+        :raises DaemonGone: the daemon died, and there is nothing left to hand out.
+        """
+        self._open()
+        return Messages(self, timeout_s, until_end, 1)
+
+    def batches(
+        self, limit: int = DEFAULT_BATCH, timeout_s: float | None = None, *,
+        until_end: bool = False,
+    ) -> Batches:
+        """Iterate over batches of up to ``limit`` messages, waiting for each.  A batch owns its
+        bytes; everything else is as for :meth:`messages`, with the batch in place of the message.
+        """
+        self._open()
+        self._check_limit(limit)
+        return Batches(self, timeout_s, until_end, limit)
+
+    def recv(self, timeout_s: float | None = None) -> Message:
+        """Wait for one message and release it.  It owns its bytes.
+
+        :raises TimeoutExpired: no message within ``timeout_s`` seconds.
+        """
+        held = Held(self)
+        while (message := self._next(held)) is None:
+            self._wait_step(timeout_s, until_end=False)
+        self._drop_batch()
+        return message
+
+    def recv_batch(
+        self, limit: int = DEFAULT_BATCH, timeout_s: float | None = None
+    ) -> MessageBatch:
+        """Wait for messages; return those there are, at most ``limit``, and release them.  The
+        batch owns its bytes.
+
+        :raises TimeoutExpired: no message within ``timeout_s`` seconds.
+        """
+        held = Held(self)
+        while (batch := self._next_batch(held, limit)) is None:
+            self._wait_step(timeout_s, until_end=False)
+        self._drop_batch()
+        return batch
+
+    def _wait_step(self, timeout_s: float | None, until_end: bool) -> bool:
+        """Wait for the next message.  False: with ``until_end``, there comes none."""
+        if not until_end:
+            come = self.wait(timeout_s)
+        else:
+            come = self._client._parking().until(self._has_data_or_end, timeout_s)
+        if not come:
+            raise self._no_message(timeout_s)
+        return not until_end or self._has_data()
+
+    def _no_message(self, timeout_s: float | None) -> TimeoutExpired:
+        publishers = len(self._images)
+        return TimeoutExpired(
+            f"no message on {self._channel} stream {self.stream_id} within {timeout_s:g} s: "
+            + (f"{publishers} publishers are connected" if publishers else "no publisher is there")
+        )
+
+    def _has_data_or_end(self) -> bool:
+        return self._has_data() or self._has_ended()
+
+    def _has_ended(self) -> bool:
+        """Whether there was a publisher, and all have ended."""
+        return (
+            self._had_image
+            and all(image.is_end_of_stream for image in self._images)
+            and self._client.is_daemon_alive
+        )
 
     # ---- destinations ----------------------------------------------------------------------------
 
@@ -271,6 +360,7 @@ class Subscription(Reader):
         core.sub_add_image(self._handle, image._handle)
         core.img_report_gaps(image._handle)
         self._images.append(image)
+        self._had_image = True
         self._maps += image._maps
         self._logs += image._logs
         self._report_return(image, notice.join_ordinal)

@@ -8,14 +8,15 @@ than the core; the client then does the same work through cffi.
 from __future__ import annotations
 
 from penstock import _fast
-from penstock._fast import Header, Log, Offerer, Park, Poller, Waiter
+from penstock._fast import Guard, Header, Log, Offerer, Park, Poller, Waiter
 from penstock.core._lib import ffi, lib
 from penstock.core.client import ImageHandle, Messages, img_mapped
 
 _fast.connect(int(ffi.cast("uintptr_t", lib.ps_fast_table())))
 
 __all__ = [
-    "FastMessages", "Header", "Log", "Offerer", "Park", "Poller", "Waiter", "image_log", "join"
+    "FastMessages", "Guard", "Header", "Log", "Offerer", "Park", "Poller", "Waiter", "image_log",
+    "join",
 ]
 
 #: ``join(items)``: (data, int64 offsets, longest) of a list or tuple of bytes objects; None when it

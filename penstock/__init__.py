@@ -23,6 +23,7 @@ if TYPE_CHECKING:
         Header,
         Image,
         LostSession,
+        Message,
         MessageBatch,
         Offer,
         Publication,
@@ -80,6 +81,7 @@ __all__ = [
     "Image",
     "InvalidArgument",
     "LostSession",
+    "Message",
     "MessageBatch",
     "MessageTooLong",
     "NotConnected",
@@ -100,7 +102,7 @@ _TRIO = frozenset({"AsyncClient", "AsyncPublication", "AsyncSubscription", "open
 _CLIENT = frozenset(
     {
         "Action", "BatchResult", "Claim", "Client", "Counter", "Gap", "Header", "Image",
-        "LostSession", "MessageBatch", "Offer", "Publication", "Subscription", "connect",
+        "LostSession", "Message", "MessageBatch", "Offer", "Publication", "Subscription", "connect",
     }
 )
 

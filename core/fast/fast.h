@@ -38,6 +38,7 @@ int fast_add_log(PyObject *module);
 int fast_add_header(PyObject *module);
 int fast_add_offerer(PyObject *module);
 int fast_add_poller(PyObject *module);
+int fast_add_guard(PyObject *module);
 /* Makes a type from its spec, upon base if that is not NULL, and adds it under name; borrowed from
  * the module, or NULL. */
 PyTypeObject *fast_add_type(PyObject *module, const char *name, PyType_Spec *spec,
@@ -70,13 +71,15 @@ int fast_arguments(const char *function, const char *const *names, Py_ssize_t po
 /* ---- logs and headers ------------------------------------------------------------------------ */
 
 /* A mapped log as a buffer: all of it, or the stretch that `at` points to while it is not NULL.
- * Every view made from it keeps the mapping. */
+ * Every view made from it keeps the mapping; `exports` counts the views that were made from it and
+ * have not ended, a slice of a view or an array upon it among them. */
 typedef struct fast_log {
     PyObject_HEAD PyObject *owner;
     const uint8_t *base;
     Py_ssize_t length;
     const uint8_t *at;
     Py_ssize_t at_length;
+    Py_ssize_t exports;
 } fast_log_t;
 
 /* The facts of one message, copied: valid whatever becomes of the stream. */

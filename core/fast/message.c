@@ -34,7 +34,14 @@ static int log_get_buffer(PyObject *self, Py_buffer *view, int flags)
     fast_log_t *log = (fast_log_t *)self;
     const uint8_t *at = log->at != NULL ? log->at : log->base;
     const Py_ssize_t length = log->at != NULL ? log->at_length : log->length;
-    return PyBuffer_FillInfo(view, self, (void *)(uintptr_t)at, length, 1, flags);
+    const int code = PyBuffer_FillInfo(view, self, (void *)(uintptr_t)at, length, 1, flags);
+    log->exports += code == 0;
+    return code;
+}
+
+static void log_release_buffer(PyObject *self, Py_buffer *Py_UNUSED(view))
+{
+    ((fast_log_t *)self)->exports--;
 }
 
 PyObject *fast_log_view(PyObject *object, int64_t offset, int64_t length)
@@ -78,6 +85,7 @@ static PyType_Slot log_slots[] = {
     { Py_tp_dealloc, (void *)log_dealloc },
     { Py_tp_traverse, (void *)log_traverse },
     { Py_bf_getbuffer, (void *)log_get_buffer },
+    { Py_bf_releasebuffer, (void *)log_release_buffer },
     { 0, NULL },
 };
 

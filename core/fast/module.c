@@ -301,7 +301,7 @@ PyMODINIT_FUNC PyInit__fast(void)
     }
     fast_park_type = fast_add_type(module, "Park", &park_spec, NULL);
     if (fast_park_type == NULL || fast_add_log(module) < 0 || fast_add_header(module) < 0 ||
-        fast_add_offerer(module) < 0 || fast_add_poller(module) < 0) {
+        fast_add_offerer(module) < 0 || fast_add_poller(module) < 0 || fast_add_guard(module) < 0) {
         Py_DECREF(module);
         return NULL;
     }

@@ -11,7 +11,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 import penstock
-from penstock import Action, Client, Header, Image, Offer
+from penstock import Action, Client, Header, Image, Message, MessageBatch, Offer
 from penstock.client import (
     CurveKeys,
     GroupControl,
@@ -72,6 +72,14 @@ def subscribe(client: Client) -> None:
             assert_type(batch.payloads, list[memoryview])
             table: pa.RecordBatch = batch.to_arrow()
             print(table.num_rows)
+        for message in sub.messages(timeout_s=1, until_end=True):
+            assert_type(message, Message)
+            assert_type(message.position, int)
+        for own in sub.batches(limit=64):
+            assert_type(own, MessageBatch)
+        assert_type(sub.recv(timeout_s=1), Message)
+        assert_type([len(each) for each in sub], list[int])
+        sub.poll(handler, checked=True)
         for image in sub.images:
             image.poll(handler)
             image.reject("not wanted")
