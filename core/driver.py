@@ -12,16 +12,14 @@ from typing import Any
 
 from penstock.core._lib import CORE
 from penstock.core.admin import Cnc, Shared
+from penstock.core.driver_events import DriverEvent, read_event
 from penstock.core.driver_types import (
     Address,
     Agent,
-    DriverEvent,
     DriverParams,
-    EventType,
     ImageParams,
     ImageStatus,
     ImpairParams,
-    ObjectKind,
     PublicationParams,
     PublicationStatus,
     ReceiverView,
@@ -133,32 +131,7 @@ class Driver(NativeObject):
         event = self._event
         if self._lib.ps_driver_poll_event(self._handle, event) != 1:
             return None
-        return DriverEvent(
-            type=EventType(event.type),
-            kind=ObjectKind(event.kind),
-            id=event.id,
-            now_ns=event.now_ns,
-            a=event.a,
-            b=event.b,
-            reason=event.reason,
-            gaps=event.gaps,
-            destination=event.destination,
-            session_id=event.session_id,
-            stream_id=event.stream_id,
-            initial_term_id=event.initial_term_id,
-            active_term_id=event.active_term_id,
-            term_offset=event.term_offset,
-            term_length=event.term_length,
-            mtu=event.mtu,
-            ttl=event.ttl,
-            setup_flags=event.setup_flags,
-            peer_capabilities=event.peer_capabilities,
-            peer_ordinal=event.peer_ordinal,
-            peer_flow_control=event.peer_flow_control,
-            peer_group_tag=event.peer_group_tag,
-            source=self.library.read_address(getattr(event, "from")),
-            text=bytes(self._ffi.string(event.text)).decode("utf-8", "replace"),
-        )
+        return read_event(event, self.library)
 
     # ---- send endpoints ----
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Plain Python forms of the parameters, events and enums of ``ps_driver.h`` and ``ps_slots.h``.
+"""Plain Python forms of the parameters and enums of ``ps_driver.h`` and ``ps_slots.h``.
 
 Nothing here needs the compiled extension: the conductor decides in these terms, the wrappers in
 :mod:`penstock.core.driver` and :mod:`penstock.core.admin` carry them into C.  Field names are those
@@ -62,13 +62,26 @@ class EventType(enum.IntEnum):
     JOIN = 21
 
 
+class SystemCounter(enum.IntEnum):
+    """The system counters that the control plane and the simulator name."""
+
+    ERRORS = 15
+    SHORT_SENDS = 16
+    FREE_FAILS = 17
+    CLIENT_TIMEOUTS = 24
+    BYTES_MAPPED = 35
+    PUBLICATIONS_REVOKED = 40
+    IMAGES_REVOKED = 41
+    IMAGES_REJECTED = 42
+
+
 class ObjectKind(enum.IntEnum):
     NONE = 0
     SEND_ENDPOINT = 1
     RECV_ENDPOINT = 2
     PUBLICATION = 3
     IMAGE = 4
-    RECV_DESTINATION = 5                # only in RELEASED: id of the endpoint, a of the destination
+    RECV_DESTINATION = 5                # only in Released: id of the endpoint
 
 
 class ImageEnd(enum.IntEnum):
@@ -269,34 +282,6 @@ class DriverParams:
     command_capacity: int | None = None
     advertise: bool | None = None
     cubic_friendly: bool | None = None
-
-
-@attrs.frozen(kw_only=True)
-class DriverEvent:
-    type: EventType
-    kind: ObjectKind = ObjectKind.NONE
-    id: int = 0
-    now_ns: int = 0
-    a: int = 0
-    b: int = 0
-    reason: int = 0
-    gaps: int = 0                       # newly lost, of LOSS
-    destination: int = 0
-    session_id: int = 0
-    stream_id: int = 0
-    initial_term_id: int = 0
-    active_term_id: int = 0
-    term_offset: int = 0
-    term_length: int = 0
-    mtu: int = 0
-    ttl: int = 0
-    setup_flags: int = 0
-    peer_capabilities: int = 0
-    peer_ordinal: int = -1
-    peer_flow_control: int = -1         # -1: the sender has not stated it
-    peer_group_tag: int = 0             # of the receivers that count, when tagged
-    source: Address | None = None       # ``from`` in C
-    text: str = ""
 
 
 @attrs.frozen(kw_only=True)

@@ -9,7 +9,7 @@ from typing import Final
 
 import attrs
 
-from penstock.core.driver_types import DriverEvent, EventType
+from penstock.core.driver_events import DriverEvent, Setup
 
 EVENTS_PER_TURN: Final = 256
 SETUPS_PER_TURN: Final = 8      # each makes an image, which takes about a millisecond
@@ -31,7 +31,7 @@ class EventPump:
             if event is None:
                 return False
             self._handle(event)
-            if event.type is EventType.SETUP:
+            if isinstance(event, Setup):
                 setups += 1
                 if setups == SETUPS_PER_TURN:
                     break

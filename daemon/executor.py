@@ -20,12 +20,12 @@ from penstock.core.driver_types import (
     DriverState,
     FlowControl,
     ObjectKind,
+    SystemCounter,
     log_file_length,
 )
 from penstock.core.errors import ChannelRefused, PenstockError, StorageError
 from penstock.daemon.addressing import LocalInterface
 from penstock.daemon.conductor import actions as a
-from penstock.daemon.conductor.counters import SystemCounter
 from penstock.daemon.group_logs import GroupLogs
 from penstock.daemon.strategies import StrategyHost, make
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
+from penstock.core.driver_types import SystemCounter
 from penstock.daemon.conductor.custom import DEADLINE_NS
 from penstock.sim.apps import Publisher, Subscriber, same_stream
 from penstock.sim.host import Host
@@ -21,8 +22,6 @@ if TYPE_CHECKING:
     from penstock.sim.world import World
 
 PPM: Final = 1_000_000
-_PS_SYS_ERRORS: Final = 15
-_PS_SYS_SHORT_SENDS: Final = 16
 #: Whatever the scenario: so many NAKs for each datagram that the network lost or displaced.
 _NAKS_PER_LOSS: Final = 60
 #: An image whose gap cannot be repaired any more (``max``) asks until its liveness ends, 10 s.
@@ -148,7 +147,7 @@ def _wire(world: World) -> Iterator[str]:
 
 
 def _counted(host: Host, *, more: bool) -> Iterator[str]:
-    counters = host.counters(_PS_SYS_ERRORS, _PS_SYS_SHORT_SENDS)
+    counters = host.counters(SystemCounter.ERRORS, SystemCounter.SHORT_SENDS)
     full = bool(host.script.full) or host.script.short_send_ppm > 0
     late = host.script.strategy_delay_ns > DEADLINE_NS
     # Reported, though maybe by a daemon that has died since.
@@ -156,7 +155,7 @@ def _counted(host: Host, *, more: bool) -> Iterator[str]:
         name == "reader_outrun" or (name == "refused" and "dead daemon" in fields)
         for _, name, fields in host.events
     )
-    errors = counters[_PS_SYS_ERRORS]
+    errors = counters[SystemCounter.ERRORS]
     complaints = 0
     for running in host.strategies():
         made = running.strategy
@@ -172,7 +171,7 @@ def _counted(host: Host, *, more: bool) -> Iterator[str]:
     before += joins
     if errors < complaints or (errors > complaints + before and not (late or more)):
         yield f"{host.name} counted {errors} errors, {complaints} were to be told"
-    if counters[_PS_SYS_SHORT_SENDS] and not full:
+    if counters[SystemCounter.SHORT_SENDS] and not full:
         yield f"{host.name} counted short sends"
 
 

@@ -29,7 +29,7 @@ from penstock.config.control import (
     Resumed,
     SubscriptionResumed,
 )
-from penstock.core.driver_types import SlotKind
+from penstock.core.driver_types import SlotKind, SystemCounter
 from penstock.daemon.conductor import publications, recv_endpoints, send_endpoints
 from penstock.daemon.conductor.actions import (
     AddToSystemCounter,
@@ -44,7 +44,6 @@ from penstock.daemon.conductor.actions import (
     RejectImageObject,
     Reply,
 )
-from penstock.daemon.conductor.counters import SystemCounter
 from penstock.daemon.conductor.linking import announce, unlink, wants_publication, withdraw
 from penstock.daemon.conductor.model import (
     Client,

@@ -14,9 +14,8 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from penstock.config.control import LeaseRequest, Message, PublicationError
+from penstock.core import driver_events as events
 from penstock.core.driver_types import (
-    DriverEvent,
-    EventType,
     ObjectKind,
     SlotKind,
     TetherState,
@@ -134,10 +133,10 @@ class Conductor:
         groups.serve(self.world, request_id, message)
         return self.world.runner.take()
 
-    def on_event(self, event: DriverEvent, now_ns: int) -> list[Operation]:
+    def on_event(self, event: events.DriverEvent, now_ns: int) -> list[Operation]:
         """News of the data plane."""
         self.world.now_ns = now_ns
-        handler = self._handlers.get(event.type)
+        handler = self._handlers.get(type(event))
         if handler is not None:
             handler(event)
         return self.world.runner.take()
@@ -160,37 +159,37 @@ class Conductor:
 
     # ---- events ----
 
-    def _event_handlers(self) -> dict[EventType, Callable[[DriverEvent], None]]:
+    def _event_handlers(self) -> dict[type[events.DriverEvent], Callable[[Any], None]]:
         world = self.world
         return {
-            EventType.SETUP: lambda e: self._start(images.on_setup(world, e)),
-            EventType.IMAGE_ESTABLISHED: lambda e: self._start(
+            events.Setup: lambda e: self._start(images.on_setup(world, e)),
+            events.ImageEstablished: lambda e: self._start(
                 images.on_established(world, e.id)
             ),
-            EventType.IMAGE_INACTIVE: lambda e: images.on_inactive(world, e),
-            EventType.IMAGE_DRAINED: lambda e: images.on_drained(world, e),
-            EventType.PUB_CONNECTED: lambda e: world.event(
-                "publication_connected", publication_id=e.id, connected=bool(e.a)
+            events.ImageInactive: lambda e: images.on_inactive(world, e),
+            events.ImageDrained: lambda e: images.on_drained(world, e),
+            events.PublicationConnected: lambda e: world.event(
+                "publication_connected", publication_id=e.id, connected=bool(e.connected)
             ),
-            EventType.PUB_DRAINED: lambda e: publications.on_drained(world, e.id),
-            EventType.PUB_EOS_ACK: lambda e: publications.on_end_confirmed(world, e.id),
-            EventType.PUB_BLOCKED: self._on_blocked,
-            EventType.PUB_UNBLOCKED: lambda e: world.event(
-                "publication_unblocked", publication_id=e.id, position=e.a, bytes=e.b
+            events.PublicationDrained: lambda e: publications.on_drained(world, e.id),
+            events.EndConfirmed: lambda e: publications.on_end_confirmed(world, e.id),
+            events.Blocked: self._on_blocked,
+            events.Unblocked: lambda e: world.event(
+                "publication_unblocked", publication_id=e.id, position=e.position, bytes=e.bytes
             ),
-            EventType.TERM_NEEDED: lambda e: self._start(
-                on_term_needed(world, e.kind, e.id, e.b)
+            events.TermNeeded: lambda e: self._start(
+                on_term_needed(world, e.kind, e.id, e.wanted)
             ),
-            EventType.TERMS_RELEASED: lambda e: on_terms_released(world, e),
-            EventType.JOIN: lambda e: joins.on_join(world, e),
-            EventType.RELEASED: self._on_released,
-            EventType.ENDPOINT_ERROR: self._on_endpoint_error,
-            EventType.DESTINATION: lambda e: send_endpoints.on_destination(world, e),
-            EventType.REMOTE_ERROR: self._on_remote_error,
-            EventType.SILENT: self._on_silent,
-            EventType.LOSS: self._on_loss,
-            EventType.SECOND_SOURCE: lambda e: images.on_second_source(world, e),
-            EventType.SUBSCRIBER: lambda e: self._start(self._on_tether(e)),
+            events.TermsReleased: lambda e: on_terms_released(world, e),
+            events.Join: lambda e: joins.on_join(world, e),
+            events.Released: self._on_released,
+            events.EndpointError: self._on_endpoint_error,
+            events.DestinationChanged: lambda e: send_endpoints.on_destination(world, e),
+            events.RemoteError: self._on_remote_error,
+            events.Silent: self._on_silent,
+            events.Loss: self._on_loss,
+            events.SecondSource: lambda e: images.on_second_source(world, e),
+            events.SubscriberChanged: lambda e: self._start(self._on_tether(e)),
         }
 
     def _start(self, saga: Saga[Any]) -> None:
@@ -201,17 +200,20 @@ class Conductor:
         if error is not None:
             report_refusal(self.world, "housekeeping", error)
 
-    def _on_blocked(self, event: DriverEvent) -> None:
+    def _on_blocked(self, event: events.Blocked) -> None:
         """A claim stands in the way: a dead claimer's is padded over at once, a slow one's when its
         time is up (the sender sees to that)."""
         self.world.event(
-            "publication_blocked", publication_id=event.id, position=event.a, client_slot=event.b
+            "publication_blocked", publication_id=event.id, position=event.position,
+            client_slot=event.client_slot,
         )
-        alive = any(c.slot == event.b and c.alive for c in self.world.clients.values())
-        if event.b >= 0 and not alive and event.id in self.world.publications:
-            self.world.emit(UnblockPublication(publication_id=event.id, client_slot=event.b))
+        alive = any(c.slot == event.client_slot and c.alive for c in self.world.clients.values())
+        if event.client_slot >= 0 and not alive and event.id in self.world.publications:
+            self.world.emit(
+                UnblockPublication(publication_id=event.id, client_slot=event.client_slot)
+            )
 
-    def _on_released(self, event: DriverEvent) -> None:
+    def _on_released(self, event: events.Released) -> None:
         match event.kind:
             case ObjectKind.PUBLICATION:
                 publications.on_released(self.world, event.id)
@@ -222,10 +224,10 @@ class Conductor:
             case ObjectKind.RECV_ENDPOINT:
                 recv_endpoints.on_released(self.world, event.id)
             case ObjectKind.RECV_DESTINATION:
-                recv_endpoints.on_destination_released(self.world, event.id, event.a)
+                recv_endpoints.on_destination_released(self.world, event.id, event.destination_id)
         self.world.runner.on_release()
 
-    def _on_endpoint_error(self, event: DriverEvent) -> None:
+    def _on_endpoint_error(self, event: events.EndpointError) -> None:
         sender = self.world.send_endpoints.get(event.id)
         receiver = self.world.recv_endpoints.get(event.id)
         endpoint = sender or receiver
@@ -237,27 +239,27 @@ class Conductor:
         self.world.error("socket", endpoint.channel, f"{endpoint.channel}: {event.text}")
         self.world.event("endpoint_error", channel=endpoint.channel, message=event.text)
 
-    def _on_remote_error(self, event: DriverEvent) -> None:
+    def _on_remote_error(self, event: events.RemoteError) -> None:
         publication = self.world.publications.get(event.id)
         if publication is None:
             return
         source = str(event.source)
-        if not self._is_due(publication, event.a):
+        if not self._is_due(publication, event.receiver_id):
             return
         for registration_id, owner in publication.links.items():
             notice = PublicationError(
-                registration_id=registration_id, receiver_id=event.a, source=source,
-                code=event.reason, message=event.text,
-                count=publication.rejections[event.a].count,
+                registration_id=registration_id, receiver_id=event.receiver_id, source=source,
+                code=event.code, message=event.text,
+                count=publication.rejections[event.receiver_id].count,
             )
             self.world.notify(owner, notice)
         text = (
-            f"onPublicationError: registrationId={event.id}, receiverId={event.a}, "
-            f"source={source}, errorCode={event.reason}, errorMessage={event.text}"
+            f"onPublicationError: registrationId={event.id}, receiverId={event.receiver_id}, "
+            f"source={source}, errorCode={event.code}, errorMessage={event.text}"
         )
         self.world.error("publication_error", event.source or "", text)
         self.world.event(
-            "publication_error", publication_id=event.id, source=source, code=event.reason,
+            "publication_error", publication_id=event.id, source=source, code=event.code,
             message=event.text,
         )
 
@@ -276,7 +278,7 @@ class Conductor:
         notified.notified_ns = self.world.now_ns
         return True
 
-    def _on_silent(self, event: DriverEvent) -> None:
+    def _on_silent(self, event: events.Silent) -> None:
         """Looks names up again, at most once per interval and endpoint."""
         world = self.world
         sender = world.send_endpoints.get(event.id)
@@ -290,39 +292,39 @@ class Conductor:
         elif receiver is not None:
             self._start(recv_endpoints.resolve_again(world, receiver))
 
-    def _on_loss(self, event: DriverEvent) -> None:
+    def _on_loss(self, event: events.Loss) -> None:
         image = self.world.images.get(event.id)
         if image is None:
             return
-        image.lost_bytes += event.a
+        image.lost_bytes += event.bytes
         self.world.emit(
             ReportLoss(
-                lost_bytes=event.a, gaps=event.gaps, session_id=image.session_id,
+                lost_bytes=event.bytes, gaps=event.gaps, session_id=image.session_id,
                 stream_id=image.stream_id, channel=image.endpoint.channel,
                 source=str(image.source),
             )
         )
         self.world.event(
-            "loss", image_id=event.id, bytes=event.a, gaps=event.gaps, position=event.b
+            "loss", image_id=event.id, bytes=event.bytes, gaps=event.gaps, position=event.position
         )
 
-    def _link_of(self, event: DriverEvent) -> SubscriberLink | None:
+    def _link_of(self, event: events.SubscriberChanged) -> SubscriberLink | None:
         source = self.world.images.get(event.id) or self.world.publications.get(event.id)
         links = source.subscribers.values() if source is not None else ()
-        return next((link for link in links if link.counter_id == event.a), None)
+        return next((link for link in links if link.counter_id == event.position_counter_id), None)
 
-    def _on_tether(self, event: DriverEvent) -> Saga[None]:
+    def _on_tether(self, event: events.SubscriberChanged) -> Saga[None]:
         """An untethered subscriber fell behind, or may come back."""
         link = self._link_of(event)
         if link is None:
             return
-        if event.reason == TetherState.LINGER:
+        if event.state == TetherState.LINGER:
             link.resting = True
             note_link(self.world, link)
             withdraw(self.world, link, "lagged")
-        elif event.reason == TetherState.CLOSED:
+        elif event.state == TetherState.CLOSED:
             unlink(self.world, link)
-        elif event.reason == TetherState.ACTIVE and link.resting:
+        elif event.state == TetherState.ACTIVE and link.resting:
             position: int = yield ReadCounter(counter_id=link.counter_id)
             link.resting = False
             note_link(self.world, link)

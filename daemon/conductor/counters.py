@@ -44,18 +44,6 @@ class ChannelStatus(enum.IntEnum):
     CLOSING = 2
 
 
-class SystemCounter(enum.IntEnum):
-    """The system counters that the control plane moves."""
-
-    ERRORS = 15
-    FREE_FAILS = 17
-    CLIENT_TIMEOUTS = 24
-    BYTES_MAPPED = 35
-    PUBLICATIONS_REVOKED = 40
-    IMAGES_REVOKED = 41
-    IMAGES_REJECTED = 42
-
-
 NAMES: Final[dict[CounterType, str]] = {
     CounterType.PUBLISHER_LIMIT: "pub-lmt",
     CounterType.SENDER_POSITION: "snd-pos",

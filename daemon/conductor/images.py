@@ -9,10 +9,10 @@ from typing import Final
 
 import attrs
 
+from penstock.core.driver_events import ImageDrained, ImageInactive, SecondSource, Setup
 from penstock.core.driver_types import (
     NO_COUNTER,
     CongestionControl,
-    DriverEvent,
     ImageEnd,
     ImageParams,
     LogParams,
@@ -76,7 +76,7 @@ _REASONS: Final[dict[int, str]] = {
 }
 
 
-def on_setup(world: World, event: DriverEvent) -> Saga[None]:
+def on_setup(world: World, event: Setup) -> Saga[None]:
     """An unknown session of a wanted stream: makes an image, or says why not."""
     yield EXCLUSIVE_LAST
     endpoint = world.recv_endpoints.get(event.id)
@@ -101,7 +101,7 @@ def on_setup(world: World, event: DriverEvent) -> Saga[None]:
 
 
 def _forget(
-    world: World, endpoint: RecvEndpoint, event: DriverEvent, refused: Refused | None = None
+    world: World, endpoint: RecvEndpoint, event: Setup, refused: Refused | None = None
 ) -> None:
     """Let the session's next SETUP be reported; a sender that can never succeed hears why."""
     if refused is not None and refused.code == _MALFORMED and event.source is not None:
@@ -159,7 +159,7 @@ def leave_half_open(world: World, endpoint: RecvEndpoint) -> None:
 
 
 def _check_setup(
-    world: World, endpoint: RecvEndpoint, event: DriverEvent, subscriptions: list[Subscription]
+    world: World, endpoint: RecvEndpoint, event: Setup, subscriptions: list[Subscription]
 ) -> None:
     """Check every field: a SETUP comes from any host."""
     length = event.term_length
@@ -183,7 +183,7 @@ def _check_setup(
 
 
 def _check_mtu(
-    endpoint: RecvEndpoint, event: DriverEvent, subscriptions: list[Subscription]
+    endpoint: RecvEndpoint, event: Setup, subscriptions: list[Subscription]
 ) -> None:
     """A datagram that the window or the socket cannot take would never arrive whole."""
     window = _receiver_window(subscriptions, event.term_length)
@@ -222,7 +222,7 @@ def _check_share(world: World, amount: int) -> None:
 
 
 def _create(
-    world: World, endpoint: RecvEndpoint, event: DriverEvent, subscriptions: list[Subscription]
+    world: World, endpoint: RecvEndpoint, event: Setup, subscriptions: list[Subscription]
 ) -> Saga[None]:
     first = subscriptions[0]
     plan = attrs.evolve(
@@ -239,7 +239,7 @@ def _create(
     world.storage.take(amount, f"the log of an image with term length {event.term_length}")
     group = plan.group
     if group is None:
-        group = endpoint.multicast or bool(event.setup_flags & _SETUP_GROUP)
+        group = endpoint.multicast or bool(event.flags & _SETUP_GROUP)
     undo = Undo(world.runner)
     try:
         slot: int = yield AllocateSlot(kind=SlotKind.IMAGE, object_id=image_id)
@@ -298,7 +298,7 @@ def _receiver_window(subscriptions: list[Subscription], term_length: int) -> int
 
 
 def _log_params(
-    world: World, endpoint: RecvEndpoint, event: DriverEvent, plan: SubscriptionPlan, log: LogFile,
+    world: World, endpoint: RecvEndpoint, event: Setup, plan: SubscriptionPlan, log: LogFile,
     image_id: int, *, group: bool,
 ) -> LogParams:
     return LogParams(
@@ -332,7 +332,7 @@ def _log_params(
 
 
 def _params(
-    endpoint: RecvEndpoint, event: DriverEvent, plan: SubscriptionPlan, image_id: int, path: str,
+    endpoint: RecvEndpoint, event: Setup, plan: SubscriptionPlan, image_id: int, path: str,
     slot: int, counters: list[int], *, reserved: int, group: bool,
 ) -> ImageParams:
     assert event.source is not None
@@ -368,7 +368,7 @@ def _params(
     )
 
 
-def on_second_source(world: World, event: DriverEvent) -> None:
+def on_second_source(world: World, event: SecondSource) -> None:
     """Tell, once a followed source, that datagrams of the session come from another address too."""
     image = world.images.get(event.id)
     if image is None:
@@ -388,12 +388,12 @@ def on_second_source(world: World, event: DriverEvent) -> None:
 # ---- the end -------------------------------------------------------------------------------------
 
 
-def on_inactive(world: World, event: DriverEvent) -> None:
+def on_inactive(world: World, event: ImageInactive) -> None:
     """The receiver says that the stream ended, fell silent or was revoked."""
     image = world.images.get(event.id)
     if image is None:
         return
-    image.end_position, image.end_ordinal = event.a, event.b
+    image.end_position, image.end_ordinal = event.position, event.messages
     if image.state is ImageState.ACTIVE:
         image.end_reason = _REASONS.get(event.reason, "closed")
         if event.reason == ImageEnd.OUTRUN:
@@ -431,11 +431,11 @@ def _report_outrun(world: World, image: Image) -> None:
     )
 
 
-def on_drained(world: World, event: DriverEvent) -> None:
+def on_drained(world: World, event: ImageDrained) -> None:
     """All readers have read the image out."""
     image = world.images.get(event.id)
     if image is not None:
-        image.end_position, image.end_ordinal = event.a, event.b
+        image.end_position, image.end_ordinal = event.position, event.messages
         _move(world, image, ImageTrigger.DRAINED)
 
 

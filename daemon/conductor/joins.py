@@ -10,7 +10,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from penstock.core.driver_types import DriverEvent, JoinVerdict
+from penstock.core.driver_events import Join, Setup
+from penstock.core.driver_types import JoinVerdict
 from penstock.daemon.conductor.linking import report_refusal
 from penstock.daemon.conductor.model import RecvEndpoint
 from penstock.daemon.conductor.saga import Refused
@@ -29,16 +30,16 @@ _REASONS: Final = {
 }
 
 
-def on_join(world: World, event: DriverEvent) -> None:
+def on_join(world: World, event: Join) -> None:
     """Log that a group no longer waits, or does not wait, for a receiver."""
     publication = world.publications.get(event.id)
     if publication is None:
         return
-    reason = JoinVerdict(event.reason)
+    reason = JoinVerdict(event.verdict)
     fields = {
         "publication_id": event.id, "stream_id": publication.stream_id,
-        "session_id": publication.session_id, "receiver_id": event.a,
-        "source": str(event.source), "reason": reason.name.lower(), "refusals": event.b,
+        "session_id": publication.session_id, "receiver_id": event.receiver_id,
+        "source": str(event.source), "reason": reason.name.lower(), "refusals": event.refused,
     }
     if reason is JoinVerdict.EXPIRED:
         world.event("join_expired", **fields)
@@ -57,7 +58,7 @@ def on_join(world: World, event: DriverEvent) -> None:
     )
 
 
-def report_no_image(world: World, endpoint: RecvEndpoint, event: DriverEvent, refused: Refused
+def report_no_image(world: World, endpoint: RecvEndpoint, event: Setup, refused: Refused
                     ) -> None:
     """Log that this receiver cannot join a stream, at most once in LOG_EVERY_NS for a session.
 

@@ -6,10 +6,10 @@ from __future__ import annotations
 
 from typing import Final
 
+from penstock.core.driver_events import DestinationChanged
 from penstock.core.driver_types import (
     NO_COUNTER,
     Address,
-    DriverEvent,
     Mdc,
     ObjectKind,
     SendEndpointParams,
@@ -173,12 +173,12 @@ def on_released(world: World, endpoint_id: int) -> None:
             world.emit(FreeCounter(counter_id=counter))
 
 
-def on_destination(world: World, event: DriverEvent) -> None:
+def on_destination(world: World, event: DestinationChanged) -> None:
     """A receiver of a dynamic multi-destination channel came or went, or found no place."""
     endpoint = world.send_endpoints.get(event.id)
-    if event.a >= 0 or endpoint is None:
+    if event.change >= 0 or endpoint is None:
         world.event(
-            "destination", endpoint_id=event.id, address=str(event.source), added=bool(event.a)
+            "destination", endpoint_id=event.id, address=str(event.source), added=bool(event.change)
         )
         return
     world.error(
@@ -188,7 +188,7 @@ def on_destination(world: World, event: DriverEvent) -> None:
     )
     world.event(
         "destinations_full", endpoint_id=event.id, channel=endpoint.channel,
-        address=str(event.source), refused=event.b,
+        address=str(event.source), refused=event.refused,
     )
 
 

@@ -17,7 +17,8 @@ from functools import partial
 
 import attrs
 
-from penstock.core.driver_types import DriverEvent, ObjectKind
+from penstock.core.driver_events import TermsReleased
+from penstock.core.driver_types import ObjectKind
 from penstock.daemon.conductor.actions import (
     GiveUpImage,
     GiveUpPublication,
@@ -192,20 +193,20 @@ def _request(world: World, owner: Image | Publication) -> None:
         world.emit(GiveUpPublication(publication_id=owner.id, least_terms=least))
 
 
-def on_terms_released(world: World, event: DriverEvent) -> None:
+def on_terms_released(world: World, event: TermsReleased) -> None:
     """An agent keeps the terms from b to a, all if a is -1."""
     owner = _owner(world, event.kind, event.id)
     if owner is None:
         return
     log = owner.log
     log.giving_up = False
-    kept = (event.a - event.b) // log.term_length
-    if event.a < 0 or kept >= log.reserved_terms:
+    kept = (event.kept_to - event.kept_from) // log.term_length
+    if event.kept_to < 0 or kept >= log.reserved_terms:
         return
     before = log.reserved_bytes
-    if event.b != log.last_end - log.reserved_terms * log.term_length:
+    if event.kept_from != log.last_end - log.reserved_terms * log.term_length:
         log.low_missing = 0                     # the first term goes
-    log.reserved_terms, log.reserved_position = kept, event.a
+    log.reserved_terms, log.reserved_position = kept, event.kept_to
     freed = before - log.reserved_bytes
     log.punching = True
     note_log(world, owner)
@@ -213,18 +214,19 @@ def on_terms_released(world: World, event: DriverEvent) -> None:
 
 
 def _start_release(
-    world: World, event: DriverEvent, owner: Image | Publication, freed: int
+    world: World, event: TermsReleased, owner: Image | Publication, freed: int
 ) -> None:
     world.runner.start(_release(world, event, owner, freed), lambda value, error: None)
 
 
 def _release(
-    world: World, event: DriverEvent, owner: Image | Publication, freed: int
+    world: World, event: TermsReleased, owner: Image | Publication, freed: int
 ) -> Saga[None]:
     log = owner.log
     try:
         yield ReleaseLog(
-            path=log.path, term_length=log.term_length, kept_from=event.b, kept_to=event.a
+            path=log.path, term_length=log.term_length, kept_from=event.kept_from,
+            kept_to=event.kept_to,
         )
     except Refused as refused:
         if _owner(world, event.kind, event.id) is owner:

@@ -41,10 +41,10 @@ static void open_receiver(world_t *world)
 }
 
 /* The conductor makes an image when a sane setup of the golden session arrives. */
-static void make_image(world_t *world, const ps_event_t *setup)
+static void make_image(world_t *world, const ps_event_t *event)
 {
     fuzz_world_t *base = world->base;
-    fuzz_make_log(base, setup->active_term_id, setup->term_offset, PS_LOG_IMAGE);
+    fuzz_make_log(base, event->setup.active_term_id, event->setup.term_offset, PS_LOG_IMAGE);
     ps_image_params_t params;
     memset(&params, 0, sizeof params);
     params.id = 11;
@@ -54,18 +54,18 @@ static void make_image(world_t *world, const ps_event_t *setup)
     params.high_water_counter_id = fuzz_counter(base, 0);
     params.position_counter_id = fuzz_counter(base, 0);
     params.naks_counter_id = fuzz_counter(base, 0);
-    params.session_id = setup->session_id;
-    params.stream_id = setup->stream_id;
-    params.initial_term_id = setup->initial_term_id;
-    params.active_term_id = setup->active_term_id;
-    params.term_offset = setup->term_offset;
+    params.session_id = event->session_id;
+    params.stream_id = event->stream_id;
+    params.initial_term_id = event->setup.initial_term_id;
+    params.active_term_id = event->setup.active_term_id;
+    params.term_offset = event->setup.term_offset;
     params.window_bytes = 32 * 1024;
-    params.destination = setup->destination;
-    params.source = setup->from;
+    params.destination = event->setup.destination;
+    params.source = event->setup.source;
     params.nak_delay_ns = -1;
     params.reserved_position = INT64_MAX;
-    params.join_ordinal = setup->peer_ordinal;
-    params.reliable = (uint8_t)(setup->ttl != 1);
+    params.join_ordinal = event->setup.peer_ordinal;
+    params.reliable = (uint8_t)(event->setup.ttl != 1);
     CHECK_EQ(ps_image_add(base->driver, &params, &world->image), PS_OK);
     world->position = ps_image_join_position(world->image);
     world->position_counter = fuzz_counter(base, world->position);
@@ -90,10 +90,11 @@ static void serve(world_t *world)
     ps_event_t event;
     while (ps_driver_poll_event(world->base->driver, &event)) {
         const bool golden_setup = event.type == PS_EV_SETUP && event.session_id == GOLDEN_SESSION &&
-                                  event.initial_term_id == GOLDEN_TERM &&
-                                  event.term_length == PS_TERM_MIN && event.mtu <= 32 * 1024;
+                                  event.setup.initial_term_id == GOLDEN_TERM &&
+                                  event.setup.term_length == PS_TERM_MIN &&
+                                  event.setup.mtu <= 32 * 1024;
         if (golden_setup && world->image == NULL &&
-            ps_wrap_sub(event.active_term_id, GOLDEN_TERM) >= 0) {
+            ps_wrap_sub(event.setup.active_term_id, GOLDEN_TERM) >= 0) {
             make_image(world, &event);
         } else if (event.type == PS_EV_SETUP) {
             (void)ps_recv_endpoint_forget_session(world->base->driver, world->endpoint,

@@ -128,7 +128,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         fuzz_step(world.base, MOST_DATAGRAMS);
         ps_event_t event;
         while (ps_driver_poll_event(world.base->driver, &event)) {
-            FUZZ_CHECK(memchr(event.text, 0, sizeof event.text) != NULL);
+            FUZZ_CHECK(event.type != PS_EV_REMOTE_ERROR ||
+                       memchr(event.remote_error.text, 0, sizeof event.remote_error.text) != NULL);
+            FUZZ_CHECK(event.type != PS_EV_ENDPOINT_ERROR ||
+                       memchr(event.error.text, 0, sizeof event.error.text) != NULL);
         }
         check_positions(&world);
     }

@@ -261,9 +261,9 @@ static void open_receiver(ccsim_t *sim, int32_t index)
     CHECK_EQ(ps_recv_endpoint_add_interest(side->driver, flow->recv_endpoint, STREAM, 0, 1), PS_OK);
 }
 
-static void make_image(ccsim_t *sim, const ps_event_t *setup)
+static void make_image(ccsim_t *sim, const ps_event_t *event)
 {
-    const int32_t index = (int32_t)setup->id - 100;
+    const int32_t index = (int32_t)event->id - 100;
     flow_t *flow = &sim->flows[index];
     side_t *side = &sim->sides[1];
     snprintf(flow->in_path, sizeof flow->in_path, "%.63s/%d.log", side->directory, index);
@@ -284,18 +284,18 @@ static void make_image(ccsim_t *sim, const ps_event_t *setup)
                                        .session_id = index + 1,
                                        .stream_id = STREAM,
                                        .initial_term_id = FIRST_TERM,
-                                       .active_term_id = setup->active_term_id,
-                                       .term_offset = setup->term_offset,
+                                       .active_term_id = event->setup.active_term_id,
+                                       .term_offset = event->setup.term_offset,
                                        .window_bytes = sim->options.window_bytes,
                                        .congestion_control = sim->options.congestion_control,
                                        .congestion_rtt_counter_id = counter(side),
                                        .congestion_window_counter_id = counter(side),
-                                       .destination = setup->destination,
-                                       .source = setup->from,
+                                       .destination = event->setup.destination,
+                                       .source = event->setup.source,
                                        .nak_delay_ns = -1,
                                        .reserved_position = INT64_MAX,
                                        .join_ordinal = -1,
-                                       .peer_capabilities = setup->peer_capabilities,
+                                       .peer_capabilities = event->setup.peer_capabilities,
                                        .untethered_window_limit_timeout_ns = 5 * SECOND_NS,
                                        .untethered_linger_timeout_ns = 5 * SECOND_NS,
                                        .untethered_resting_timeout_ns = 10 * SECOND_NS,

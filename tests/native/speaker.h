@@ -123,7 +123,7 @@ UNUSED_OK static bool has_ended(world_t *world, int32_t *reason)
 {
     ps_event_t event;
     const bool ended = world_event(world, PS_EV_IMAGE_INACTIVE, &event) != 0;
-    *reason = ended ? event.reason : 0;
+    *reason = ended ? event.ended.reason : 0;
     return ended;
 }
 

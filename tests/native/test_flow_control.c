@@ -436,9 +436,9 @@ static void a_receiver_that_never_joins_is_named_and_reported(void)
             CHECK_EQ(atomic_load(&rig->slot->cause_culprit), 77);
         }
         while (rig_event(rig, PS_EV_JOIN, &event)) {
-            CHECK(event.a == 77 && event.from.port == stranger.port);
-            expired += event.reason == PS_JOIN_EXPIRED;
-            refused += event.reason == PS_JOIN_NOT_JOINED;
+            CHECK(event.join.receiver_id == 77 && event.join.source.port == stranger.port);
+            expired += event.join.verdict == PS_JOIN_EXPIRED;
+            refused += event.join.verdict == PS_JOIN_NOT_JOINED;
         }
     }
     CHECK(at > held);

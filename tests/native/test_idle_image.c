@@ -43,8 +43,8 @@ static ps_event_t give_up(world_t *world, int32_t least_terms)
 
 static void expect(const ps_event_t event, int64_t from, int64_t to)
 {
-    CHECK_EQ(event.b, from);
-    CHECK_EQ(event.a, to);
+    CHECK_EQ(event.terms.kept_from, from);
+    CHECK_EQ(event.terms.kept_to, to);
 }
 
 static void test_half_a_term_ahead_stays(void)
@@ -81,7 +81,7 @@ static void test_a_stream_that_goes_on_requests_its_terms(void)
     CHECK_EQ(world_event(&world, PS_EV_TERM_NEEDED, &event), 0);
     receive(&world, 6 * QUARTER, 2 * TERM);
     CHECK_EQ(world_event(&world, PS_EV_TERM_NEEDED, &event), 1);
-    CHECK_EQ(event.a, 2 * TERM);
+    CHECK_EQ(event.term.reserved, 2 * TERM);
     world_data(&world, 2 * TERM, 2 * TERM + STEP, STEP); /* no storage: not taken */
     world_pass(&world, MS);
     CHECK_EQ(world_status(&world).position, 2 * TERM);
@@ -90,7 +90,7 @@ static void test_a_stream_that_goes_on_requests_its_terms(void)
     CHECK_EQ(ps_image_reserved(world.driver, world.image, 3 * TERM), PS_OK);
     receive(&world, 2 * TERM, 10 * QUARTER + STEP);
     CHECK_EQ(world_event(&world, PS_EV_TERM_NEEDED, &event), 1);
-    CHECK_EQ(event.a, 3 * TERM);
+    CHECK_EQ(event.term.reserved, 3 * TERM);
     CHECK_EQ(ps_log_reserve(world.path, TERM, 3 * TERM, 3 * TERM + TERM), PS_OK);
     CHECK_EQ(ps_image_reserved(world.driver, world.image, INT64_MAX), PS_OK);
     receive(&world, 10 * QUARTER + STEP, 8 * TERM);
@@ -119,7 +119,7 @@ static void test_who_joins_keeps_all(void)
     world_t world;
     open_at(&world, 5 * QUARTER);
     CHECK_EQ(ps_image_join_position(world.image), 5 * QUARTER);
-    CHECK_EQ(give_up(&world, 1).a, -1);
+    CHECK_EQ(give_up(&world, 1).terms.kept_to, -1);
     world_close(&world);
 }
 
@@ -132,9 +132,9 @@ static void test_a_term_that_was_never_there_is_none_to_keep(void)
     world_make_image(&world, &one_term);
     receive(&world, 0, 3 * QUARTER);
     CHECK_EQ(world_event(&world, PS_EV_TERM_NEEDED, &event), 1);
-    CHECK_EQ(give_up(&world, 1).a, -1);
+    CHECK_EQ(give_up(&world, 1).terms.kept_to, -1);
     CHECK_EQ(world_event(&world, PS_EV_TERM_NEEDED, &event), 1); /* the asker may have forgotten */
-    CHECK_EQ(event.a, TERM);
+    CHECK_EQ(event.term.reserved, TERM);
     world_close(&world);
 }
 

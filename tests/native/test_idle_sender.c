@@ -38,8 +38,8 @@ static ps_event_t give_up(rig_t *rig, int32_t least_terms)
 
 static void expect(const ps_event_t event, int64_t from, int64_t to)
 {
-    CHECK_EQ(event.b, from);
-    CHECK_EQ(event.a, to);
+    CHECK_EQ(event.terms.kept_from, from);
+    CHECK_EQ(event.terms.kept_to, to);
 }
 
 static int64_t memory_of(const rig_t *rig)
@@ -77,7 +77,7 @@ static void test_what_may_be_sent_again_and_what_limits_reach_stays(void)
         const int64_t limit = rig_counter(rig, rig->limit);
         const ps_event_t event = give_up(rig, 1);
         expect(event, (int64_t)cases[i][1] * QUARTER, (int64_t)cases[i][2] * QUARTER);
-        CHECK(limit <= event.a);
+        CHECK(limit <= event.terms.kept_to);
         CHECK_EQ(rig_counter(rig, rig->limit), limit);
         rig_close(rig);
     }
@@ -94,7 +94,7 @@ static void test_where_all_terms_are_in_use_none_goes(void)
 {
     const int64_t end = RIG_TERM + RIG_TERM / 2 + STEP; /* 5/8 reach back, 1/2 reaches on */
     rig_t *rig = open_at(end);
-    CHECK_EQ(give_up(rig, 1).a, -1);
+    CHECK_EQ(give_up(rig, 1).terms.kept_to, -1);
     advance_to(rig, 5 * RIG_TERM); /* and nothing is requested: all is there */
     ps_event_t event;
     CHECK(!rig_event(rig, PS_EV_TERM_NEEDED, &event));
@@ -120,7 +120,7 @@ static void test_a_stream_that_goes_on_requests_its_terms(void)
     CHECK(!rig_event(rig, PS_EV_TERM_NEEDED, &event));
     advance_to(rig, 2 * RIG_TERM + STEP);
     CHECK(rig_event(rig, PS_EV_TERM_NEEDED, &event));
-    CHECK_EQ(event.a, 3 * RIG_TERM);
+    CHECK_EQ(event.term.reserved, 3 * RIG_TERM);
     advance_to(rig, 10 * QUARTER); /* no further without storage: limits end there */
     CHECK_EQ(rig_counter(rig, rig->limit), 3 * RIG_TERM);
     advance_to(rig, 3 * RIG_TERM);
@@ -163,11 +163,11 @@ static void test_what_was_requested_before_is_requested_again(void)
     ps_event_t event;
     rig_connect(rig);
     advance_to(rig, RIG_TERM + QUARTER);
-    CHECK(rig_event(rig, PS_EV_TERM_NEEDED, &event) && event.a == 2 * RIG_TERM);
+    CHECK(rig_event(rig, PS_EV_TERM_NEEDED, &event) && event.term.reserved == 2 * RIG_TERM);
     expect(give_up(rig, 1), 0, 2 * RIG_TERM);
     CHECK(!rig_event(rig, PS_EV_TERM_NEEDED, &event));
     advance_to(rig, RIG_TERM + QUARTER + STEP); /* within the second after the first time */
-    CHECK(rig_event(rig, PS_EV_TERM_NEEDED, &event) && event.a == 2 * RIG_TERM);
+    CHECK(rig_event(rig, PS_EV_TERM_NEEDED, &event) && event.term.reserved == 2 * RIG_TERM);
     rig_close(rig);
 }
 
@@ -240,7 +240,7 @@ static void test_a_stopped_claimer_keeps_all(void)
     CHECK(rig_event(rig, PS_EV_PUB_UNBLOCKED, &event));
     rig_sm(rig, GOLDEN_RECEIVER, &rig->peer, rig_tail(rig), RIG_TERM / 2, 0);
     rig_step(rig, 0);
-    CHECK_EQ(give_up(rig, 1).a, -1);
+    CHECK_EQ(give_up(rig, 1).terms.kept_to, -1);
     CHECK_EQ(rig_commit(rig, claim, 100, client), 0); /* it has answered */
     rig_step(rig, 0);
     expect(give_up(rig, 1), 0, 2 * RIG_TERM);
@@ -251,7 +251,7 @@ static void test_an_ending_publication_keeps_all(void)
 {
     rig_t *rig = open_at(7 * QUARTER);
     CHECK_EQ(ps_publication_drain(rig->driver, rig->pub), PS_OK);
-    CHECK_EQ(give_up(rig, 1).a, -1);
+    CHECK_EQ(give_up(rig, 1).terms.kept_to, -1);
     rig_close(rig);
 }
 

@@ -47,8 +47,8 @@ static void test_one_lost_datagram_is_requested_once(void)
     CHECK_EQ(world_system(&world, PS_SYS_HEARTBEATS_RECEIVED), 1);
     ps_event_t event;
     CHECK_EQ(world_event(&world, PS_EV_LOSS, &event), 1);
-    CHECK_EQ(event.a, 96);
-    CHECK_EQ(event.gaps, 1);
+    CHECK_EQ(event.loss.bytes, 96);
+    CHECK_EQ(event.loss.gaps, 1);
     CHECK_EQ(world_event(&world, PS_EV_LOSS, &event), 0);
     uint8_t frame[256];
     golden("data_33", frame);
@@ -430,7 +430,7 @@ static void test_nothing_is_written_without_storage(void)
     world_data(&world, 0, 64, 64);
     world_step(&world);
     CHECK_EQ(world_event(&world, PS_EV_TERM_NEEDED, &event), 1); /* half a term early */
-    CHECK_EQ(event.a, 32768);
+    CHECK_EQ(event.term.reserved, 32768);
     CHECK_EQ(world_event(&world, PS_EV_TERM_NEEDED, &event), 0);
     for (int64_t at = 64; at < 32768 + 64; at += 64) {
         world_data(&world, at, at + 64, 64);
@@ -446,7 +446,7 @@ static void test_nothing_is_written_without_storage(void)
     world_data(&world, 32768, 32768 + 64, 64);
     world_step(&world);
     CHECK_EQ(world_event(&world, PS_EV_TERM_NEEDED, &event), 1);
-    CHECK_EQ(event.a, 65536);
+    CHECK_EQ(event.term.reserved, 65536);
     CHECK_EQ(world_status(&world).position, 32768 + 64);
     world_close(&world);
 }
@@ -533,8 +533,8 @@ static void test_every_gap_counts_as_a_loss(void)
     int32_t gaps = 0;
     ps_event_t event;
     while (world_event(&world, PS_EV_LOSS, &event)) {
-        bytes += event.a;
-        gaps += event.gaps;
+        bytes += event.loss.bytes;
+        gaps += event.loss.gaps;
     }
     CHECK_EQ(bytes, 40 * 64);
     CHECK_EQ(gaps, 40);

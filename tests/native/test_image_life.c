@@ -177,7 +177,7 @@ static void test_end_of_stream_drain_and_release(void)
     world_step(&world);
     CHECK_EQ(atomic_load(&world.log.meta->end_of_stream), 192);
     CHECK_EQ(world_event(&world, PS_EV_IMAGE_INACTIVE, &event), 1);
-    CHECK(event.id == 77 && event.reason == PS_END_OF_STREAM && event.kind == PS_KIND_IMAGE);
+    CHECK(event.id == 77 && event.ended.reason == PS_END_OF_STREAM && event.kind == PS_KIND_IMAGE);
     memnet_discard(world.memnet);
     CHECK_EQ(ps_image_drain(world.driver, world.image), PS_OK);
     world_step(&world);
@@ -210,7 +210,7 @@ static void test_silence_ends_an_image(void)
     CHECK_EQ(world_event(&world, PS_EV_IMAGE_INACTIVE, &event), 0);
     world_pass(&world, SECOND + 2 * MS);
     CHECK_EQ(world_event(&world, PS_EV_IMAGE_INACTIVE, &event), 1);
-    CHECK_EQ(event.reason, PS_END_TIMEOUT);
+    CHECK_EQ(event.ended.reason, PS_END_TIMEOUT);
     CHECK_EQ(ps_image_remove(world.driver, world.image, 1), PS_OK);
     world_step(&world);
     ps_image_destroy(world.driver, world.image);
@@ -228,7 +228,7 @@ static void test_revoked_and_abandoned_images_end(void)
     world_end(&world, 640, PS_FLAG_REVOKED);
     memnet_discard(world.memnet);
     CHECK_EQ(world_event(&world, PS_EV_IMAGE_INACTIVE, &event), 1);
-    CHECK_EQ(event.reason, PS_END_REVOKED);
+    CHECK_EQ(event.ended.reason, PS_END_REVOKED);
     CHECK_EQ(atomic_load(&world.log.meta->is_revoked), 1);
     CHECK_EQ(world_system(&world, PS_SYS_IMAGES_REVOKED), 1);
     world_pass(&world, 10 * MS);
@@ -239,7 +239,7 @@ static void test_revoked_and_abandoned_images_end(void)
     CHECK_EQ(ps_image_remove_subscriber(world.driver, world.image, world.sub_pos), PS_OK);
     world_step(&world);
     CHECK_EQ(world_event(&world, PS_EV_IMAGE_INACTIVE, &event), 1);
-    CHECK_EQ(event.reason, PS_END_NO_SUBSCRIBER);
+    CHECK_EQ(event.ended.reason, PS_END_NO_SUBSCRIBER);
     world_close(&world);
 }
 
@@ -289,7 +289,7 @@ static void test_storage_is_requested_once_there_is_room_in_the_ring(void)
     CHECK_EQ(world_event(&world, PS_EV_TERM_NEEDED, &event), 0);
     world_pass(&world, 5 * MS);
     CHECK_EQ(world_event(&world, PS_EV_TERM_NEEDED, &event), 1);
-    CHECK_EQ(event.a, 32768);
+    CHECK_EQ(event.term.reserved, 32768);
     world_close(&world);
 }
 
@@ -341,7 +341,7 @@ static void test_rejection_sends_errors_until_it_ends(void)
     CHECK_EQ(world_count_sent(&world, PS_TYPE_ERR), 5);
     world_pass(&world, 10 * SECOND);
     CHECK_EQ(world_event(&world, PS_EV_IMAGE_INACTIVE, &event), 1);
-    CHECK_EQ(event.reason, PS_END_REJECTED);
+    CHECK_EQ(event.ended.reason, PS_END_REJECTED);
     CHECK_EQ(world_system(&world, PS_SYS_IMAGES_REJECTED), 1);
     world_close(&world);
 }
@@ -409,9 +409,10 @@ static void test_untethered_subscriber_stops_gating(void)
         world_pass(&world, 100 * MS);
     }
     CHECK_EQ(world_event(&world, PS_EV_SUBSCRIBER, &event), 1);
-    CHECK(event.a == world.sub_pos && event.reason == PS_TETHER_LINGER);
+    CHECK(event.subscriber.position_counter_id == world.sub_pos &&
+          event.subscriber.state == PS_TETHER_LINGER);
     CHECK_EQ(world_event(&world, PS_EV_SUBSCRIBER, &event), 1);
-    CHECK_EQ(event.reason, PS_TETHER_RESTING);
+    CHECK_EQ(event.subscriber.state, PS_TETHER_RESTING);
     CHECK_EQ(world_status(&world).slowest_subscriber, 30720);
     CHECK_EQ(ps_image_join_position(world.image), 30720);
     for (int32_t i = 0; i < 105; i++) {
@@ -419,7 +420,7 @@ static void test_untethered_subscriber_stops_gating(void)
         world_pass(&world, 100 * MS);
     }
     CHECK_EQ(world_event(&world, PS_EV_SUBSCRIBER, &event), 1);
-    CHECK_EQ(event.reason, PS_TETHER_ACTIVE);
+    CHECK_EQ(event.subscriber.state, PS_TETHER_ACTIVE);
     CHECK_EQ(ps_counter_get(world.cnc, world.sub_pos), 30720);
     world_close(&world);
 }
@@ -440,7 +441,8 @@ static void test_a_reader_that_was_not_behind_has_its_time(void)
     CHECK_EQ(world_event(&world, PS_EV_SUBSCRIBER, &event), 0);
     world_pass(&world, 21 * MS);
     CHECK_EQ(world_event(&world, PS_EV_SUBSCRIBER, &event), 1);
-    CHECK(event.a == world.sub_pos && event.reason == PS_TETHER_LINGER);
+    CHECK(event.subscriber.position_counter_id == world.sub_pos &&
+          event.subscriber.state == PS_TETHER_LINGER);
     world_close(&world);
 }
 
@@ -486,8 +488,8 @@ static void test_many_events_of_one_image_keep_their_order(void)
     int32_t count = 0;
     int32_t gaps = 0;
     while (world_event(&world, PS_EV_LOSS, &event)) {
-        lost += event.a;
-        gaps += event.gaps;
+        lost += event.loss.bytes;
+        gaps += event.loss.gaps;
         count++;
     }
     CHECK_EQ(lost, 2048);

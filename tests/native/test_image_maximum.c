@@ -98,8 +98,8 @@ static void test_the_end_of_the_stream_is_the_end_of_the_last_term(void)
     }
     CHECK_EQ(world_status(&world).end_of_stream, END);
     CHECK_EQ(world_event(&world, PS_EV_IMAGE_INACTIVE, &event), 1);
-    CHECK_EQ(event.reason, PS_END_OF_STREAM);
-    CHECK_EQ(event.a, END);
+    CHECK_EQ(event.ended.reason, PS_END_OF_STREAM);
+    CHECK_EQ(event.ended.position, END);
     world_close(&world);
 }
 

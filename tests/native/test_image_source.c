@@ -20,7 +20,8 @@ static void test_a_strangers_setup_does_not_silence_the_sender(void)
     CHECK_EQ(world_status(&world).foreign_datagrams, 2);
     CHECK_EQ(notified_beside(&world, &sender, 640), 50000);
     CHECK_EQ(world_event(&world, PS_EV_SECOND_SOURCE, &event), 1);
-    CHECK(event.id == 77 && event.from.port == 666 && event.a == 1);
+    CHECK(event.id == 77 && event.second_source.source.port == 666 &&
+          event.second_source.datagrams == 1);
     for (int32_t i = 0; i < 100; i++) {
         setup(&world, &stranger, 640);
     }
@@ -45,7 +46,7 @@ static void test_strangers_do_not_keep_an_image_alive(void)
     }
     world_pass(&world, 6 * SECOND);
     CHECK_EQ(world_event(&world, PS_EV_IMAGE_INACTIVE, &event), 1);
-    CHECK_EQ(event.reason, PS_END_TIMEOUT);
+    CHECK_EQ(event.ended.reason, PS_END_TIMEOUT);
     world_close(&world);
 }
 

@@ -228,16 +228,17 @@ static void subscribe(node_t *node, receiving_t *receiving, ps_addr_t *local)
     CHECK_EQ(ps_sub_open(node->client, 1, STREAM, &receiving->sub), PS_OK);
 }
 
-static void make_image(node_t *node, receiving_t *receiving, const ps_event_t *setup)
+static void make_image(node_t *node, receiving_t *receiving, const ps_event_t *event)
 {
     CHECK(receiving->image == NULL);
-    CHECK(setup->session_id == SESSION && setup->stream_id == STREAM && setup->term_length == TERM);
-    CHECK(setup->mtu == MTU && (setup->peer_capabilities & 1) != 0);
+    CHECK(event->session_id == SESSION && event->stream_id == STREAM &&
+          event->setup.term_length == TERM);
+    CHECK(event->setup.mtu == MTU && (event->setup.peer_capabilities & 1) != 0);
     const int64_t id = node->next_id++;
     snprintf(receiving->path, sizeof receiving->path, "%s/in.logbuffer", node->directory);
     ps_log_params_t log = log_of(receiving->path, id, PS_LOG_IMAGE);
-    log.term_id = setup->active_term_id;
-    log.term_offset = setup->term_offset;
+    log.term_id = event->setup.active_term_id;
+    log.term_offset = event->setup.term_offset;
     CHECK_EQ(ps_log_create(&log), PS_OK);
     ps_image_params_t params;
     memset(&params, 0, sizeof params);
@@ -248,18 +249,18 @@ static void make_image(node_t *node, receiving_t *receiving, const ps_event_t *s
     params.high_water_counter_id = counter(node, 0);
     params.position_counter_id = counter(node, 0);
     params.naks_counter_id = counter(node, 0);
-    params.session_id = setup->session_id;
-    params.stream_id = setup->stream_id;
-    params.initial_term_id = setup->initial_term_id;
-    params.active_term_id = setup->active_term_id;
-    params.term_offset = setup->term_offset;
+    params.session_id = event->session_id;
+    params.stream_id = event->stream_id;
+    params.initial_term_id = event->setup.initial_term_id;
+    params.active_term_id = event->setup.active_term_id;
+    params.term_offset = event->setup.term_offset;
     params.window_bytes = WINDOW;
-    params.destination = setup->destination;
-    params.source = setup->from;
+    params.destination = event->setup.destination;
+    params.source = event->setup.source;
     params.nak_delay_ns = -1;
     params.reserved_position = INT64_MAX;
-    params.join_ordinal = setup->peer_ordinal;
-    params.peer_capabilities = setup->peer_capabilities;
+    params.join_ordinal = event->setup.peer_ordinal;
+    params.peer_capabilities = event->setup.peer_capabilities;
     params.reliable = 1;
     CHECK(params.slot >= 0);
     CHECK_EQ(ps_image_add(node->driver, &params, &receiving->image), PS_OK);
@@ -289,7 +290,7 @@ static void serve_receiver(node_t *node, receiving_t *receiving)
             make_image(node, receiving, &event);
         }
         if (event.type == PS_EV_IMAGE_INACTIVE) {
-            receiving->end = event.reason;
+            receiving->end = event.ended.reason;
         }
         receiving->released += event.type == PS_EV_RELEASED;
         CHECK(event.type != PS_EV_ENDPOINT_ERROR);

@@ -26,10 +26,10 @@ static void test_setup_becomes_image_becomes_status_message(void)
     CHECK_EQ(event.id, 500);
     CHECK_EQ(event.session_id, GOLDEN_SESSION);
     CHECK_EQ(event.stream_id, GOLDEN_STREAM);
-    CHECK_EQ(event.term_length, WORLD_TERM_LENGTH);
-    CHECK_EQ(event.mtu, 1408);
-    CHECK_EQ(event.peer_capabilities, 0);
-    CHECK_EQ(event.from.port, world.sender.port);
+    CHECK_EQ(event.setup.term_length, WORLD_TERM_LENGTH);
+    CHECK_EQ(event.setup.mtu, 1408);
+    CHECK_EQ(event.setup.peer_capabilities, 0);
+    CHECK_EQ(event.setup.source.port, world.sender.port);
     CHECK_EQ(world_event(&world, PS_EV_SETUP, &event), 0); /* once */
     world_make_image(&world, &PLAIN);
     CHECK_EQ(memnet_take(world.memnet, &dgram), 1);
@@ -157,9 +157,9 @@ static void test_a_refused_setup_is_answered_once_a_second(void)
         while (ps_driver_poll_event(world.driver, &event)) {
             if (event.type == PS_EV_SETUP) {
                 reported++;
-                CHECK_EQ(ps_recv_endpoint_refuse_session(world.driver, world.endpoint,
-                                                         GOLDEN_STREAM, GOLDEN_SESSION,
-                                                         event.destination, &event.from, "too big"),
+                CHECK_EQ(ps_recv_endpoint_refuse_session(
+                             world.driver, world.endpoint, GOLDEN_STREAM, GOLDEN_SESSION,
+                             event.setup.destination, &event.setup.source, "too big"),
                          PS_OK);
             }
         }
@@ -204,7 +204,7 @@ static void test_explicit_control_address_gets_a_request_every_second(void)
     ps_event_t event;
     world_pass(&world, 3 * SECOND);
     CHECK_EQ(world_event(&world, PS_EV_SILENT, &event), 1);
-    CHECK_EQ(event.from.port, 40300);
+    CHECK_EQ(event.silent.source.port, 40300);
     memnet_discard(world.memnet);
     CHECK_EQ(ps_recv_endpoint_remove_destination(world.driver, world.endpoint, 2), PS_OK);
     world_pass(&world, 3 * SECOND);
@@ -262,7 +262,7 @@ static void test_a_moved_control_address_is_used_at_once(void)
     world_step(&world);
     ps_event_t event;
     CHECK_EQ(world_event(&world, PS_EV_SETUP, &event), 1);
-    CHECK_EQ(event.destination, 0); /* the index is free again */
+    CHECK_EQ(event.setup.destination, 0); /* the index is free again */
     world_make_image(&world, &PLAIN);
     const ps_addr_t moved = memnet_addr(9, 40301);
     CHECK_EQ(ps_recv_endpoint_set_control(world.driver, world.endpoint, 2, &moved), PS_OK);
@@ -310,7 +310,8 @@ static void test_removed_destination_is_closed_by_the_conductor(void)
     CHECK_EQ(ps_recv_endpoint_remove_destination(world.driver, world.endpoint, 2), PS_E_INVALID);
     world_step(&world);
     CHECK_EQ(world_event(&world, PS_EV_RELEASED, &event), 1);
-    CHECK(event.kind == PS_KIND_RECV_DESTINATION && event.id == 500 && event.a == 2);
+    CHECK(event.kind == PS_KIND_RECV_DESTINATION && event.id == 500 &&
+          event.released.destination_id == 2);
     const uint32_t length = golden("setup", frame);
     CHECK_EQ(memnet_inject(world.memnet, &local, &from, frame, length), 1); /* still open */
     world_step(&world);

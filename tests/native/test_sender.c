@@ -35,7 +35,8 @@ static void test_worked_session(void)
     rig_step(rig, 0);
     CHECK_EQ(rig_counter(rig, rig->sender_limit), 32768);
     CHECK_EQ(atomic_load(&rig->log.meta->is_connected), 1);
-    CHECK(rig_event(rig, PS_EV_PUB_CONNECTED, &event) && event.a == 1 && event.id == 1);
+    CHECK(rig_event(rig, PS_EV_PUB_CONNECTED, &event) && event.connection.connected == 1 &&
+          event.id == 1);
     offer_worked_session(rig);
     CHECK_EQ(rig_counter(rig, rig->sender_position), 288);
     CHECK_EQ(atomic_load(&rig->slot->sent_ordinal), 4);
@@ -58,7 +59,7 @@ static void test_worked_session(void)
     rig_expect_golden(rig, "heartbeat");
     CHECK_EQ(ps_publication_drain(rig->driver, rig->pub), PS_OK);
     rig_step(rig, 0);
-    CHECK(rig_event(rig, PS_EV_PUB_DRAINED, &event) && event.b == 0);
+    CHECK(rig_event(rig, PS_EV_PUB_DRAINED, &event) && event.drained.unsent == 0);
     CHECK_EQ(atomic_load(&rig->log.meta->end_of_stream), 288);
     rig_step(rig, 100 * MS);
     rig_expect_golden(rig, "eos");
@@ -199,7 +200,7 @@ static void test_nonsense_in_the_log_is_not_sent(void)
     rig_dirty(rig);
     rig_step(rig, 0);
     CHECK_EQ(memnet_pending(rig->net), 0);
-    CHECK(rig_event(rig, PS_EV_ENDPOINT_ERROR, &event) && event.reason == PS_E_CORRUPT);
+    CHECK(rig_event(rig, PS_EV_ENDPOINT_ERROR, &event) && event.error.code == PS_E_CORRUPT);
     rig_close(rig);
 }
 
@@ -305,8 +306,8 @@ static void test_receivers_time_out(void)
     CHECK_EQ(atomic_load(&rig->log.meta->is_connected), 0);
     CHECK_EQ(rig_counter(rig, rig->limit), 0);
     CHECK_EQ(rig_counter(rig, rig->receivers), 0);
-    CHECK(rig_event(rig, PS_EV_PUB_CONNECTED, &event) && event.a == 1);
-    CHECK(rig_event(rig, PS_EV_PUB_CONNECTED, &event) && event.a == 0);
+    CHECK(rig_event(rig, PS_EV_PUB_CONNECTED, &event) && event.connection.connected == 1);
+    CHECK(rig_event(rig, PS_EV_PUB_CONNECTED, &event) && event.connection.connected == 0);
     rig_sm(rig, 6, &rig->peer, 0, 1024, 0);
     rig_step(rig, 0);
     CHECK_EQ(atomic_load(&rig->log.meta->is_connected), 1);
@@ -323,11 +324,11 @@ static void test_a_required_receiver_that_goes_is_reported(void)
                                             .fc_timeout_ns = 2 * S });
     ps_event_t event;
     rig_connect(rig);
-    CHECK(rig_event(rig, PS_EV_PUB_CONNECTED, &event) && event.a == 1);
+    CHECK(rig_event(rig, PS_EV_PUB_CONNECTED, &event) && event.connection.connected == 1);
     rig_step(rig, 1999 * MS);
     CHECK_EQ(rig_event(rig, PS_EV_PUB_CONNECTED, &event), 0);
     rig_step(rig, 2 * MS);
-    CHECK(rig_event(rig, PS_EV_PUB_CONNECTED, &event) && event.a == 0);
+    CHECK(rig_event(rig, PS_EV_PUB_CONNECTED, &event) && event.connection.connected == 0);
     rig_close(rig);
 }
 
@@ -364,7 +365,8 @@ static void test_manual_destinations(void)
     rig_step(rig, 1 * MS);
     CHECK(rig_take(rig)->to.port == 1111);
     rig_step(rig, 5 * S);
-    CHECK(rig_event(rig, PS_EV_SILENT, &event) && event.a == 77 && event.from.ip[3] == 11);
+    CHECK(rig_event(rig, PS_EV_SILENT, &event) && event.silent.destination_id == 77 &&
+          event.silent.source.ip[3] == 11);
     memnet_discard(rig->net);
     CHECK_EQ(ps_send_endpoint_set_address(rig->driver, rig->endpoint, 77, &moved), PS_OK);
     rig_step(rig, 100 * MS);
@@ -469,8 +471,9 @@ static void test_error_frames_and_send_time(void)
     rig_connect(rig);
     rig_inject(rig, &rig->peer, frame, golden("err", frame));
     rig_step(rig, 0);
-    CHECK(rig_event(rig, PS_EV_REMOTE_ERROR, &event) && event.reason == 13);
-    CHECK(strcmp(event.text, "nope") == 0 && event.a == GOLDEN_RECEIVER);
+    CHECK(rig_event(rig, PS_EV_REMOTE_ERROR, &event) && event.remote_error.code == 13);
+    CHECK(strcmp(event.remote_error.text, "nope") == 0 &&
+          event.remote_error.receiver_id == GOLDEN_RECEIVER);
     rig_offer(rig, "x", 1, PS_FLAG_UNFRAGMENTED);
     rig_step(rig, 0);
     int64_t stamp;
@@ -513,8 +516,9 @@ static void test_a_rejection_disconnects_at_once(void)
     rig_step(rig, 1 * MS);
     ps_publication_get_status(rig->pub, &status);
     CHECK(!status.is_connected);
-    CHECK(rig_event(rig, PS_EV_REMOTE_ERROR, &event) && event.from.port == rig->peer.port);
-    CHECK_EQ(memcmp(event.from.ip, rig->peer.ip, 4), 0);
+    CHECK(rig_event(rig, PS_EV_REMOTE_ERROR, &event) &&
+          event.remote_error.source.port == rig->peer.port);
+    CHECK_EQ(memcmp(event.remote_error.source.ip, rig->peer.ip, 4), 0);
     rig_sm(rig, GOLDEN_RECEIVER, &rig->peer, 0, 8192, 0);
     rig_step(rig, 1 * MS);
     ps_publication_get_status(rig->pub, &status);

@@ -88,7 +88,7 @@ static void test_storage_holds_the_limit(void)
         rig_step(rig, 0);
     }
     CHECK_EQ(rig_counter(rig, rig->limit), RIG_TERM);
-    CHECK(rig_event(rig, PS_EV_TERM_NEEDED, &event) && event.a == RIG_TERM);
+    CHECK(rig_event(rig, PS_EV_TERM_NEEDED, &event) && event.term.reserved == RIG_TERM);
     CHECK_EQ(cause(rig), PS_CAUSE_STORAGE);
     rig_step(rig, 2 * S);
     CHECK(rig_event(rig, PS_EV_TERM_NEEDED, &event)); /* again while it binds */
@@ -113,7 +113,7 @@ static void test_ipc(void)
     const int32_t slow = add_reader(rig, 0, owner, 1);
     rig_step(rig, 0);
     CHECK_EQ(atomic_load(&rig->log.meta->is_connected), 1);
-    CHECK(rig_event(rig, PS_EV_PUB_CONNECTED, &event) && event.a == 1);
+    CHECK(rig_event(rig, PS_EV_PUB_CONNECTED, &event) && event.connection.connected == 1);
     CHECK_EQ(rig_counter(rig, rig->limit), RIG_TERM / 2);
     CHECK_EQ(fill(rig), 32);
     rig_step(rig, 0);
@@ -162,10 +162,11 @@ static void test_ipc_drains_when_read(void)
     CHECK_EQ(atomic_load(&rig->log.meta->end_of_stream), rig_tail(rig));
     ps_counter_set(rig->cnc, reader, 64);
     rig_step(rig, 2 * S);
-    CHECK(rig_event(rig, PS_EV_PUB_UNBLOCKED, &event) && event.a == 64 && event.b == 160);
+    CHECK(rig_event(rig, PS_EV_PUB_UNBLOCKED, &event) && event.unblocked.position == 64 &&
+          event.unblocked.bytes == 160);
     ps_counter_set(rig->cnc, reader, rig_tail(rig));
     rig_step(rig, 0);
-    CHECK(rig_event(rig, PS_EV_PUB_DRAINED, &event) && event.a == 0);
+    CHECK(rig_event(rig, PS_EV_PUB_DRAINED, &event) && event.drained.position == 0);
     rig_close(rig);
 }
 
@@ -265,14 +266,16 @@ static void test_a_stopped_claimer_is_unblocked_and_quarantined(void)
         rig_sm(rig, GOLDEN_RECEIVER, &rig->peer, 0, RIG_TERM / 2, 0);
     }
     CHECK_EQ(rig_counter(rig, rig->sender_position), claim);
-    CHECK(rig_event(rig, PS_EV_PUB_BLOCKED, &event) && event.a == claim && event.b == client);
+    CHECK(rig_event(rig, PS_EV_PUB_BLOCKED, &event) && event.blocked.position == claim &&
+          event.blocked.client_slot == client);
     for (int i = 0; i < 20; i++) {
         rig_step(rig, 100 * MS);
         rig_sm(rig, GOLDEN_RECEIVER, &rig->peer, 0, RIG_TERM / 2, 0);
     }
     CHECK_EQ(rig_counter(rig, rig->sender_position), rig_tail(rig));
     CHECK_EQ(rig_counter(rig, PS_SYS_UNBLOCKED_PUBLICATIONS), 1);
-    CHECK(rig_event(rig, PS_EV_PUB_UNBLOCKED, &event) && event.a == claim && event.b == 160);
+    CHECK(rig_event(rig, PS_EV_PUB_UNBLOCKED, &event) && event.unblocked.position == claim &&
+          event.unblocked.bytes == 160);
     CHECK_EQ(atomic_load(&rig->slot->sent_ordinal), 1);
     for (int lap = 0; lap < 20; lap++) { /* its memory is not reused */
         fill(rig);
@@ -394,13 +397,13 @@ static void test_untethered_spy_is_left_behind(void)
         rig_step(rig, 100 * MS);
         rig_sm(rig, GOLDEN_RECEIVER, &rig->peer, 0, RIG_TERM / 2, 0);
     }
-    CHECK(rig_event(rig, PS_EV_SUBSCRIBER, &event) && event.reason == PS_TETHER_LINGER);
-    CHECK_EQ(event.a, spy);
-    CHECK(rig_event(rig, PS_EV_SUBSCRIBER, &event) && event.reason == PS_TETHER_RESTING);
+    CHECK(rig_event(rig, PS_EV_SUBSCRIBER, &event) && event.subscriber.state == PS_TETHER_LINGER);
+    CHECK_EQ(event.subscriber.position_counter_id, spy);
+    CHECK(rig_event(rig, PS_EV_SUBSCRIBER, &event) && event.subscriber.state == PS_TETHER_RESTING);
     CHECK_EQ(rig_counter(rig, rig->limit), RIG_TERM);
     rig_step(rig, 10 * S);
     rig_step(rig, 1 * S);
-    CHECK(rig_event(rig, PS_EV_SUBSCRIBER, &event) && event.reason == PS_TETHER_ACTIVE);
+    CHECK(rig_event(rig, PS_EV_SUBSCRIBER, &event) && event.subscriber.state == PS_TETHER_ACTIVE);
     CHECK_EQ(rig_counter(rig, spy), rig_counter(rig, rig->sender_position));
     rig_close(rig);
 }

@@ -21,7 +21,8 @@ static void test_dynamic_destinations(void)
     rig_sm(rig, GOLDEN_RECEIVER, &one, 0, 8192, 0);
     rig_step(rig, 1 * MS);
     CHECK_EQ(rig_counter(rig, rig->destinations), 1);
-    CHECK(rig_event(rig, PS_EV_DESTINATION, &event) && event.a == 1 && event.from.port == 1111);
+    CHECK(rig_event(rig, PS_EV_DESTINATION, &event) && event.destination.change == 1 &&
+          event.destination.source.port == 1111);
     rig_sm(rig, 2, &two, 0, 8192, 0);
     rig_step(rig, 1 * MS);
     memnet_discard(rig->net);
@@ -36,8 +37,9 @@ static void test_dynamic_destinations(void)
     }
     rig_step(rig, 100 * MS);
     CHECK_EQ(rig_counter(rig, rig->destinations), 1);
-    CHECK(rig_event(rig, PS_EV_DESTINATION, &event) && event.a == 1);
-    CHECK(rig_event(rig, PS_EV_DESTINATION, &event) && event.a == 0 && event.from.port == 1111);
+    CHECK(rig_event(rig, PS_EV_DESTINATION, &event) && event.destination.change == 1);
+    CHECK(rig_event(rig, PS_EV_DESTINATION, &event) && event.destination.change == 0 &&
+          event.destination.source.port == 1111);
     rig_close(rig);
 }
 
@@ -123,7 +125,7 @@ static void test_a_full_channel_is_reported(void)
             memnet_discard(rig->net);
         }
         while (ps_driver_poll_event(rig->driver, &event)) {
-            notified += event.type == PS_EV_DESTINATION && event.a == -1;
+            notified += event.type == PS_EV_DESTINATION && event.destination.change == -1;
         }
     }
     rig_step(rig, 1 * MS);

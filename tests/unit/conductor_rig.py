@@ -15,9 +15,9 @@ from typing import Any, TypeVar
 import attrs
 
 from penstock.config import control
+from penstock.core.driver_events import EVENTS
 from penstock.core.driver_types import (
     Address,
-    DriverEvent,
     EventType,
     ObjectKind,
     PublicationStatus,
@@ -105,7 +105,7 @@ class Rig:
         return self.request(client_id, control.AddSubscription(channel=channel, stream_id=stream))
 
     def event(self, event_type: EventType, **fields: Any) -> None:
-        event = DriverEvent(type=event_type, now_ns=self.now_ns, **fields)
+        event = EVENTS[event_type](now_ns=self.now_ns, **fields)
         self._run(self.conductor.on_event(event, self.now_ns))
 
     def setup(self, endpoint_id: int, *, established: bool = True, **fields: Any) -> None:
@@ -135,7 +135,7 @@ class Rig:
             elif isinstance(action, a.RemoveRecvDestination):
                 self.event(
                     EventType.RELEASED, kind=ObjectKind.RECV_DESTINATION, id=action.endpoint_id,
-                    a=action.destination_id,
+                    destination_id=action.destination_id,
                 )
 
     def advance(self, seconds: float) -> None:

@@ -91,10 +91,12 @@ def test_a_claim_of_a_dead_client_is_padded_over_when_it_blocks() -> None:
     dead = rig.world.clients[other].slot
     rig.lose(other)
     alive = rig.world.clients[client].slot
-    event: dict[str, Any] = {"kind": ObjectKind.PUBLICATION, "id": ready.original_id, "a": 64}
-    rig.event(EventType.PUB_BLOCKED, b=alive, **event)
+    event: dict[str, Any] = {
+        "kind": ObjectKind.PUBLICATION, "id": ready.original_id, "position": 64,
+    }
+    rig.event(EventType.PUB_BLOCKED, client_slot=alive, **event)
     assert not rig.all(a.UnblockPublication)
-    rig.event(EventType.PUB_BLOCKED, b=dead, **event)
+    rig.event(EventType.PUB_BLOCKED, client_slot=dead, **event)
     assert rig.last(a.UnblockPublication).client_slot == dead
 
 

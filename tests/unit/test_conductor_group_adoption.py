@@ -80,7 +80,7 @@ def test_a_death_while_an_image_drains_loses_nothing_and_leaves_nothing() -> Non
 def test_a_new_daemon_knows_the_strategy_of_other_hosts() -> None:
     rig = GroupRig(journal=True)
     rig.open(GROUP, allow_unreliable=True)
-    rig.setup(rig.endpoint(), setup_flags=0x40, peer_flow_control=int(FlowControl.MAX))
+    rig.setup(rig.endpoint(), flags=0x40, peer_flow_control=int(FlowControl.MAX))
     rig.ends[rig.image()] = 0
     [before] = rig.open(GROUP, allow_unreliable=True).group["unreliable"]
     assert "flow control is max" in before

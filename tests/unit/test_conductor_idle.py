@@ -37,7 +37,7 @@ def rig_with(kind: ObjectKind, terms: int = 3, **settings: Any) -> tuple[Rig, Pu
         rig.setup(next(iter(rig.world.recv_endpoints)), term_length=TERM)
         owner = next(iter(rig.world.images.values()))
     for have in range(0 if kind is IMAGE else 1, terms):
-        rig.event(EventType.TERM_NEEDED, kind=kind, id=owner.id, a=have * TERM)
+        rig.event(EventType.TERM_NEEDED, kind=kind, id=owner.id, reserved=have * TERM)
     assert owner.log.reserved_terms == terms
     return rig, owner
 
@@ -54,7 +54,9 @@ def requested(rig: Rig) -> list[Any]:
 
 def answer(rig: Rig, owner: Publication | Image, kept_from: int, kept_to: int) -> None:
     kind = IMAGE if isinstance(owner, Image) else PUB
-    rig.event(EventType.TERMS_RELEASED, kind=kind, id=owner.id, a=kept_to, b=kept_from)
+    rig.event(
+        EventType.TERMS_RELEASED, kind=kind, id=owner.id, kept_to=kept_to, kept_from=kept_from
+    )
 
 
 def given_up(kind: ObjectKind) -> tuple[Rig, Publication | Image]:
@@ -90,7 +92,7 @@ def test_a_stream_that_moves_is_not_asked() -> None:
 def test_it_is_asked_again_when_it_could_give_nothing() -> None:
     rig, owner = rig_with(PUB)
     rig.advance(2 * IDLE_S)
-    rig.event(EventType.TERMS_RELEASED, kind=PUB, id=owner.id, a=-1, b=0)
+    rig.event(EventType.TERMS_RELEASED, kind=PUB, id=owner.id, kept_to=-1, kept_from=0)
     rig.advance(2 * IDLE_S)
     assert len(requested(rig)) > 1
     assert not rig.all(a.ReleaseLog)
@@ -123,7 +125,7 @@ def test_two_small_terms_stay() -> None:
     ready = rig.pub(rig.client(), UNICAST + "|term-length=64k")
     rig.advance(10)
     assert not requested(rig)
-    rig.event(EventType.TERM_NEEDED, kind=PUB, id=ready.original_id, a=128 * 1024)
+    rig.event(EventType.TERM_NEEDED, kind=PUB, id=ready.original_id, reserved=128 * 1024)
     rig.advance(10)
     assert rig.last(a.GiveUpPublication).least_terms == 2
 
@@ -169,7 +171,7 @@ def test_the_registry_forgets_a_term_before_it_goes(kind: ObjectKind) -> None:
 def test_a_stream_that_goes_on_gets_its_terms_again() -> None:
     rig, owner = given_up(PUB)
     for end, notified in ((3 * TERM, 4 * TERM), (4 * TERM, ALL_TERMS)):
-        rig.event(EventType.TERM_NEEDED, kind=PUB, id=owner.id, a=end)
+        rig.event(EventType.TERM_NEEDED, kind=PUB, id=owner.id, reserved=end)
         assert rig.last(a.ReserveTerm).position == end
         assert rig.last(a.PublicationReserved).position == notified
     assert rig.world.storage.used_bytes == 3 * TERM + PAGE
@@ -184,7 +186,7 @@ def test_a_term_requested_while_others_go_comes_after_that() -> None:
     rig.hold(a.ReleaseLog)
     answer(rig, owner, 2 * TERM, 3 * TERM)
     reserved = len(rig.all(a.ReserveTerm))
-    rig.event(EventType.TERM_NEEDED, kind=PUB, id=owner.id, a=3 * TERM)
+    rig.event(EventType.TERM_NEEDED, kind=PUB, id=owner.id, reserved=3 * TERM)
     assert len(rig.all(a.ReserveTerm)) == reserved
     rig.resume()
     assert rig.last(a.PublicationReserved).position == 4 * TERM
@@ -195,7 +197,7 @@ def test_a_wish_from_before_the_question_is_forgotten_by_both() -> None:
     rig, owner = rig_with(PUB, terms=2)
     rig.advance(2 * IDLE_S)
     assert requested(rig)
-    rig.event(EventType.TERM_NEEDED, kind=PUB, id=owner.id, a=2 * TERM)
+    rig.event(EventType.TERM_NEEDED, kind=PUB, id=owner.id, reserved=2 * TERM)
     assert owner.log.reserved_terms == 2
 
 
@@ -271,7 +273,7 @@ def test_a_new_daemon_knows_which_terms_are_there(kind: ObjectKind) -> None:
     assert order.index(a.ReleaseLog) < order.index(type(dead.last(
         a.AddPublicationObject if kind is PUB else a.AddImageObject)))
     assert rig.world.storage.used_bytes == TERM + PAGE
-    rig.event(EventType.TERM_NEEDED, kind=kind, id=owner.id, a=3 * TERM)
+    rig.event(EventType.TERM_NEEDED, kind=kind, id=owner.id, reserved=3 * TERM)
     assert rig.last(a.ReserveTerm).position == 3 * TERM
 
 

@@ -162,14 +162,17 @@ def test_a_second_source_is_named_in_one_log_line() -> None:
     rig, _client, _ready = with_image()
     stranger = Address(ip="10.0.0.9", port=666)
     rig.event(
-        EventType.SECOND_SOURCE, kind=ObjectKind.IMAGE, id=image_id(rig), a=1, source=stranger
+        EventType.SECOND_SOURCE, kind=ObjectKind.IMAGE, id=image_id(rig), datagrams=1,
+        source=stranger,
     )
     (line,) = rig.all(a.LogError)
     assert "10.0.0.9:666" in line.text
     assert "session 42" in line.text
     (event,) = [x for x in rig.all(a.PublishEvent) if x.name == "second_source"]
     assert event.fields["address"] == "10.0.0.9:666"
-    rig.event(EventType.SECOND_SOURCE, kind=ObjectKind.IMAGE, id=12345, a=1, source=stranger)
+    rig.event(
+        EventType.SECOND_SOURCE, kind=ObjectKind.IMAGE, id=12345, datagrams=1, source=stranger
+    )
 
 
 def test_an_image_that_ended_stays_readable_for_the_linger_time() -> None:
@@ -224,7 +227,9 @@ def test_a_term_of_an_image_is_reserved_when_needed() -> None:
     rig, _client, _ready = with_image()
     have = 128 * 1024 + PAGE
     for wanted, end in ((200_000, 200_704), (0, MIB), (0, 2 * MIB), (0, 3 * MIB)):
-        rig.event(EventType.TERM_NEEDED, kind=IMAGE, id=image_id(rig), a=have - 32, b=wanted)
+        rig.event(
+            EventType.TERM_NEEDED, kind=IMAGE, id=image_id(rig), reserved=have - 32, wanted=wanted
+        )
         assert (rig.last(a.ReserveTerm).position, rig.last(a.ReserveTerm).end) == (have, end)
         notified = ALL_TERMS if end == 3 * MIB else end if end % MIB == 0 else end - 32
         assert rig.last(a.ImageReserved).position == notified
@@ -249,7 +254,7 @@ def test_a_setup_takes_a_window_of_storage_at_most(
     for _ in range(10):                     # it comes to have all of it, each byte accounted once
         if log.is_whole:
             break
-        rig.event(EventType.TERM_NEEDED, kind=IMAGE, id=image, a=log.notified_position)
+        rig.event(EventType.TERM_NEEDED, kind=IMAGE, id=image, reserved=log.notified_position)
     ranges = [(r.position, r.end) for r in rig.all(a.ReserveTerm)]
     assert log.is_whole
     assert sum(end - start for start, end in ranges) == \
@@ -320,10 +325,10 @@ def test_a_revoked_stream_goes_at_once() -> None:
 def test_an_untethered_subscriber_leaves_and_returns() -> None:
     rig, _client, _ready = with_image(f"{UNICAST}|tether=false")
     (first,) = rig.notices(control.ImageAvailable)
-    event = {"kind": IMAGE, "id": image_id(rig), "a": first.position_counter_id}
-    rig.event(EventType.SUBSCRIBER, reason=TetherState.LINGER, **event)
+    event = {"kind": IMAGE, "id": image_id(rig), "position_counter_id": first.position_counter_id}
+    rig.event(EventType.SUBSCRIBER, state=TetherState.LINGER, **event)
     assert rig.notices(control.ImageUnavailable)[0].reason == "lagged"
-    rig.event(EventType.SUBSCRIBER, reason=TetherState.ACTIVE, **event)
+    rig.event(EventType.SUBSCRIBER, state=TetherState.ACTIVE, **event)
     again = rig.notices(control.ImageAvailable)[1]
     assert again.correlation_id == first.correlation_id
     assert again.position_counter_id == first.position_counter_id
@@ -378,12 +383,12 @@ def test_a_removed_destination_is_closed_before_the_client_hears_of_it() -> None
     )
     assert rig.last(a.RemoveRecvDestination).destination_id == added.registration_id
     rig.event(                                      # the end of something else
-        EventType.RELEASED, kind=ObjectKind.RECV_DESTINATION, id=endpoint_id, a=12345
+        EventType.RELEASED, kind=ObjectKind.RECV_DESTINATION, id=endpoint_id, destination_id=12345
     )
     assert not [r for r in rig.all(a.Reply) if r.correlation_id == request]
     rig.event(
         EventType.RELEASED, kind=ObjectKind.RECV_DESTINATION, id=endpoint_id,
-        a=added.registration_id,
+        destination_id=added.registration_id,
     )
     order = [type(x) for x in rig.done if isinstance(x, a.DestroyRecvDestination | a.Reply)]
     assert order[-2:] == [a.DestroyRecvDestination, a.Reply]
@@ -468,6 +473,6 @@ def test_an_image_can_be_rejected() -> None:
 
 def test_loss_goes_into_the_report() -> None:
     rig, _client, _ready = with_image()
-    rig.event(EventType.LOSS, kind=IMAGE, id=image_id(rig), a=1408, b=4096, gaps=3)
+    rig.event(EventType.LOSS, kind=IMAGE, id=image_id(rig), bytes=1408, position=4096, gaps=3)
     report = rig.last(a.ReportLoss)
     assert (report.lost_bytes, report.gaps, report.source) == (1408, 3, str(SOURCE))

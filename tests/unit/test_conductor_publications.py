@@ -250,7 +250,7 @@ def test_terms_are_reserved_one_by_one_when_they_are_needed() -> None:
     for terms, notified in ((2, 32 * MIB), (3, ALL_TERMS)):
         end = (terms - 1) * 16 * MIB
         rig.event(
-            EventType.TERM_NEEDED, kind=ObjectKind.PUBLICATION, id=ready.original_id, a=end
+            EventType.TERM_NEEDED, kind=ObjectKind.PUBLICATION, id=ready.original_id, reserved=end
         )
         assert rig.last(a.ReserveTerm).position == end
         assert rig.last(a.PublicationReserved).position == notified
@@ -272,8 +272,8 @@ def test_a_rejection_is_told_to_every_publisher() -> None:
     first, second = rig.client(), rig.client()
     one, two = rig.pub(first, UNICAST), rig.pub(second, UNICAST)
     rig.event(
-        EventType.REMOTE_ERROR, kind=ObjectKind.PUBLICATION, id=one.original_id, reason=13, a=99,
-        text="no thanks", source=Address(ip="10.0.0.2", port=40456),
+        EventType.REMOTE_ERROR, kind=ObjectKind.PUBLICATION, id=one.original_id, code=13,
+        receiver_id=99, text="no thanks", source=Address(ip="10.0.0.2", port=40456),
     )
     notified = rig.notices(control.PublicationError)
     assert {n.registration_id for n in notified} == {one.registration_id, two.registration_id}

@@ -17,7 +17,7 @@ def multicast(rig: GroupRig, fc: str) -> None:
     ready = rig.pub(rig.client(), f"{GROUP}|fc={fc}")
     publication = rig.world.publications[ready.original_id]
     rig.sub(rig.client(), GROUP)
-    rig.setup(rig.endpoint(), session_id=publication.session_id, setup_flags=0x40,
+    rig.setup(rig.endpoint(), session_id=publication.session_id, flags=0x40,
               initial_term_id=publication.initial_term_id,
               active_term_id=publication.initial_term_id)
     rig.ends[rig.image()] = 0
@@ -43,7 +43,7 @@ def test_a_strategy_that_waits_is_taken() -> None:
 def test_an_unknown_strategy_is_warned_of() -> None:
     rig = GroupRig()
     rig.open(GROUP)
-    rig.setup(rig.endpoint(), setup_flags=0x40)
+    rig.setup(rig.endpoint(), flags=0x40)
     rig.ends[rig.image()] = 0
     [warning] = rig.open(GROUP).group["warnings"]
     assert "not known here" in warning
@@ -58,7 +58,7 @@ def from_another_host(strategy: FlowControl, tag: int = 0) -> GroupRig:
     """A stream of a sender that states its flow control, as penstock does."""
     rig = GroupRig()
     rig.sub(rig.client(), GROUP)
-    rig.setup(rig.endpoint(), setup_flags=0x40, peer_flow_control=int(strategy), peer_group_tag=tag)
+    rig.setup(rig.endpoint(), flags=0x40, peer_flow_control=int(strategy), peer_group_tag=tag)
     rig.ends[rig.image()] = 0
     return rig
 
@@ -82,12 +82,12 @@ def test_a_tag_counts_when_it_is_the_senders() -> None:
     tagged = f"{GROUP}|gtag=7"
     rig = GroupRig()
     rig.sub(rig.client(), tagged)
-    rig.setup(rig.endpoint(), setup_flags=0x40, peer_flow_control=3, peer_group_tag=8)
+    rig.setup(rig.endpoint(), flags=0x40, peer_flow_control=3, peer_group_tag=8)
     rig.ends[rig.image()] = 0
     assert "gtag=8, and the channel states gtag=7" in rig.open(tagged).message
     rig = GroupRig()
     rig.sub(rig.client(), tagged)
-    rig.setup(rig.endpoint(), setup_flags=0x40, peer_flow_control=3, peer_group_tag=7)
+    rig.setup(rig.endpoint(), flags=0x40, peer_flow_control=3, peer_group_tag=7)
     rig.ends[rig.image()] = 0
     assert doubts(rig.open(tagged).group) == []
 
@@ -95,7 +95,7 @@ def test_a_tag_counts_when_it_is_the_senders() -> None:
 def test_one_that_comes_later_is_told_with_the_state() -> None:
     rig = GroupRig()
     assert rig.open(GROUP).group["unreliable"] == []
-    rig.setup(rig.endpoint(), setup_flags=0x40, peer_flow_control=int(FlowControl.MAX))
+    rig.setup(rig.endpoint(), flags=0x40, peer_flow_control=int(FlowControl.MAX))
     rig.ends[rig.image()] = 0
     [what] = rig.open(GROUP).group["unreliable"]
     assert "flow control is max" in what

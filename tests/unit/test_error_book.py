@@ -59,9 +59,9 @@ def test_a_full_channel_is_reported() -> None:
     endpoint = rig.last(a.OpenSendEndpoint).params.id
     assert rig.counters[rig.last(a.OpenSendEndpoint).params.refused_counter_id].type_id == 1018
     source = Address(ip="10.0.0.9", port=1)
-    event = {"kind": ObjectKind.SEND_ENDPOINT, "id": endpoint, "source": source, "a": -1}
-    rig.event(EventType.DESTINATION, b=1, **event)
-    rig.event(EventType.DESTINATION, b=900, **event)
+    event = {"kind": ObjectKind.SEND_ENDPOINT, "id": endpoint, "source": source, "change": -1}
+    rig.event(EventType.DESTINATION, refused=1, **event)
+    rig.event(EventType.DESTINATION, refused=900, **event)
     assert len(entries(rig)) == 1
     assert "2048 places" in entries(rig).pop()
     notified = [x for x in rig.all(a.PublishEvent) if x.name == "destinations_full"]

@@ -10,7 +10,8 @@ import pytest
 from conductor_rig import Rig
 
 from penstock.config import control
-from penstock.core.driver_types import Address, DriverEvent, EventType, ObjectKind
+from penstock.core.driver_events import DriverEvent, Loss, Setup
+from penstock.core.driver_types import Address, EventType, ObjectKind
 from penstock.daemon.conductor import actions as a
 from penstock.daemon.event_pump import EVENTS_PER_TURN, SETUPS_PER_TURN, EventPump
 
@@ -20,8 +21,8 @@ ELSEWHERE = "aeron:udp?endpoint=10.0.0.2:40456"
 
 def a_setup(endpoint: int, number: int, addresses: int) -> DriverEvent:
     who = number % addresses
-    return DriverEvent(
-        type=EventType.SETUP, kind=ObjectKind.RECV_ENDPOINT, id=endpoint, now_ns=0, stream_id=7,
+    return Setup(
+        kind=ObjectKind.RECV_ENDPOINT, id=endpoint, now_ns=0, stream_id=7,
         session_id=number, initial_term_id=0, active_term_id=0, term_offset=0,
         term_length=1 << 30, mtu=1408,
         source=Address(ip=f"10.1.{who // 250}.{who % 250}", port=1000),
@@ -79,7 +80,7 @@ def test_a_turn_takes_few_setups_and_many_other_events() -> None:
     assert pump.turn()
     assert len(events) == 2000 - SETUPS_PER_TURN
     events.clear()
-    events.extend(DriverEvent(type=EventType.LOSS, now_ns=0, id=1) for _ in range(300))
+    events.extend(Loss(now_ns=0, id=1) for _ in range(300))
     assert pump.turn()
     assert len(events) == 300 - EVENTS_PER_TURN
     assert not pump.turn()

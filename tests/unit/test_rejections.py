@@ -6,9 +6,8 @@ from __future__ import annotations
 from conductor_rig import Rig
 
 from penstock.config import control
-from penstock.core.driver_types import Address, EventType, ImageEnd, ObjectKind
+from penstock.core.driver_types import Address, EventType, ImageEnd, ObjectKind, SystemCounter
 from penstock.daemon.conductor import actions as a
-from penstock.daemon.conductor.counters import SystemCounter
 
 SENDS = "aeron:udp?endpoint=10.0.0.2:40456"
 RECEIVES = "aeron:udp?endpoint=10.0.0.1:40456"
@@ -17,8 +16,8 @@ SOURCE = Address(ip="10.0.0.2", port=40456)
 
 def rejected(rig: Rig, publication: int, receiver: int) -> None:
     rig.event(
-        EventType.REMOTE_ERROR, kind=ObjectKind.PUBLICATION, id=publication, a=receiver, reason=13,
-        text="not wanted", source=SOURCE,
+        EventType.REMOTE_ERROR, kind=ObjectKind.PUBLICATION, id=publication, receiver_id=receiver,
+        code=13, text="not wanted", source=SOURCE,
     )
 
 

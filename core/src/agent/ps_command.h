@@ -5,23 +5,100 @@
 #ifndef PS_COMMAND_H
 #define PS_COMMAND_H
 
+#include <stdbool.h>
+
 #include "ps_driver_params.h"
 #include "ps_types.h"
 
-/* A command from the conductor.  Small values are inline; `object` points to what is handed over;
- * `address` and `text` serve the few that need them.  Types are the agent's own enum. */
+/* The tag of a command to the sender; the member of the second union behind each, if it has one. */
+enum ps_sender_command {
+    PS_SC_ADD_ENDPOINT = 1,
+    PS_SC_REMOVE_ENDPOINT,
+    PS_SC_ADD_DESTINATION,    /* destination */
+    PS_SC_REMOVE_DESTINATION, /* destination */
+    PS_SC_SET_ADDRESS,        /* destination; id -1: the unicast peer */
+    PS_SC_ADD_PUBLICATION,    /* from here on for a publication */
+    PS_SC_REMOVE_PUBLICATION,
+    PS_SC_ADD_SUBSCRIBER,    /* subscriber */
+    PS_SC_REMOVE_SUBSCRIBER, /* position_counter_id */
+    PS_SC_ADD_CLIENT,        /* client_slot */
+    PS_SC_REMOVE_CLIENT,     /* client_slot */
+    PS_SC_DRAIN,
+    PS_SC_REVOKE,
+    PS_SC_UNBLOCK,      /* client_slot; -1: any claim that blocks */
+    PS_SC_RESERVED,     /* reserved_position */
+    PS_SC_SET_LIMIT,    /* limit */
+    PS_SC_RELEASE_TERMS /* least_terms */
+};
+
+/* The tag of a command to the receiver. */
+enum ps_receiver_command {
+    PS_RCMD_ADD_ENDPOINT = 1,
+    PS_RCMD_REMOVE_ENDPOINT,
+    PS_RCMD_ADD_DESTINATION,    /* new_destination */
+    PS_RCMD_REMOVE_DESTINATION, /* control.index */
+    PS_RCMD_SET_CONTROL,        /* control */
+    PS_RCMD_ADD_INTEREST,       /* interest */
+    PS_RCMD_REMOVE_INTEREST,    /* interest */
+    PS_RCMD_FORGET_SESSION,     /* forget */
+    PS_RCMD_REFUSE_SESSION,     /* refuse */
+    PS_RCMD_ADD_IMAGE,          /* from here on for an image */
+    PS_RCMD_REMOVE_IMAGE,       /* keep_session */
+    PS_RCMD_ADD_SUBSCRIBER,     /* subscriber */
+    PS_RCMD_REMOVE_SUBSCRIBER,  /* position_counter_id */
+    PS_RCMD_DRAIN_IMAGE,
+    PS_RCMD_REJECT_IMAGE, /* reason */
+    PS_RCMD_RESERVED,     /* reserved_position */
+    PS_RCMD_RELEASE_TERMS /* least_terms */
+};
+
 typedef struct ps_command {
-    int32_t type;
-    int32_t i;
-    void *object;
-    void *other;
-    int64_t a;
-    int64_t b;
-    ps_addr_t address;
+    int32_t type; /* ps_sender_command or ps_receiver_command, by the agent whose ring it lies in */
+    union {       /* the object it is for; handed over by _ADD_ */
+        struct ps_send_endpoint *send_endpoint;
+        struct ps_publication *publication;
+        struct ps_recv_endpoint *recv_endpoint;
+        struct ps_image *image;
+    };
     union {
+        struct {
+            int64_t id;
+            ps_addr_t address;
+        } destination;
         ps_subscriber_params_t subscriber;
-        char text[128];
-    } u;
+        int32_t position_counter_id;
+        int32_t client_slot;
+        int64_t reserved_position;
+        int32_t least_terms;
+        struct {
+            int64_t position;
+            int64_t until_ns; /* of the driver's clock */
+        } limit;
+        struct ps_recv_destination *new_destination;
+        struct {
+            int32_t index; /* of the receive destination */
+            ps_addr_t address;
+        } control;
+        struct {
+            int32_t stream_id;
+            int32_t session_id;
+            bool any_session; /* session_id does not count */
+        } interest;
+        struct {
+            int32_t stream_id;
+            int32_t session_id;
+            bool keep; /* remember that no subscription wants it */
+        } forget;
+        struct {
+            int32_t stream_id;
+            int32_t session_id;
+            int32_t destination; /* index */
+            ps_addr_t source;
+            char reason[128]; /* NUL-terminated */
+        } refuse;
+        bool keep_session;
+        char reason[128]; /* NUL-terminated */
+    };
 } ps_command_t;
 
 #endif

@@ -9,46 +9,32 @@
 
 #include "ps_types.h"
 
+/* The tag of ps_event_t; the member of its union that holds the rest stands behind each. */
 enum ps_event_type {
     PS_EV_NONE = 0,
-    /* endpoint id; an unknown session of a wanted stream: make an image */
-    PS_EV_SETUP = 1,
-    PS_EV_IMAGE_INACTIVE = 2, /* image id; reason: ps_image_end; a and b as in IMAGE_DRAINED */
-    /* image id; all subscribers are at the end and 5 SM timeouts passed.  a = its position, b =
-     * messages of the session below it, -1 unknown */
+    PS_EV_SETUP = 1,          /* setup: an unknown session of a wanted stream: make an image */
+    PS_EV_IMAGE_INACTIVE = 2, /* ended */
+    /* ended: all subscribers are at the end and 5 SM timeouts passed */
     PS_EV_IMAGE_DRAINED = 3,
-    PS_EV_PUB_CONNECTED = 4, /* publication id; a = 1 connected, 0 not */
-    PS_EV_PUB_DRAINED = 5,   /* publication id; closing and everything sent (spies done) */
-    PS_EV_PUB_EOS_ACK = 6,   /* publication id; the unicast receiver said EOS */
-    PS_EV_PUB_BLOCKED = 7,   /* publication id; a = position, b = claimer client slot or -1 */
-    PS_EV_PUB_UNBLOCKED = 8, /* publication id; a = position, b = bytes padded */
-    /* publication or image id; a = position reserved so far, b = position to reserve up to at
-     * least, 0: to the end of the next term */
-    PS_EV_TERM_NEEDED = 9,
-    PS_EV_RELEASED = 10,       /* kind: ps_object_kind; id; the conductor may destroy it */
-    PS_EV_ENDPOINT_ERROR = 11, /* endpoint id; reason = ps_error_code; text */
-    /* send endpoint id; from; a = 1 added, 0 timed out, -1 no place left for it (at most one event
-     * a second), b = how often so far */
-    PS_EV_DESTINATION = 12,
-    /* publication id; an ERR frame: reason = code, a = receiver id, text */
-    PS_EV_REMOTE_ERROR = 13,
-    /* endpoint id; nothing heard from `from` for 5 s: re-resolve its name */
-    PS_EV_SILENT = 14,
-    /* image id; a = bytes newly lost, b = position, gaps: 0 when known ones grew alone */
-    PS_EV_LOSS = 15,
-    /* image or publication id; a = sub-pos counter id; reason: ps_tether_state */
-    PS_EV_SUBSCRIBER = 16,
-    PS_EV_SESSION_LEFT = 17, /* endpoint id: a cooled down / refused session may come back */
-    /* publication or image id; the answer to _give_up: from now on the agent touches no memory but
-     * the terms [b, a).  a = -1: it needs what it has */
+    PS_EV_PUB_CONNECTED = 4,   /* connection */
+    PS_EV_PUB_DRAINED = 5,     /* drained: closing and everything sent (spies done) */
+    PS_EV_PUB_EOS_ACK = 6,     /* the unicast receiver said EOS */
+    PS_EV_PUB_BLOCKED = 7,     /* blocked: a claim is not committed */
+    PS_EV_PUB_UNBLOCKED = 8,   /* unblocked: padding took its place */
+    PS_EV_TERM_NEEDED = 9,     /* term; of a publication or an image */
+    PS_EV_RELEASED = 10,       /* released: the conductor may destroy the object */
+    PS_EV_ENDPOINT_ERROR = 11, /* error; of an endpoint, or of a publication whose log is damaged */
+    PS_EV_DESTINATION = 12,    /* destination; of a send endpoint */
+    PS_EV_REMOTE_ERROR = 13,   /* remote_error: an ERR frame for a publication */
+    PS_EV_SILENT = 14,         /* silent; of an endpoint: resolve the name again */
+    PS_EV_LOSS = 15,           /* loss; of an image */
+    PS_EV_SUBSCRIBER = 16,     /* subscriber; of an image or a publication */
+    PS_EV_SESSION_LEFT = 17,   /* a session that cooled down or was refused may come back */
+    /* terms; the answer to _release_terms, of a publication or an image */
     PS_EV_TERMS_RELEASED = 18,
-    /* image id; frames of its session come from `from` too, which is not the source followed; once
-     * a source that is followed.  a = datagrams so far, destination */
-    PS_EV_SECOND_SOURCE = 19,
-    PS_EV_IMAGE_ESTABLISHED = 20, /* image id; the first frame of its stream was accepted */
-    /* publication id; reason: ps_join_verdict of receiver a at `from`, which requested a SETUP; b:
-     * requests refused since the last such event */
-    PS_EV_JOIN = 21
+    PS_EV_SECOND_SOURCE = 19,     /* second_source; of an image, once a source that is followed */
+    PS_EV_IMAGE_ESTABLISHED = 20, /* the first frame of the image's stream was accepted */
+    PS_EV_JOIN = 21               /* join; of a publication */
 };
 
 enum ps_object_kind {
@@ -56,7 +42,7 @@ enum ps_object_kind {
     PS_KIND_RECV_ENDPOINT = 2,
     PS_KIND_PUBLICATION = 3,
     PS_KIND_IMAGE = 4,
-    PS_KIND_RECV_DESTINATION = 5 /* only in PS_EV_RELEASED: id of the endpoint, a of it */
+    PS_KIND_RECV_DESTINATION = 5 /* only in PS_EV_RELEASED */
 };
 enum ps_image_end {
     PS_END_OF_STREAM = 1,
@@ -72,27 +58,96 @@ typedef struct ps_event {
     int32_t kind; /* ps_object_kind of id */
     int64_t id;   /* as given in the object's params */
     int64_t now_ns;
-    int64_t a;
-    int64_t b;
-    int32_t reason;
-    int32_t gaps; /* LOSS: gaps newly lost, >= 0 */
-    /* SETUP */
-    int32_t destination; /* index of the receive destination it came by */
-    int32_t session_id;
+    int32_t session_id; /* of the stream concerned; 0 if there is none */
     int32_t stream_id;
-    int32_t initial_term_id;
-    int32_t active_term_id;
-    int32_t term_offset;
-    int32_t term_length;
-    int32_t mtu;
-    int32_t ttl;
-    int32_t setup_flags;
-    uint32_t peer_capabilities; /* 0: a plain Aeron peer */
-    int64_t peer_ordinal;       /* -1 unknown */
-    int32_t peer_flow_control;  /* ps_flow_control of the sender, -1 not stated */
-    int64_t peer_group_tag;     /* of the receivers that count, when that is PS_FC_TAGGED */
-    ps_addr_t from;
-    char text[128]; /* NUL-terminated */
+    union {
+        struct {
+            ps_addr_t source;
+            int64_t peer_ordinal;   /* -1 unknown */
+            int64_t peer_group_tag; /* of the receivers that count, for PS_FC_TAGGED */
+            int32_t destination;    /* index of the receive destination it came by */
+            int32_t initial_term_id;
+            int32_t active_term_id;
+            int32_t term_offset;
+            int32_t term_length;
+            int32_t mtu;
+            int32_t ttl;
+            int32_t flags;
+            int32_t peer_flow_control;  /* ps_flow_control of the sender, -1 not stated */
+            uint32_t peer_capabilities; /* 0: a plain Aeron peer */
+        } setup;
+        struct {
+            int64_t position;
+            int64_t messages; /* of the session below the position, -1 unknown */
+            int32_t reason;   /* ps_image_end */
+        } ended;
+        struct {
+            int32_t connected; /* 0 or 1 */
+        } connection;
+        struct {
+            int64_t position;
+            int64_t unsent; /* bytes that are in the log and stay there */
+        } drained;
+        struct {
+            int64_t position;
+            int32_t client_slot; /* of the claimer, -1 unknown */
+        } blocked;
+        struct {
+            int64_t position;
+            int64_t bytes; /* padded */
+        } unblocked;
+        struct {
+            int64_t reserved; /* position reserved so far */
+            int64_t wanted;   /* position to reserve up to at least, 0: the next term's end */
+        } term;
+        struct {
+            int64_t destination_id; /* of a PS_KIND_RECV_DESTINATION; id is the endpoint's */
+        } released;
+        struct {
+            int32_t code;        /* ps_error_code */
+            int32_t destination; /* index of the receive destination */
+            char text[128];      /* NUL-terminated */
+        } error;
+        struct {
+            ps_addr_t source;
+            int64_t refused; /* how often no place was left so far */
+            int32_t change;  /* 1 added, 0 timed out, -1 refused: at most one event a second */
+        } destination;
+        struct {
+            ps_addr_t source;
+            int64_t receiver_id;
+            int32_t code;   /* ps_err_code */
+            char text[128]; /* NUL-terminated */
+        } remote_error;
+        struct {
+            ps_addr_t source; /* nothing came from it for 5 s */
+            int64_t destination_id;
+        } silent;
+        struct {
+            int64_t bytes; /* newly lost */
+            int64_t position;
+            int32_t gaps; /* newly lost; 0 when known ones grew alone */
+        } loss;
+        struct {
+            int32_t position_counter_id;
+            int32_t state; /* ps_tether_state */
+        } subscriber;
+        struct {
+            int64_t kept_to; /* the agent touches only [kept_from, kept_to); -1: needs all it has */
+            int64_t kept_from;
+        } terms;
+        struct {
+            ps_addr_t source;  /* sends frames of the session too, and is not followed */
+            int64_t datagrams; /* so far */
+            int32_t destination;
+        } second_source;
+        struct {
+            ps_addr_t source;
+            int64_t receiver_id;
+            int64_t refused; /* requests refused since the last such event */
+            int32_t verdict; /* ps_join_verdict */
+        } join;
+    };
 } ps_event_t;
 
 #endif

@@ -256,7 +256,7 @@ int ps_image_add(ps_driver_t *driver, const ps_image_params_t *params, ps_image_
     }
     code = prepare(image);
     if (code == PS_OK) {
-        command.object = image;
+        command.image = image;
         code = ps_agent_command(&driver->agents[PS_AGENT_RECEIVER], &command);
     }
     if (code != PS_OK) {
@@ -275,8 +275,8 @@ int ps_image_add_subscriber(ps_driver_t *driver, ps_image_t *image,
                             const ps_subscriber_params_t *params)
 {
     ps_command_t command = { .type = PS_RCMD_ADD_SUBSCRIBER,
-                             .object = image,
-                             .u.subscriber = *params };
+                             .image = image,
+                             .subscriber = *params };
     int code;
 
     if (image->n_joined == PS_IMAGE_SUBSCRIBERS_MAX) {
@@ -293,8 +293,8 @@ int ps_image_add_subscriber(ps_driver_t *driver, ps_image_t *image,
 int ps_image_remove_subscriber(ps_driver_t *driver, ps_image_t *image, int32_t position_counter_id)
 {
     ps_command_t command = { .type = PS_RCMD_REMOVE_SUBSCRIBER,
-                             .object = image,
-                             .i = position_counter_id };
+                             .image = image,
+                             .position_counter_id = position_counter_id };
     int code = ps_agent_command(&driver->agents[PS_AGENT_RECEIVER], &command);
 
     for (int32_t i = 0; code == PS_OK && i < image->n_joined; i++) {
@@ -332,29 +332,33 @@ int64_t ps_image_join_position(const ps_image_t *image)
 
 int ps_image_drain(ps_driver_t *driver, ps_image_t *image)
 {
-    ps_command_t command = { .type = PS_RCMD_DRAIN_IMAGE, .object = image };
+    ps_command_t command = { .type = PS_RCMD_DRAIN_IMAGE, .image = image };
 
     return ps_agent_command(&driver->agents[PS_AGENT_RECEIVER], &command);
 }
 
 int ps_image_reject(ps_driver_t *driver, ps_image_t *image, const char *reason)
 {
-    ps_command_t command = { .type = PS_RCMD_REJECT_IMAGE, .object = image };
+    ps_command_t command = { .type = PS_RCMD_REJECT_IMAGE, .image = image, .reason = "" };
 
-    strncpy(command.u.text, reason, sizeof(command.u.text) - 1);
+    strncpy(command.reason, reason, sizeof(command.reason) - 1);
     return ps_agent_command(&driver->agents[PS_AGENT_RECEIVER], &command);
 }
 
 int ps_image_reserved(ps_driver_t *driver, ps_image_t *image, int64_t position)
 {
-    ps_command_t command = { .type = PS_RCMD_RESERVED, .object = image, .a = position };
+    ps_command_t command = { .type = PS_RCMD_RESERVED,
+                             .image = image,
+                             .reserved_position = position };
 
     return ps_agent_command(&driver->agents[PS_AGENT_RECEIVER], &command);
 }
 
 int ps_image_release_terms(ps_driver_t *driver, ps_image_t *image, int32_t least_terms)
 {
-    ps_command_t command = { .type = PS_RCMD_RELEASE_TERMS, .object = image, .i = least_terms };
+    ps_command_t command = { .type = PS_RCMD_RELEASE_TERMS,
+                             .image = image,
+                             .least_terms = least_terms };
 
     return ps_agent_command(&driver->agents[PS_AGENT_RECEIVER], &command);
 }
@@ -376,8 +380,8 @@ void ps_image_get_status(const ps_image_t *image, ps_image_status_t *out)
 int ps_image_remove(ps_driver_t *driver, ps_image_t *image, int32_t keep_session)
 {
     ps_command_t command = { .type = PS_RCMD_REMOVE_IMAGE,
-                             .object = image,
-                             .i = keep_session != 0 };
+                             .image = image,
+                             .keep_session = keep_session != 0 };
 
     return ps_agent_command(&driver->agents[PS_AGENT_RECEIVER], &command);
 }

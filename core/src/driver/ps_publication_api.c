@@ -255,7 +255,7 @@ int ps_publication_add(ps_driver_t *driver, const ps_publication_params_t *param
         result = set_up_network(pub);
     }
     if (result == PS_OK) {
-        const ps_command_t command = { .type = PS_SC_ADD_PUBLICATION, .object = pub };
+        const ps_command_t command = { .type = PS_SC_ADD_PUBLICATION, .publication = pub };
         result = ps_agent_command(&driver->agents[PS_AGENT_SENDER], &command);
     }
     if (result != PS_OK) {
@@ -273,18 +273,14 @@ void ps_publication_destroy(ps_driver_t *driver, ps_publication_t *publication)
     ps_publication_free(publication);
 }
 
-static int notify(ps_driver_t *driver, ps_publication_t *publication, int32_t type, int32_t i,
-                  int64_t a)
+static int command(ps_driver_t *driver, const ps_command_t *order)
 {
-    const ps_command_t command = { .type = type, .object = publication, .i = i, .a = a };
-    return ps_agent_command(&driver->agents[PS_AGENT_SENDER], &command);
+    return ps_agent_command(&driver->agents[PS_AGENT_SENDER], order);
 }
 
 int ps_publication_add_subscriber(ps_driver_t *driver, ps_publication_t *publication,
                                   const ps_subscriber_params_t *params)
 {
-    ps_command_t command = { .type = PS_SC_ADD_SUBSCRIBER, .object = publication };
-    command.u.subscriber = *params;
     if (params->position_counter_id < 0) {
         return ps_fail(PS_E_INVALID, "a subscriber needs a position counter");
     }
@@ -292,7 +288,9 @@ int ps_publication_add_subscriber(ps_driver_t *driver, ps_publication_t *publica
         return ps_fail(PS_E_NO_SPACE, "a publication has at most %d local subscribers",
                        (int)PS_PUBLICATION_SUBSCRIBERS);
     }
-    const int result = ps_agent_command(&driver->agents[PS_AGENT_SENDER], &command);
+    const int result = command(driver, &(ps_command_t){ .type = PS_SC_ADD_SUBSCRIBER,
+                                                        .publication = publication,
+                                                        .subscriber = *params });
     publication->subscribers_requested += result == PS_OK;
     return result;
 }
@@ -300,7 +298,10 @@ int ps_publication_add_subscriber(ps_driver_t *driver, ps_publication_t *publica
 int ps_publication_remove_subscriber(ps_driver_t *driver, ps_publication_t *publication,
                                      int32_t position_counter_id)
 {
-    const int result = notify(driver, publication, PS_SC_REMOVE_SUBSCRIBER, position_counter_id, 0);
+    const int result =
+        command(driver, &(ps_command_t){ .type = PS_SC_REMOVE_SUBSCRIBER,
+                                         .publication = publication,
+                                         .position_counter_id = position_counter_id });
     publication->subscribers_requested -= result == PS_OK && publication->subscribers_requested > 0;
     return result;
 }
@@ -315,7 +316,9 @@ int ps_publication_add_client(ps_driver_t *driver, ps_publication_t *publication
         return ps_fail(PS_E_NO_SPACE, "a publication is shared by at most %d clients",
                        (int)PS_PUBLICATION_CLIENTS);
     }
-    const int result = notify(driver, publication, PS_SC_ADD_CLIENT, client_slot, 0);
+    const int result = command(driver, &(ps_command_t){ .type = PS_SC_ADD_CLIENT,
+                                                        .publication = publication,
+                                                        .client_slot = client_slot });
     publication->clients_requested += result == PS_OK;
     return result;
 }
@@ -323,49 +326,57 @@ int ps_publication_add_client(ps_driver_t *driver, ps_publication_t *publication
 int ps_publication_remove_client(ps_driver_t *driver, ps_publication_t *publication,
                                  int32_t client_slot)
 {
-    const int result = notify(driver, publication, PS_SC_REMOVE_CLIENT, client_slot, 0);
+    const int result = command(driver, &(ps_command_t){ .type = PS_SC_REMOVE_CLIENT,
+                                                        .publication = publication,
+                                                        .client_slot = client_slot });
     publication->clients_requested -= result == PS_OK && publication->clients_requested > 0;
     return result;
 }
 
 int ps_publication_drain(ps_driver_t *driver, ps_publication_t *publication)
 {
-    return notify(driver, publication, PS_SC_DRAIN, 0, 0);
+    return command(driver, &(ps_command_t){ .type = PS_SC_DRAIN, .publication = publication });
 }
 
 int ps_publication_revoke(ps_driver_t *driver, ps_publication_t *publication)
 {
-    return notify(driver, publication, PS_SC_REVOKE, 0, 0);
+    return command(driver, &(ps_command_t){ .type = PS_SC_REVOKE, .publication = publication });
 }
 
 int ps_publication_unblock(ps_driver_t *driver, ps_publication_t *publication, int32_t client_slot)
 {
-    return notify(driver, publication, PS_SC_UNBLOCK, client_slot, 0);
+    return command(driver, &(ps_command_t){ .type = PS_SC_UNBLOCK,
+                                            .publication = publication,
+                                            .client_slot = client_slot });
 }
 
 int ps_publication_reserved(ps_driver_t *driver, ps_publication_t *publication, int64_t position)
 {
-    return notify(driver, publication, PS_SC_RESERVED, 0, position);
+    return command(driver, &(ps_command_t){ .type = PS_SC_RESERVED,
+                                            .publication = publication,
+                                            .reserved_position = position });
 }
 
 int ps_publication_release_terms(ps_driver_t *driver, ps_publication_t *publication,
                                  int32_t least_terms)
 {
-    return notify(driver, publication, PS_SC_RELEASE_TERMS, least_terms, 0);
+    return command(driver, &(ps_command_t){ .type = PS_SC_RELEASE_TERMS,
+                                            .publication = publication,
+                                            .least_terms = least_terms });
 }
 
 int ps_publication_set_limit(ps_driver_t *driver, ps_publication_t *publication, int64_t limit,
                              int64_t until_ns)
 {
-    const ps_command_t command = {
-        .type = PS_SC_SET_LIMIT, .object = publication, .a = limit, .b = until_ns
-    };
-    return ps_agent_command(&driver->agents[PS_AGENT_SENDER], &command);
+    return command(driver, &(ps_command_t){ .type = PS_SC_SET_LIMIT,
+                                            .publication = publication,
+                                            .limit = { .position = limit, .until_ns = until_ns } });
 }
 
 int ps_publication_remove(ps_driver_t *driver, ps_publication_t *publication)
 {
-    return notify(driver, publication, PS_SC_REMOVE_PUBLICATION, 0, 0);
+    return command(driver,
+                   &(ps_command_t){ .type = PS_SC_REMOVE_PUBLICATION, .publication = publication });
 }
 
 void ps_publication_get_status(const ps_publication_t *publication, ps_publication_status_t *out)

@@ -62,7 +62,7 @@ int ps_recv_endpoint_open(ps_driver_t *driver, const ps_recv_endpoint_params_t *
     endpoint->pending_due_ns = INT64_MAX;
     code = allocate(endpoint);
     if (code == PS_OK) {
-        command.object = endpoint;
+        command.recv_endpoint = endpoint;
         code = ps_agent_command(&driver->agents[PS_AGENT_RECEIVER], &command);
     }
     if (code != PS_OK) {
@@ -106,7 +106,7 @@ int ps_recv_endpoint_add_destination(ps_driver_t *driver, ps_recv_endpoint_t *en
                                      const ps_recv_destination_params_t *params, ps_addr_t *local)
 {
     const ps_net_ops_t *ops = driver->context.params.net->ops;
-    ps_command_t command = { .type = PS_RCMD_ADD_DESTINATION, .object = endpoint };
+    ps_command_t command = { .type = PS_RCMD_ADD_DESTINATION, .recv_endpoint = endpoint };
     ps_recv_destination_t *destination;
     int32_t index = free_index(endpoint, params->id);
     int code;
@@ -133,7 +133,7 @@ int ps_recv_endpoint_add_destination(ps_driver_t *driver, ps_recv_endpoint_t *en
     if (local != NULL) {
         ops->local(destination->socket, local);
     }
-    command.other = destination;
+    command.new_destination = destination;
     code = ps_agent_command(&driver->agents[PS_AGENT_RECEIVER], &command);
     if (code != PS_OK) {
         ops->close(destination->socket);
@@ -154,7 +154,9 @@ int ps_recv_endpoint_remove_destination(ps_driver_t *driver, ps_recv_endpoint_t 
                                         int64_t destination_id)
 {
     int32_t index = index_of(endpoint, destination_id, PS_DESTINATION_USED);
-    ps_command_t command = { .type = PS_RCMD_REMOVE_DESTINATION, .object = endpoint, .i = index };
+    ps_command_t command = { .type = PS_RCMD_REMOVE_DESTINATION,
+                             .recv_endpoint = endpoint,
+                             .control = { .index = index } };
     int code;
 
     if (index < 0) {
@@ -185,9 +187,9 @@ int ps_recv_endpoint_set_control(ps_driver_t *driver, ps_recv_endpoint_t *endpoi
                                  int64_t destination_id, const ps_addr_t *control)
 {
     int32_t index = index_of(endpoint, destination_id, PS_DESTINATION_USED);
-    ps_command_t command = {
-        .type = PS_RCMD_SET_CONTROL, .object = endpoint, .i = index, .address = *control
-    };
+    ps_command_t command = { .type = PS_RCMD_SET_CONTROL,
+                             .recv_endpoint = endpoint,
+                             .control = { .index = index, .address = *control } };
 
     return index < 0 ? index : ps_agent_command(&driver->agents[PS_AGENT_RECEIVER], &command);
 }
@@ -196,10 +198,10 @@ int ps_recv_endpoint_add_interest(ps_driver_t *driver, ps_recv_endpoint_t *endpo
                                   int32_t stream_id, int32_t session_id, int32_t any_session)
 {
     ps_command_t command = { .type = PS_RCMD_ADD_INTEREST,
-                             .object = endpoint,
-                             .a = stream_id,
-                             .b = session_id,
-                             .i = any_session != 0 };
+                             .recv_endpoint = endpoint,
+                             .interest = { .stream_id = stream_id,
+                                           .session_id = session_id,
+                                           .any_session = any_session != 0 } };
     int code;
 
     if (endpoint->interests == PS_RECV_INTERESTS_MAX) {
@@ -215,10 +217,10 @@ int ps_recv_endpoint_remove_interest(ps_driver_t *driver, ps_recv_endpoint_t *en
                                      int32_t stream_id, int32_t session_id, int32_t any_session)
 {
     ps_command_t command = { .type = PS_RCMD_REMOVE_INTEREST,
-                             .object = endpoint,
-                             .a = stream_id,
-                             .b = session_id,
-                             .i = any_session != 0 };
+                             .recv_endpoint = endpoint,
+                             .interest = { .stream_id = stream_id,
+                                           .session_id = session_id,
+                                           .any_session = any_session != 0 } };
     int code = ps_agent_command(&driver->agents[PS_AGENT_RECEIVER], &command);
 
     endpoint->interests -= code == PS_OK && endpoint->interests > 0;
@@ -228,11 +230,11 @@ int ps_recv_endpoint_remove_interest(ps_driver_t *driver, ps_recv_endpoint_t *en
 int ps_recv_endpoint_forget_session(ps_driver_t *driver, ps_recv_endpoint_t *endpoint,
                                     int32_t stream_id, int32_t session_id, int32_t keep)
 {
-    ps_command_t command = { .type = PS_RCMD_FORGET_SESSION,
-                             .object = endpoint,
-                             .a = stream_id,
-                             .b = session_id,
-                             .i = keep != 0 };
+    ps_command_t command = {
+        .type = PS_RCMD_FORGET_SESSION,
+        .recv_endpoint = endpoint,
+        .forget = { .stream_id = stream_id, .session_id = session_id, .keep = keep != 0 }
+    };
 
     return ps_agent_command(&driver->agents[PS_AGENT_RECEIVER], &command);
 }
@@ -242,19 +244,19 @@ int ps_recv_endpoint_refuse_session(ps_driver_t *driver, ps_recv_endpoint_t *end
                                     const ps_addr_t *source, const char *reason)
 {
     ps_command_t command = { .type = PS_RCMD_REFUSE_SESSION,
-                             .object = endpoint,
-                             .a = stream_id,
-                             .b = session_id,
-                             .i = destination,
-                             .address = *source };
+                             .recv_endpoint = endpoint,
+                             .refuse = { .stream_id = stream_id,
+                                         .session_id = session_id,
+                                         .destination = destination,
+                                         .source = *source } };
 
-    strncpy(command.u.text, reason, sizeof(command.u.text) - 1);
+    strncpy(command.refuse.reason, reason, sizeof(command.refuse.reason) - 1);
     return ps_agent_command(&driver->agents[PS_AGENT_RECEIVER], &command);
 }
 
 int ps_recv_endpoint_remove(ps_driver_t *driver, ps_recv_endpoint_t *endpoint)
 {
-    ps_command_t command = { .type = PS_RCMD_REMOVE_ENDPOINT, .object = endpoint };
+    ps_command_t command = { .type = PS_RCMD_REMOVE_ENDPOINT, .recv_endpoint = endpoint };
 
     return ps_agent_command(&driver->agents[PS_AGENT_RECEIVER], &command);
 }

@@ -44,7 +44,7 @@ int ps_send_endpoint_open(ps_driver_t *driver, const ps_send_endpoint_params_t *
         result = net->ops->open(net->state, &params->control, &endpoint->control);
     }
     if (result == PS_OK) {
-        const ps_command_t command = { .type = PS_SC_ADD_ENDPOINT, .object = endpoint };
+        const ps_command_t command = { .type = PS_SC_ADD_ENDPOINT, .send_endpoint = endpoint };
         result = ps_agent_command(&driver->agents[PS_AGENT_SENDER], &command);
     }
     if (result != PS_OK) {
@@ -64,9 +64,9 @@ void ps_send_endpoint_local(const ps_send_endpoint_t *endpoint, ps_addr_t *out)
 int ps_send_endpoint_add_destination(ps_driver_t *driver, ps_send_endpoint_t *endpoint,
                                      int64_t destination_id, const ps_addr_t *address)
 {
-    const ps_command_t command = {
-        .type = PS_SC_ADD_DESTINATION, .object = endpoint, .a = destination_id, .address = *address
-    };
+    const ps_command_t command = { .type = PS_SC_ADD_DESTINATION,
+                                   .send_endpoint = endpoint,
+                                   .destination = { .id = destination_id, .address = *address } };
     if (endpoint->params.mdc != PS_MDC_MANUAL) {
         return ps_fail(PS_E_INVALID, "destinations need control-mode=manual");
     }
@@ -83,8 +83,8 @@ int ps_send_endpoint_remove_destination(ps_driver_t *driver, ps_send_endpoint_t 
                                         int64_t destination_id)
 {
     const ps_command_t command = { .type = PS_SC_REMOVE_DESTINATION,
-                                   .object = endpoint,
-                                   .a = destination_id };
+                                   .send_endpoint = endpoint,
+                                   .destination = { .id = destination_id } };
     const int result = ps_agent_command(&driver->agents[PS_AGENT_SENDER], &command);
     endpoint->manual_count -= result == PS_OK && endpoint->manual_count > 0;
     return result;
@@ -93,15 +93,15 @@ int ps_send_endpoint_remove_destination(ps_driver_t *driver, ps_send_endpoint_t 
 int ps_send_endpoint_set_address(ps_driver_t *driver, ps_send_endpoint_t *endpoint,
                                  int64_t destination_id, const ps_addr_t *address)
 {
-    const ps_command_t command = {
-        .type = PS_SC_SET_ADDRESS, .object = endpoint, .a = destination_id, .address = *address
-    };
+    const ps_command_t command = { .type = PS_SC_SET_ADDRESS,
+                                   .send_endpoint = endpoint,
+                                   .destination = { .id = destination_id, .address = *address } };
     return ps_agent_command(&driver->agents[PS_AGENT_SENDER], &command);
 }
 
 int ps_send_endpoint_remove(ps_driver_t *driver, ps_send_endpoint_t *endpoint)
 {
-    const ps_command_t command = { .type = PS_SC_REMOVE_ENDPOINT, .object = endpoint };
+    const ps_command_t command = { .type = PS_SC_REMOVE_ENDPOINT, .send_endpoint = endpoint };
     return ps_agent_command(&driver->agents[PS_AGENT_SENDER], &command);
 }
 

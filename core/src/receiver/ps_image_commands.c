@@ -136,24 +136,24 @@ static void reject(ps_image_t *image, const char *reason)
 
 bool ps_image_on_command(ps_receiver_t *receiver, const ps_command_t *command)
 {
-    ps_image_t *image = command->object;
+    ps_image_t *image = command->image;
 
     switch (command->type) {
     case PS_RCMD_ADD_IMAGE: add_image(receiver, image); break;
-    case PS_RCMD_REMOVE_IMAGE: remove_image(receiver, image, command->i != 0); break;
-    case PS_RCMD_ADD_SUBSCRIBER: add_subscriber(image, &command->u.subscriber); break;
-    case PS_RCMD_REMOVE_SUBSCRIBER: remove_subscriber(image, command->i); break;
+    case PS_RCMD_REMOVE_IMAGE: remove_image(receiver, image, command->keep_session); break;
+    case PS_RCMD_ADD_SUBSCRIBER: add_subscriber(image, &command->subscriber); break;
+    case PS_RCMD_REMOVE_SUBSCRIBER: remove_subscriber(image, command->position_counter_id); break;
     case PS_RCMD_DRAIN_IMAGE: drain(image); break;
-    case PS_RCMD_REJECT_IMAGE: reject(image, command->u.text); break;
+    case PS_RCMD_REJECT_IMAGE: reject(image, command->reason); break;
     case PS_RCMD_RESERVED:
-        if (command->a > image->reserved_position) {
-            image->reserved_position = command->a;
+        if (command->reserved_position > image->reserved_position) {
+            image->reserved_position = command->reserved_position;
             image->term_event_taken = 0;
             image->force_sm |= image->sent_bound;  /* the sender waits for what can be granted */
             ps_receiver_make_hot(receiver, image); /* it may need more already */
         }
         break;
-    case PS_RCMD_RELEASE_TERMS: ps_image_on_release_terms(image, command->i); break;
+    case PS_RCMD_RELEASE_TERMS: ps_image_on_release_terms(image, command->least_terms); break;
     default: return false;
     }
     return true;

@@ -13,9 +13,9 @@
 void ps_image_end(ps_image_t *image, int32_t reason)
 {
     ps_event_t event = { .type = PS_EV_IMAGE_INACTIVE,
-                         .reason = reason,
-                         .a = image->position,
-                         .b = ps_image_end_ordinal(image) };
+                         .ended = { .position = image->position,
+                                    .messages = ps_image_end_ordinal(image),
+                                    .reason = reason } };
 
     if (image->state != PS_IMAGE_ACTIVE) {
         return;

@@ -74,8 +74,8 @@ static void give_up(ps_image_t *image, int32_t least_terms)
 void ps_image_report_released(ps_image_t *image, int64_t now_ns)
 {
     ps_event_t event = { .type = PS_EV_TERMS_RELEASED,
-                         .a = image->released_to,
-                         .b = image->kept_position };
+                         .terms = { .kept_to = image->released_to,
+                                    .kept_from = image->kept_position } };
 
     image->release_pending = !ps_image_emit(image, &event);
     if (image->release_pending) {

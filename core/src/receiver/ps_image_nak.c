@@ -209,7 +209,8 @@ int32_t ps_image_request(ps_image_t *image, int64_t now_ns)
 void ps_image_report_loss(ps_image_t *image, int64_t now_ns)
 {
     ps_event_t event = {
-        .type = PS_EV_LOSS, .a = image->lost_bytes, .b = image->hwm, .gaps = image->lost_gaps
+        .type = PS_EV_LOSS,
+        .loss = { .bytes = image->lost_bytes, .position = image->hwm, .gaps = image->lost_gaps }
     };
 
     if (now_ns < image->loss_due_ns) {

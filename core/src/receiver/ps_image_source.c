@@ -45,9 +45,9 @@ static bool is_held(const ps_image_t *image, const ps_connection_t *connection, 
 
 static void notify_stranger(ps_image_t *image, int32_t index, const ps_addr_t *from)
 {
-    ps_event_t event = {
-        .type = PS_EV_SECOND_SOURCE, .a = image->foreign, .destination = index, .from = *from
-    };
+    ps_event_t event = { .type = PS_EV_SECOND_SOURCE,
+                         .second_source = {
+                             .source = *from, .datagrams = image->foreign, .destination = index } };
 
     /* A full ring: the next such frame tells. */
     image->connections[index].stranger_notified = ps_image_emit(image, &event);

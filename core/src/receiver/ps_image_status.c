@@ -161,8 +161,8 @@ void ps_image_check_storage(ps_image_t *image)
     bool ramp = ahead < image->log.term_length / 2;
     int64_t edge = contiguous + (ramp ? ahead / 2 : ahead);
     ps_event_t event = { .type = PS_EV_TERM_NEEDED,
-                         .a = image->reserved_position,
-                         .b = ramp ? contiguous + ahead : 0 };
+                         .term = { .reserved = image->reserved_position,
+                                   .wanted = ramp ? contiguous + ahead : 0 } };
 
     if (image->reserved_position != INT64_MAX && image->established && !image->term_event_taken &&
         !image->release_pending && edge > image->reserved_position) {

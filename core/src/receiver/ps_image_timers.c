@@ -39,8 +39,8 @@ void ps_image_send_error(ps_image_t *image, int64_t now_ns)
 static void notify_subscriber(ps_image_t *image, ps_image_subscriber_t *subscriber)
 {
     ps_event_t event = { .type = PS_EV_SUBSCRIBER,
-                         .a = subscriber->position_counter_id,
-                         .reason = subscriber->tether.state };
+                         .subscriber = { .position_counter_id = subscriber->position_counter_id,
+                                         .state = subscriber->tether.state } };
 
     subscriber->event_pending = !ps_image_emit(image, &event);
 }
@@ -122,9 +122,9 @@ static void tick_draining(ps_image_t *image, int64_t now_ns)
 static void tick_events(ps_image_t *image, int64_t now_ns)
 {
     ps_event_t event = { .type = PS_EV_IMAGE_INACTIVE,
-                         .reason = image->end_reason,
-                         .a = image->position,
-                         .b = ps_image_end_ordinal(image) };
+                         .ended = { .position = image->position,
+                                    .messages = ps_image_end_ordinal(image),
+                                    .reason = image->end_reason } };
 
     if (image->established && !image->established_taken && !ps_image_report_established(image)) {
         return; /* this one comes first */

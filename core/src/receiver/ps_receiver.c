@@ -108,13 +108,12 @@ static void report_socket_error(ps_receiver_t *receiver, ps_recv_destination_t *
                          .kind = PS_KIND_RECV_ENDPOINT,
                          .id = destination->endpoint->params.id,
                          .now_ns = receiver->now_ns,
-                         .reason = code,
-                         .destination = destination->index };
+                         .error = { .code = code, .destination = destination->index } };
 
     if (receiver->now_ns < destination->error_due_ns) {
         return;
     }
-    strncpy(event.text, ps_last_error(), sizeof(event.text) - 1);
+    strncpy(event.error.text, ps_last_error(), sizeof(event.error.text) - 1);
     if (ps_agent_emit(receiver->agent, &event)) {
         destination->error_due_ns = receiver->now_ns + INT64_C(1000000000);
     }

@@ -19,26 +19,6 @@
 enum { PS_RECEIVER_ENDPOINTS_MAX = 1024, PS_RECEIVER_RECV_LIMIT = 256, PS_OUTBOX_SLOTS = 32 };
 #define PS_TICK_NS INT64_C(1000000)
 
-enum ps_receiver_command {
-    PS_RCMD_ADD_ENDPOINT = 1,
-    PS_RCMD_REMOVE_ENDPOINT,
-    PS_RCMD_ADD_DESTINATION,
-    PS_RCMD_REMOVE_DESTINATION,
-    PS_RCMD_SET_CONTROL,
-    PS_RCMD_ADD_INTEREST,
-    PS_RCMD_REMOVE_INTEREST,
-    PS_RCMD_FORGET_SESSION,
-    PS_RCMD_REFUSE_SESSION,
-    PS_RCMD_ADD_IMAGE,
-    PS_RCMD_REMOVE_IMAGE,
-    PS_RCMD_ADD_SUBSCRIBER,
-    PS_RCMD_REMOVE_SUBSCRIBER,
-    PS_RCMD_DRAIN_IMAGE,
-    PS_RCMD_REJECT_IMAGE,
-    PS_RCMD_RESERVED,
-    PS_RCMD_RELEASE_TERMS
-};
-
 /* Control frames that wait to leave together: a run for one socket and address. */
 typedef struct ps_outbox {
     const ps_recv_destination_t *destination;

@@ -65,24 +65,24 @@ static void report_setup(ps_receiver_t *receiver, const ps_recv_destination_t *d
                          .kind = PS_KIND_RECV_ENDPOINT,
                          .id = destination->endpoint->params.id,
                          .now_ns = receiver->now_ns,
-                         .destination = destination->index,
                          .session_id = setup->session_id,
                          .stream_id = setup->stream_id,
-                         .initial_term_id = setup->initial_term_id,
-                         .active_term_id = setup->active_term_id,
-                         .term_offset = setup->term_offset,
-                         .term_length = setup->term_length,
-                         .mtu = setup->mtu,
-                         .ttl = setup->ttl,
-                         .setup_flags = setup->flags,
-                         .peer_capabilities = setup->trailer.capabilities,
-                         .peer_ordinal = -1,
-                         .peer_flow_control = setup->trailer.flow_control,
-                         .peer_group_tag = setup->trailer.group_tag,
-                         .from = *from };
+                         .setup = { .source = *from,
+                                    .destination = destination->index,
+                                    .initial_term_id = setup->initial_term_id,
+                                    .active_term_id = setup->active_term_id,
+                                    .term_offset = setup->term_offset,
+                                    .term_length = setup->term_length,
+                                    .mtu = setup->mtu,
+                                    .ttl = setup->ttl,
+                                    .flags = setup->flags,
+                                    .peer_capabilities = setup->trailer.capabilities,
+                                    .peer_ordinal = -1,
+                                    .peer_flow_control = setup->trailer.flow_control,
+                                    .peer_group_tag = setup->trailer.group_tag } };
 
     if ((setup->trailer.capabilities & PS_CAP_ORDINALS) != 0) {
-        event.peer_ordinal = setup->trailer.ordinal;
+        event.setup.peer_ordinal = setup->trailer.ordinal;
     }
     if (ps_agent_emit(receiver->agent, &event)) {
         session->peer_daemon_id = setup->trailer.daemon_id;

@@ -106,8 +106,8 @@ static bool emit_release(ps_receiver_t *receiver, const ps_pending_release_t *re
     ps_event_t event = { .type = PS_EV_RELEASED,
                          .kind = release->kind,
                          .id = release->id,
-                         .a = release->destination,
-                         .now_ns = receiver->now_ns };
+                         .now_ns = receiver->now_ns,
+                         .released = { .destination_id = release->destination } };
 
     return ps_agent_emit(receiver->agent, &event);
 }

@@ -112,9 +112,10 @@ static void elicit_everywhere(ps_receiver_t *receiver, ps_recv_endpoint_t *endpo
 static void add_interest(ps_receiver_t *receiver, ps_recv_endpoint_t *endpoint,
                          const ps_command_t *command)
 {
-    int32_t stream_id = (int32_t)command->a;
-    int32_t session_id = command->i ? 0 : (int32_t)command->b;
-    ps_map_t *map = command->i ? &endpoint->any_interest : &endpoint->session_interest;
+    bool any_session = command->interest.any_session;
+    int32_t stream_id = command->interest.stream_id;
+    int32_t session_id = any_session ? 0 : command->interest.session_id;
+    ps_map_t *map = any_session ? &endpoint->any_interest : &endpoint->session_interest;
     uint64_t key = ps_map_key(stream_id, session_id);
     bool first = !ps_recv_endpoint_has_interest(endpoint);
 
@@ -124,7 +125,7 @@ static void add_interest(ps_receiver_t *receiver, ps_recv_endpoint_t *endpoint,
     if (first) {
         elicit_everywhere(receiver, endpoint);
     }
-    for (int32_t i = 0; !command->i && i < PS_RECV_DESTINATIONS_MAX; i++) {
+    for (int32_t i = 0; !any_session && i < PS_RECV_DESTINATIONS_MAX; i++) {
         ps_recv_destination_t *destination = endpoint->destinations[i];
 
         if (destination != NULL && destination->control.family != 0) {
@@ -163,9 +164,10 @@ static void purge_unwanted(ps_receiver_t *receiver, ps_recv_endpoint_t *endpoint
 static void remove_interest(ps_receiver_t *receiver, ps_recv_endpoint_t *endpoint,
                             const ps_command_t *command)
 {
-    int32_t session_id = command->i ? 0 : (int32_t)command->b;
-    ps_map_t *map = command->i ? &endpoint->any_interest : &endpoint->session_interest;
-    uint64_t key = ps_map_key((int32_t)command->a, session_id);
+    bool any_session = command->interest.any_session;
+    int32_t session_id = any_session ? 0 : command->interest.session_id;
+    ps_map_t *map = any_session ? &endpoint->any_interest : &endpoint->session_interest;
+    uint64_t key = ps_map_key(command->interest.stream_id, session_id);
     int32_t count = ps_map_get(map, key);
 
     if (count > 1) {
@@ -178,14 +180,14 @@ static void remove_interest(ps_receiver_t *receiver, ps_recv_endpoint_t *endpoin
 
 static void forget_session(ps_recv_endpoint_t *endpoint, const ps_command_t *command)
 {
-    int32_t stream_id = (int32_t)command->a;
-    int32_t session_id = (int32_t)command->b;
+    int32_t stream_id = command->forget.stream_id;
+    int32_t session_id = command->forget.session_id;
     ps_session_t *session = ps_recv_endpoint_find(endpoint, stream_id, session_id);
 
     if (session != NULL && session->state == PS_SESSION_ACTIVE) {
         return; /* an image overtook the refusal */
     }
-    if (!command->i) {
+    if (!command->forget.keep) {
         if (session != NULL) {
             ps_recv_endpoint_erase(endpoint, session);
         }
@@ -204,18 +206,18 @@ static void forget_session(ps_recv_endpoint_t *endpoint, const ps_command_t *com
 static void refuse_session(ps_receiver_t *receiver, ps_recv_endpoint_t *endpoint,
                            const ps_command_t *command)
 {
-    const ps_recv_destination_t *destination = endpoint->destinations[command->i];
+    const ps_recv_destination_t *destination = endpoint->destinations[command->refuse.destination];
     ps_session_t *session =
-        ps_recv_endpoint_find(endpoint, (int32_t)command->a, (int32_t)command->b);
-    ps_err_t error = { .session_id = (int32_t)command->b,
-                       .stream_id = (int32_t)command->a,
+        ps_recv_endpoint_find(endpoint, command->refuse.stream_id, command->refuse.session_id);
+    ps_err_t error = { .session_id = command->refuse.session_id,
+                       .stream_id = command->refuse.stream_id,
                        .receiver_id = endpoint->params.receiver_id,
                        .has_group_tag = endpoint->params.has_group_tag,
                        .group_tag =
                            endpoint->params.has_group_tag ? endpoint->params.group_tag : -1,
                        .code = PS_ERR_IMAGE_REJECTED,
-                       .text = (const uint8_t *)command->u.text,
-                       .text_length = (int32_t)strlen(command->u.text) };
+                       .text = (const uint8_t *)command->refuse.reason,
+                       .text_length = (int32_t)strlen(command->refuse.reason) };
 
     if (session == NULL || session->state != PS_SESSION_INIT) {
         return;
@@ -229,7 +231,7 @@ static void refuse_session(ps_receiver_t *receiver, ps_recv_endpoint_t *endpoint
     }
     ps_receiver_timer(receiver, session->deadline_ns);
     if (destination != NULL) {
-        const ps_addr_t *to = ps_recv_destination_reply_to(destination, &command->address);
+        const ps_addr_t *to = ps_recv_destination_reply_to(destination, &command->refuse.source);
 
         ps_receiver_outbox_commit(
             receiver, ps_wire_build_err(ps_receiver_outbox(receiver, destination, to), &error));
@@ -284,9 +286,8 @@ static void tick_destination(ps_receiver_t *receiver, ps_recv_destination_t *des
                              .kind = PS_KIND_RECV_ENDPOINT,
                              .id = destination->endpoint->params.id,
                              .now_ns = now_ns,
-                             .a = destination->id,
-                             .destination = destination->index,
-                             .from = destination->control };
+                             .silent = { .source = destination->control,
+                                         .destination_id = destination->id } };
 
         if (ps_agent_emit(receiver->agent, &event)) {
             destination->silent_due_ns = now_ns + PS_SILENT_NS;
@@ -404,26 +405,26 @@ static void add_destination(ps_receiver_t *receiver, ps_recv_endpoint_t *endpoin
 static void set_control(ps_receiver_t *receiver, ps_recv_endpoint_t *endpoint,
                         const ps_command_t *command)
 {
-    ps_recv_destination_t *destination = endpoint->destinations[command->i];
-
+    const int32_t index = command->control.index;
+    ps_recv_destination_t *destination = endpoint->destinations[index];
     bool moved;
 
     if (destination == NULL) {
         return;
     }
-    moved = !ps_addr_equal(&destination->control, &command->address);
-    destination->control = command->address;
+    moved = !ps_addr_equal(&destination->control, &command->control.address);
+    destination->control = command->control.address;
     destination->elicit_due_ns = receiver->now_ns;
     ps_receiver_timer(receiver, receiver->now_ns);
     for (int32_t i = 0; i < receiver->n_images; i++) {
         ps_image_t *image = receiver->images[i];
 
-        if (image->endpoint == endpoint && image->connections[command->i].established &&
+        if (image->endpoint == endpoint && image->connections[index].established &&
             destination->control.family != 0) {
-            image->connections[command->i].control =
+            image->connections[index].control =
                 *ps_recv_destination_reply_to(destination, &destination->control);
             if (moved) { /* so did the sender: the next frame tells where it sends from */
-                image->connections[command->i].source.family = 0;
+                image->connections[index].source.family = 0;
             }
         }
     }
@@ -431,7 +432,7 @@ static void set_control(ps_receiver_t *receiver, ps_recv_endpoint_t *endpoint,
 
 bool ps_recv_endpoint_on_command(ps_receiver_t *receiver, const ps_command_t *command)
 {
-    ps_recv_endpoint_t *endpoint = command->object;
+    ps_recv_endpoint_t *endpoint = command->recv_endpoint;
 
     switch (command->type) {
     case PS_RCMD_ADD_ENDPOINT:
@@ -440,8 +441,12 @@ bool ps_recv_endpoint_on_command(ps_receiver_t *receiver, const ps_command_t *co
         receiver->endpoints[receiver->n_endpoints++] = endpoint;
         break;
     case PS_RCMD_REMOVE_ENDPOINT: remove_endpoint(receiver, endpoint); break;
-    case PS_RCMD_ADD_DESTINATION: add_destination(receiver, endpoint, command->other); break;
-    case PS_RCMD_REMOVE_DESTINATION: remove_destination(receiver, endpoint, command->i); break;
+    case PS_RCMD_ADD_DESTINATION:
+        add_destination(receiver, endpoint, command->new_destination);
+        break;
+    case PS_RCMD_REMOVE_DESTINATION:
+        remove_destination(receiver, endpoint, command->control.index);
+        break;
     case PS_RCMD_SET_CONTROL: set_control(receiver, endpoint, command); break;
     case PS_RCMD_ADD_INTEREST: add_interest(receiver, endpoint, command); break;
     case PS_RCMD_REMOVE_INTEREST: remove_interest(receiver, endpoint, command); break;

@@ -4,18 +4,25 @@
  */
 #include "ps_sender.h"
 
-static bool emit(ps_publication_t *pub, int32_t type, int64_t a, int64_t b, int32_t reason)
+static bool emit(ps_publication_t *pub, ps_event_t *event)
 {
-    return ps_sender_emit(ps_publication_sender(pub), type, PS_KIND_PUBLICATION, pub->id, a, b,
-                          reason);
+    ps_sender_t *sender = ps_publication_sender(pub);
+    event->kind = PS_KIND_PUBLICATION;
+    event->id = pub->id;
+    event->now_ns = sender->now_ns;
+    event->session_id = pub->log.session_id;
+    event->stream_id = pub->log.stream_id;
+    return ps_agent_emit(sender->agent, event);
 }
 
 static bool emit_tethers(ps_publication_t *pub)
 {
     for (int32_t i = 0; i < pub->subscriber_count; i++) {
         ps_publication_subscriber_t *subscriber = &pub->subscribers[i];
-        if (subscriber->tether_pending &&
-            !emit(pub, PS_EV_SUBSCRIBER, subscriber->counter_id, 0, subscriber->tether.state)) {
+        ps_event_t event = { .type = PS_EV_SUBSCRIBER,
+                             .subscriber = { .position_counter_id = subscriber->counter_id,
+                                             .state = subscriber->tether.state } };
+        if (subscriber->tether_pending && !emit(pub, &event)) {
             return false;
         }
         subscriber->tether_pending = false;
@@ -26,18 +33,12 @@ static bool emit_tethers(ps_publication_t *pub)
 /* Reports on a receiver that asked to join. */
 static bool emit_join(ps_publication_t *pub)
 {
-    ps_sender_t *sender = ps_publication_sender(pub);
-    const ps_event_t event = { .type = PS_EV_JOIN,
-                               .kind = PS_KIND_PUBLICATION,
-                               .id = pub->id,
-                               .now_ns = sender->now_ns,
-                               .a = pub->join_id,
-                               .b = pub->join_refused,
-                               .reason = pub->join_verdict,
-                               .session_id = pub->log.session_id,
-                               .stream_id = pub->log.stream_id,
-                               .from = pub->join_from };
-    if (!ps_agent_emit(sender->agent, &event)) {
+    ps_event_t event = { .type = PS_EV_JOIN,
+                         .join = { .source = pub->join_from,
+                                   .receiver_id = pub->join_id,
+                                   .refused = pub->join_refused,
+                                   .verdict = pub->join_verdict } };
+    if (!emit(pub, &event)) {
         return false;
     }
     pub->join_refused = 0;
@@ -46,22 +47,40 @@ static bool emit_join(ps_publication_t *pub)
 
 static bool emit_one(ps_publication_t *pub, uint32_t bit)
 {
+    ps_event_t event = { .type = PS_EV_NONE };
     switch (bit) {
-    case PS_PEND_CONNECTED: return emit(pub, PS_EV_PUB_CONNECTED, pub->connected, 0, 0);
+    case PS_PEND_CONNECTED:
+        event.type = PS_EV_PUB_CONNECTED;
+        event.connection.connected = pub->connected;
+        break;
     case PS_PEND_DRAINED:
-        return emit(pub, PS_EV_PUB_DRAINED, pub->sender_position,
-                    pub->end_position - pub->sender_position, 0);
-    case PS_PEND_EOS_ACK: return emit(pub, PS_EV_PUB_EOS_ACK, 0, 0, 0);
+        event.type = PS_EV_PUB_DRAINED;
+        event.drained.position = pub->sender_position;
+        event.drained.unsent = pub->end_position - pub->sender_position;
+        break;
+    case PS_PEND_EOS_ACK: event.type = PS_EV_PUB_EOS_ACK; break;
     case PS_PEND_TERMS_RELEASED:
-        return emit(pub, PS_EV_TERMS_RELEASED, pub->released_to, pub->kept_position, 0);
-    case PS_PEND_TERM: return emit(pub, PS_EV_TERM_NEEDED, pub->reserved_position, 0, 0);
+        event.type = PS_EV_TERMS_RELEASED;
+        event.terms.kept_to = pub->released_to;
+        event.terms.kept_from = pub->kept_position;
+        break;
+    case PS_PEND_TERM:
+        event.type = PS_EV_TERM_NEEDED;
+        event.term.reserved = pub->reserved_position;
+        break;
     case PS_PEND_UNBLOCKED:
-        return emit(pub, PS_EV_PUB_UNBLOCKED, pub->unblocked_at, pub->unblocked_bytes, 0);
+        event.type = PS_EV_PUB_UNBLOCKED;
+        event.unblocked.position = pub->unblocked_at;
+        event.unblocked.bytes = pub->unblocked_bytes;
+        break;
     case PS_PEND_CORRUPT:
-        return emit(pub, PS_EV_ENDPOINT_ERROR, pub->sender_position, 0, PS_E_CORRUPT);
+        event.type = PS_EV_ENDPOINT_ERROR;
+        event.error.code = PS_E_CORRUPT;
+        break;
     case PS_PEND_JOIN: return emit_join(pub);
     default: return emit_tethers(pub);
     }
+    return emit(pub, &event);
 }
 
 void ps_publication_flush_events(ps_publication_t *pub, int64_t now_ns)

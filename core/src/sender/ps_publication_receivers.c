@@ -286,18 +286,18 @@ void ps_publication_on_error(ps_publication_t *pub, const ps_err_t *err, const p
                              int64_t now_ns)
 {
     ps_publication_receiver_t *receiver = find_receiver(pub, err->receiver_id);
-    ps_event_t event = { .type = PS_EV_REMOTE_ERROR,
-                         .kind = PS_KIND_PUBLICATION,
-                         .id = pub->id,
-                         .now_ns = now_ns,
-                         .a = err->receiver_id,
-                         .reason = err->code,
-                         .session_id = err->session_id,
-                         .stream_id = err->stream_id,
-                         .from = *from };
-    const size_t room = sizeof(event.text) - 1;
+    ps_event_t event = {
+        .type = PS_EV_REMOTE_ERROR,
+        .kind = PS_KIND_PUBLICATION,
+        .id = pub->id,
+        .now_ns = now_ns,
+        .session_id = err->session_id,
+        .stream_id = err->stream_id,
+        .remote_error = { .source = *from, .receiver_id = err->receiver_id, .code = err->code }
+    };
+    const size_t room = sizeof(event.remote_error.text) - 1;
     const size_t length = (size_t)err->text_length < room ? (size_t)err->text_length : room;
-    memcpy(event.text, err->text, length);
+    memcpy(event.remote_error.text, err->text, length);
     (void)ps_agent_emit(pub->sender->agent, &event); /* it is repeated by its sender */
     if (receiver != NULL) { /* it takes nothing any more, and sends no status message */
         forget_receiver(pub, receiver);

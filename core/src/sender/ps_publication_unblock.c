@@ -133,8 +133,9 @@ static void report_blocked(ps_publication_t *pub, int64_t position, int64_t now_
                                .kind = PS_KIND_PUBLICATION,
                                .id = pub->id,
                                .now_ns = now_ns,
-                               .a = position,
-                               .b = living_claimer(pub, position, &client_id) };
+                               .blocked = { .position = position,
+                                            .client_slot =
+                                                living_claimer(pub, position, &client_id) } };
     if (ps_agent_emit(pub->sender->agent, &event)) {
         pub->blocked_reported = position + 1;
     }

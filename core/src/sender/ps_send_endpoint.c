@@ -47,8 +47,8 @@ void ps_send_endpoint_report_error(ps_send_endpoint_t *endpoint, int32_t code, i
                          .kind = PS_KIND_SEND_ENDPOINT,
                          .id = endpoint->id,
                          .now_ns = now_ns,
-                         .reason = code };
-    strncpy(event.text, ps_last_error(), sizeof(event.text) - 1);
+                         .error = { .code = code } };
+    strncpy(event.error.text, ps_last_error(), sizeof(event.error.text) - 1);
     if (ps_agent_emit(endpoint->sender->agent, &event)) {
         endpoint->error_reported_ns = now_ns;
     }
@@ -127,17 +127,18 @@ void ps_send_endpoint_queue(ps_send_endpoint_t *endpoint, ps_publication_t *pub,
 
 static void set_address(ps_send_endpoint_t *endpoint, const ps_command_t *command, int64_t now_ns)
 {
-    if (command->a != -1) {
-        (void)ps_destinations_set(&endpoint->destinations, command->a, &command->address, now_ns);
+    const ps_addr_t *address = &command->destination.address;
+    if (command->destination.id != -1) {
+        (void)ps_destinations_set(&endpoint->destinations, command->destination.id, address,
+                                  now_ns);
         return;
     }
-    if (endpoint->params.mdc != PS_MDC_NONE ||
-        ps_addr_equal(&endpoint->remote, &command->address)) {
+    if (endpoint->params.mdc != PS_MDC_NONE || ps_addr_equal(&endpoint->remote, address)) {
         return;
     }
-    const int result = endpoint->ops->reconnect(endpoint->data, &command->address);
+    const int result = endpoint->ops->reconnect(endpoint->data, address);
     if (result == PS_OK) {
-        endpoint->remote = command->address;
+        endpoint->remote = *address;
         endpoint->silence_reported_ns = now_ns;
     } else {
         ps_send_endpoint_report_error(endpoint, result, now_ns);
@@ -156,10 +157,13 @@ void ps_send_endpoint_on_command(ps_send_endpoint_t *endpoint, const ps_command_
         ps_send_endpoint_store_count(endpoint);
         break;
     case PS_SC_ADD_DESTINATION:
-        (void)ps_destinations_add(list, command->a, &command->address, now_ns);
+        (void)ps_destinations_add(list, command->destination.id, &command->destination.address,
+                                  now_ns);
         ps_sender_ready_endpoint(sender, endpoint);
         break;
-    case PS_SC_REMOVE_DESTINATION: (void)ps_destinations_remove(list, command->a); break;
+    case PS_SC_REMOVE_DESTINATION:
+        (void)ps_destinations_remove(list, command->destination.id);
+        break;
     case PS_SC_SET_ADDRESS: set_address(endpoint, command, now_ns); break;
     case PS_SC_REMOVE_ENDPOINT: ps_send_endpoint_set_status(endpoint, PS_CHANNEL_CLOSING); break;
     default: break;

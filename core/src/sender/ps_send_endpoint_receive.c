@@ -54,9 +54,8 @@ static void refuse(ps_send_endpoint_t *endpoint, const ps_addr_t *from, int64_t 
                                .kind = PS_KIND_SEND_ENDPOINT,
                                .id = endpoint->id,
                                .now_ns = now_ns,
-                               .a = -1,
-                               .b = refused,
-                               .from = *from };
+                               .destination = {
+                                   .source = *from, .refused = refused, .change = -1 } };
     if (ps_agent_emit(endpoint->sender->agent, &event)) {
         endpoint->full_reported_ns = now_ns;
     }
@@ -85,9 +84,8 @@ void ps_send_endpoint_heard(ps_send_endpoint_t *endpoint, const ps_sm_t *sm, int
                                    .kind = PS_KIND_SEND_ENDPOINT,
                                    .id = endpoint->id,
                                    .now_ns = now_ns,
-                                   .a = 1,
-                                   .from = *from };
-        (void)ps_agent_emit(endpoint->sender->agent, &event); /* a counter tells it too */
+                                   .destination = { .source = *from, .change = 1 } };
+        (void)ps_agent_emit(endpoint->sender->agent, &event); /* a counter shows it too */
         endpoint->grew = true;
     }
 }
@@ -99,8 +97,7 @@ static bool report_silence(ps_send_endpoint_t *endpoint, const ps_addr_t *of,
                                .kind = PS_KIND_SEND_ENDPOINT,
                                .id = endpoint->id,
                                .now_ns = now_ns,
-                               .a = destination_id,
-                               .from = *of };
+                               .silent = { .source = *of, .destination_id = destination_id } };
     return ps_agent_emit(endpoint->sender->agent, &event);
 }
 
@@ -117,8 +114,7 @@ int64_t ps_send_endpoint_on_timer(ps_send_endpoint_t *endpoint, int64_t now_ns)
                                    .kind = PS_KIND_SEND_ENDPOINT,
                                    .id = endpoint->id,
                                    .now_ns = now_ns,
-                                   .a = 0,
-                                   .from = gone };
+                                   .destination = { .source = gone, .change = 0 } };
         (void)ps_agent_emit(endpoint->sender->agent, &event);
         ps_send_endpoint_store_count(endpoint);
     }

@@ -15,26 +15,6 @@
 #include "ps_publication.h"
 #include "ps_send_endpoint.h"
 
-enum ps_sender_command {
-    PS_SC_ADD_ENDPOINT = 1,
-    PS_SC_REMOVE_ENDPOINT,
-    PS_SC_ADD_DESTINATION,
-    PS_SC_REMOVE_DESTINATION,
-    PS_SC_SET_ADDRESS,
-    PS_SC_ADD_PUBLICATION,
-    PS_SC_REMOVE_PUBLICATION,
-    PS_SC_ADD_SUBSCRIBER,
-    PS_SC_REMOVE_SUBSCRIBER,
-    PS_SC_ADD_CLIENT,
-    PS_SC_REMOVE_CLIENT,
-    PS_SC_DRAIN,
-    PS_SC_REVOKE,
-    PS_SC_UNBLOCK,
-    PS_SC_RESERVED,
-    PS_SC_SET_LIMIT,
-    PS_SC_RELEASE_TERMS
-};
-
 enum {
     PS_TURN_DATAGRAMS = 64,     /* per send call */
     PS_TURN_BYTES = 128 * 1024, /* per turn of one publication */
@@ -114,9 +94,6 @@ ps_publication_t *ps_sender_find(ps_sender_t *sender, const ps_send_endpoint_t *
                                  int32_t session_id, int32_t stream_id);
 /* Head of the chain that a network publication belongs to. */
 ps_publication_t **ps_sender_bucket(ps_sender_t *sender, const ps_publication_t *publication);
-/* Emits a simple event; false: the ring is full. */
-bool ps_sender_emit(ps_sender_t *sender, int32_t type, int32_t kind, int64_t id, int64_t a,
-                    int64_t b, int32_t reason);
 /* One datagram that came in on an endpoint (ps_sender_dispatch.c). */
 void ps_sender_on_datagram(void *endpoint, const uint8_t *data, uint32_t length,
                            const ps_addr_t *from, int64_t rx_ns);

@@ -132,19 +132,22 @@ static void on_publication_command(ps_sender_t *sender, ps_publication_t *pub,
     case PS_SC_ADD_PUBLICATION: add_publication(sender, pub); return;
     case PS_SC_REMOVE_PUBLICATION: remove_publication(sender, pub); return;
     case PS_SC_ADD_SUBSCRIBER:
-        (void)ps_publication_add_reader(pub, &command->u.subscriber, now_ns);
+        (void)ps_publication_add_reader(pub, &command->subscriber, now_ns);
         ps_sender_watch(sender, pub);
         break;
-    case PS_SC_REMOVE_SUBSCRIBER: ps_publication_remove_reader(pub, command->i); break;
-    case PS_SC_ADD_CLIENT: add_client(pub, command->i); break;
-    case PS_SC_REMOVE_CLIENT: remove_client(pub, command->i); break;
+    case PS_SC_REMOVE_SUBSCRIBER:
+        ps_publication_remove_reader(pub, command->position_counter_id);
+        break;
+    case PS_SC_ADD_CLIENT: add_client(pub, command->client_slot); break;
+    case PS_SC_REMOVE_CLIENT: remove_client(pub, command->client_slot); break;
     case PS_SC_DRAIN: ps_publication_start_drain(pub, now_ns); break;
     case PS_SC_REVOKE: ps_publication_start_revoke(pub, now_ns); break;
-    case PS_SC_UNBLOCK: ps_publication_unblock_client(pub, command->i, now_ns); break;
-    case PS_SC_RESERVED: pub->reserved_position = command->a; break;
-    case PS_SC_RELEASE_TERMS: ps_publication_on_release_terms(pub, command->i); break;
+    case PS_SC_UNBLOCK: ps_publication_unblock_client(pub, command->client_slot, now_ns); break;
+    case PS_SC_RESERVED: pub->reserved_position = command->reserved_position; break;
+    case PS_SC_RELEASE_TERMS: ps_publication_on_release_terms(pub, command->least_terms); break;
     case PS_SC_SET_LIMIT:
-        ps_publication_set_custom_limit(pub, command->a, command->b, now_ns);
+        ps_publication_set_custom_limit(pub, command->limit.position, command->limit.until_ns,
+                                        now_ns);
         break;
     default: break;
     }
@@ -161,10 +164,10 @@ void ps_sender_set_now(ps_sender_t *sender, int64_t now_ns)
 void ps_sender_on_command(ps_sender_t *sender, const ps_command_t *command)
 {
     if (command->type >= PS_SC_ADD_PUBLICATION) {
-        on_publication_command(sender, command->object, command);
+        on_publication_command(sender, command->publication, command);
         return;
     }
-    ps_send_endpoint_t *endpoint = command->object;
+    ps_send_endpoint_t *endpoint = command->send_endpoint;
     if (command->type == PS_SC_ADD_ENDPOINT) {
         add_endpoint(sender, endpoint);
     }

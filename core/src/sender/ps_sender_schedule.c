@@ -122,27 +122,22 @@ ps_publication_t *ps_sender_find(ps_sender_t *sender, const ps_send_endpoint_t *
     return pub;
 }
 
-bool ps_sender_emit(ps_sender_t *sender, int32_t type, int32_t kind, int64_t id, int64_t a,
-                    int64_t b, int32_t reason)
+static bool emit_released(ps_sender_t *sender, int32_t kind, int64_t id)
 {
-    const ps_event_t event = { .type = type,
-                               .kind = kind,
-                               .id = id,
-                               .now_ns = sender->now_ns,
-                               .a = a,
-                               .b = b,
-                               .reason = reason };
+    const ps_event_t event = {
+        .type = PS_EV_RELEASED, .kind = kind, .id = id, .now_ns = sender->now_ns
+    };
     return ps_agent_emit(sender->agent, &event);
 }
 
-/* Objects go back to the conductor when the ring takes the news.  The flag goes first: after the
+/* Objects go back to the conductor when the ring takes the event.  The flag goes first: after the
  * event the object may be gone. */
 void ps_sender_emit_released(ps_sender_t *sender)
 {
     while (sender->released_publications != NULL) {
         ps_publication_t *pub = sender->released_publications;
         ps_publication_t *next = pub->next_released;
-        if (!ps_sender_emit(sender, PS_EV_RELEASED, PS_KIND_PUBLICATION, pub->id, 0, 0, 0)) {
+        if (!emit_released(sender, PS_KIND_PUBLICATION, pub->id)) {
             return;
         }
         sender->released_publications = next;
@@ -151,7 +146,7 @@ void ps_sender_emit_released(ps_sender_t *sender)
         ps_send_endpoint_t *endpoint = sender->released_endpoints;
         ps_send_endpoint_t *next = endpoint->next;
         endpoint->removed = true;
-        if (!ps_sender_emit(sender, PS_EV_RELEASED, PS_KIND_SEND_ENDPOINT, endpoint->id, 0, 0, 0)) {
+        if (!emit_released(sender, PS_KIND_SEND_ENDPOINT, endpoint->id)) {
             return;
         }
         sender->released_endpoints = next;

@@ -37,15 +37,16 @@ static void on_connected(ps_probe_t *probe, ps_probe_pub_t *model, const ps_even
     /* Cut off and back in one cycle is told once more, in the next. */
     const bool quiet = !ps_probe_is_crowded(probe, model->host, now_ns) &&
                        now_ns - probe->read_ns[model->host] > ps_probe_slack_ns(probe, model->host);
-    if (event->a != model->pub->connected && quiet) {
+    if (event->connection.connected != model->pub->connected && quiet) {
         complain(probe, model->host, model->pub->log.session_id,
-                 "a connection is told otherwise than it is", event->a, model->pub->connected);
+                 "a connection is told otherwise than it is", event->connection.connected,
+                 model->pub->connected);
     }
-    if (notified->connected == event->a && quiet) {
+    if (notified->connected == event->connection.connected && quiet) {
         complain(probe, model->host, model->pub->log.session_id, "a connection is told twice",
-                 event->a, 0);
+                 event->connection.connected, 0);
     }
-    notified->connected = (int32_t)event->a;
+    notified->connected = (int32_t)event->connection.connected;
 }
 
 static void on_pub_term(ps_probe_t *probe, ps_probe_pub_t *model, const ps_event_t *event,
@@ -53,20 +54,20 @@ static void on_pub_term(ps_probe_t *probe, ps_probe_pub_t *model, const ps_event
 {
     const ps_publication_t *pub = model->pub;
     ps_probe_notified_t *notified = &model->notified;
-    const bool again = notified->term_ns != 0 && notified->term == event->a;
-    if (event->a != pub->reserved_position && !probe->cycles[model->host].commanded) {
+    const bool again = notified->term_ns != 0 && notified->term == event->term.reserved;
+    if (event->term.reserved != pub->reserved_position && !probe->cycles[model->host].commanded) {
         complain(probe, model->host, pub->log.session_id, "storage is requested elsewhere",
-                 event->a, pub->reserved_position);
+                 event->term.reserved, pub->reserved_position);
     }
     if (again && now_ns - notified->term_ns < SECOND) {
         complain(probe, model->host, pub->log.session_id, "storage is requested again too soon",
-                 now_ns - notified->term_ns, event->a);
+                 now_ns - notified->term_ns, event->term.reserved);
     }
     if (notified->released_at == pub->producer_position + 1) {
         complain(probe, model->host, pub->log.session_id, "a stream that rests requests storage",
-                 event->a, pub->producer_position);
+                 event->term.reserved, pub->producer_position);
     }
-    notified->term = event->a;
+    notified->term = event->term.reserved;
     notified->term_ns = now_ns;
 }
 
@@ -75,15 +76,19 @@ static void on_terms_released(ps_probe_t *probe, ps_probe_notified_t *notified, 
                               const ps_log_t *log, const ps_event_t *event, int64_t reserved)
 {
     notified->term_ns = 0; /* what was requested is forgotten on both sides */
-    if (event->a < 0) {
+    if (event->terms.kept_to < 0) {
         return;
     }
-    if (((event->a | event->b) & log->term_mask) != 0 || event->b >= event->a ||
-        event->a - event->b >= PS_PARTITIONS * (int64_t)log->term_length) {
-        complain(probe, host, log->session_id, "no terms are given up", event->a, event->b);
+    if (((event->terms.kept_to | event->terms.kept_from) & log->term_mask) != 0 ||
+        event->terms.kept_from >= event->terms.kept_to ||
+        event->terms.kept_to - event->terms.kept_from >=
+            PS_PARTITIONS * (int64_t)log->term_length) {
+        complain(probe, host, log->session_id, "no terms are given up", event->terms.kept_to,
+                 event->terms.kept_from);
     }
-    if (event->a != reserved && !probe->cycles[host].commanded) {
-        complain(probe, host, log->session_id, "storage is given up elsewhere", event->a, reserved);
+    if (event->terms.kept_to != reserved && !probe->cycles[host].commanded) {
+        complain(probe, host, log->session_id, "storage is given up elsewhere",
+                 event->terms.kept_to, reserved);
     }
 }
 
@@ -97,7 +102,7 @@ static void on_publication_terms_released(ps_probe_t *probe, ps_probe_pub_t *mod
     int64_t lowest = pub->endpoint != NULL ? pub->sender_position - term / 2 - term / 8 : INT64_MAX;
     on_terms_released(probe, &model->notified, model->host, &pub->log, event,
                       pub->reserved_position);
-    if (event->a < 0) {
+    if (event->terms.kept_to < 0) {
         return;
     }
     for (int32_t i = 0; i < pub->subscriber_count; i++) {
@@ -105,13 +110,14 @@ static void on_publication_terms_released(ps_probe_t *probe, ps_probe_pub_t *mod
         lowest = reader < lowest ? reader : lowest;
     }
     lowest = lowest < 0 ? 0 : lowest;
-    if (lowest < event->b && event->b > (model->began & ~(int64_t)pub->log.term_mask)) {
-        complain(probe, model->host, pub->log.session_id, "what is in use is given up", event->b,
-                 lowest);
+    if (lowest < event->terms.kept_from &&
+        event->terms.kept_from > (model->began & ~(int64_t)pub->log.term_mask)) {
+        complain(probe, model->host, pub->log.session_id, "what is in use is given up",
+                 event->terms.kept_from, lowest);
     }
-    if (event->a < model->limit_most) {
+    if (event->terms.kept_to < model->limit_most) {
         complain(probe, model->host, pub->log.session_id, "a publisher's room is given up",
-                 event->a, model->limit_most);
+                 event->terms.kept_to, model->limit_most);
     }
     model->notified.released_at = pub->producer_position + 1;
 }
@@ -123,21 +129,21 @@ static void on_image_terms_released(ps_probe_t *probe, ps_probe_image_t *model,
     const int64_t least = image->hwm + image->log.term_length / 2;
     on_terms_released(probe, &model->notified, model->host, &image->log, event,
                       image->reserved_position);
-    if (event->a < 0) {
+    if (event->terms.kept_to < 0) {
         return;
     }
     for (int32_t i = 0; i < image->n_subscribers; i++) {
         const int64_t reader =
             atomic_load_explicit(image->subscribers[i].position, memory_order_relaxed);
-        if (reader < event->b && event->b > image->join_position) {
+        if (reader < event->terms.kept_from && event->terms.kept_from > image->join_position) {
             complain(probe, model->host, image->params.session_id, "what is unread is given up",
-                     event->b, reader);
+                     event->terms.kept_from, reader);
         }
     }
-    if (event->a < least && probe->cycles[model->host].read == 0 &&
+    if (event->terms.kept_to < least && probe->cycles[model->host].read == 0 &&
         image->sent_seen < image->hwm) { /* nothing came behind it */
         complain(probe, model->host, image->params.session_id,
-                 "less than half a term is left to receive into", event->a, least);
+                 "less than half a term is left to receive into", event->terms.kept_to, least);
     }
 }
 
@@ -146,23 +152,23 @@ static void on_subscriber(ps_probe_t *probe, ps_probe_notified_t *notified, int3
 {
     int32_t free = -1;
     for (int32_t i = 0; i < PS_PROBE_TETHERS; i++) {
-        if (notified->tether_ids[i] == event->a + 1) {
-            if (notified->tether_states[i] == event->reason) {
-                complain(probe, host, session_id, "a reader's state is told twice", event->a,
-                         event->reason);
+        if (notified->tether_ids[i] == event->subscriber.position_counter_id + 1) {
+            if (notified->tether_states[i] == event->subscriber.state) {
+                complain(probe, host, session_id, "a reader's state is told twice",
+                         event->subscriber.position_counter_id, event->subscriber.state);
             }
-            notified->tether_states[i] = event->reason;
+            notified->tether_states[i] = event->subscriber.state;
             return;
         }
         free = notified->tether_ids[i] == 0 ? i : free;
     }
-    if (event->reason == PS_TETHER_ACTIVE) {
-        complain(probe, host, session_id, "a reader is told to be back that was not away", event->a,
-                 0);
+    if (event->subscriber.state == PS_TETHER_ACTIVE) {
+        complain(probe, host, session_id, "a reader is told to be back that was not away",
+                 event->subscriber.position_counter_id, 0);
     }
     if (free >= 0) {
-        notified->tether_ids[free] = event->a + 1;
-        notified->tether_states[free] = event->reason;
+        notified->tether_ids[free] = event->subscriber.position_counter_id + 1;
+        notified->tether_states[free] = event->subscriber.state;
     }
 }
 
@@ -175,10 +181,10 @@ static void on_pub_event(ps_probe_t *probe, ps_probe_pub_t *model, const ps_even
     case PS_EV_PUB_CONNECTED: on_connected(probe, model, event, now_ns); break;
     case PS_EV_PUB_DRAINED:
         if (notified->drained || pub->state != PS_PUBLICATION_DRAINED ||
-            event->a != pub->sender_position ||
-            event->b != pub->end_position - pub->sender_position) {
+            event->drained.position != pub->sender_position ||
+            event->drained.unsent != pub->end_position - pub->sender_position) {
             complain(probe, model->host, pub->log.session_id, "drained is told wrong or twice",
-                     event->a, event->b);
+                     event->drained.position, event->drained.unsent);
         }
         notified->drained = true;
         break;
@@ -234,16 +240,18 @@ static void on_loss(ps_probe_t *probe, ps_probe_image_t *model, const ps_event_t
                     int64_t now_ns)
 {
     ps_probe_notified_t *notified = &model->notified;
-    if (event->a <= 0 || event->b > model->image->hwm || event->gaps < 0) {
+    if (event->loss.bytes <= 0 || event->loss.position > model->image->hwm ||
+        event->loss.gaps < 0) {
         complain(probe, model->host, model->image->params.session_id, "a loss that is none",
-                 event->a, event->b);
+                 event->loss.bytes, event->loss.position);
     }
     if (notified->loss_ns != 0 && now_ns - notified->loss_ns < LOSS_EVERY_NS) {
         complain(probe, model->host, model->image->params.session_id,
-                 "a loss is told too soon after another", now_ns - notified->loss_ns, event->a);
+                 "a loss is told too soon after another", now_ns - notified->loss_ns,
+                 event->loss.bytes);
     }
-    notified->lost += event->a;
-    notified->lost_gaps += event->gaps;
+    notified->lost += event->loss.bytes;
+    notified->lost_gaps += event->loss.gaps;
     notified->loss_ns = now_ns;
 }
 
@@ -255,10 +263,10 @@ static void on_image_event(ps_probe_t *probe, ps_probe_image_t *model, const ps_
     const int32_t session_id = image->params.session_id;
     switch (event->type) {
     case PS_EV_IMAGE_INACTIVE:
-        if (notified->ended || event->reason != image->end_reason || event->a > image->position ||
-            image->state == PS_IMAGE_ACTIVE) {
+        if (notified->ended || event->ended.reason != image->end_reason ||
+            event->ended.position > image->position || image->state == PS_IMAGE_ACTIVE) {
             complain(probe, model->host, session_id, "an image's end is told wrong or twice",
-                     event->reason, image->end_reason);
+                     event->ended.reason, image->end_reason);
         }
         notified->ended = true;
         break;
@@ -271,10 +279,11 @@ static void on_image_event(ps_probe_t *probe, ps_probe_image_t *model, const ps_
         break;
     case PS_EV_LOSS: on_loss(probe, model, event, now_ns); break;
     case PS_EV_TERM_NEEDED:
-        if (notified->term_ns != 0 && notified->term == event->a) {
-            complain(probe, model->host, session_id, "storage is requested twice", event->a, 0);
+        if (notified->term_ns != 0 && notified->term == event->term.reserved) {
+            complain(probe, model->host, session_id, "storage is requested twice",
+                     event->term.reserved, 0);
         }
-        notified->term = event->a;
+        notified->term = event->term.reserved;
         notified->term_ns = now_ns + 1;
         break;
     case PS_EV_TERMS_RELEASED: on_image_terms_released(probe, model, event); break;

@@ -1,0 +1,292 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Events that the agents report to the conductor: one class for each tag of ``ps_event_t``, with
+the fields of that tag's member of the union (``core/src/agent/ps_event.h`` states their units).
+
+``tests/unit/test_mirrors.py`` compares classes and fields with the header.
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, Final
+
+import attrs
+
+from penstock.core.driver_types import Address, EventType, ObjectKind
+from penstock.core.library import Library
+
+
+@attrs.frozen(kw_only=True)
+class DriverEvent:
+    """The base of all events; ``id`` is the id of an object of ``kind``."""
+
+    type: ClassVar[EventType]
+    member: ClassVar[str] = ""          # of the union; "": the tag says it all
+
+    kind: ObjectKind = ObjectKind.NONE
+    id: int = 0
+    now_ns: int = 0
+    session_id: int = 0
+    stream_id: int = 0
+
+
+@attrs.frozen(kw_only=True)
+class Setup(DriverEvent):
+    """An unknown session of a wanted stream came: make an image."""
+
+    type = EventType.SETUP
+    member = "setup"
+
+    source: Address | None = None
+    peer_ordinal: int = -1              # -1: unknown
+    peer_group_tag: int = 0             # of the receivers that count, when tagged
+    destination: int = 0
+    initial_term_id: int = 0
+    active_term_id: int = 0
+    term_offset: int = 0
+    term_length: int = 0
+    mtu: int = 0
+    ttl: int = 0
+    flags: int = 0
+    peer_flow_control: int = -1         # -1: the sender has not stated it
+    peer_capabilities: int = 0
+
+
+@attrs.frozen(kw_only=True)
+class ImageInactive(DriverEvent):
+    """An image's stream ended."""
+
+    type = EventType.IMAGE_INACTIVE
+    member = "ended"
+
+    position: int = 0
+    messages: int = 0                   # of the session below the position, -1: unknown
+    reason: int = 0                     # ImageEnd
+
+
+@attrs.frozen(kw_only=True)
+class ImageDrained(ImageInactive):
+    """All subscribers of an image are at its end, and 5 status message time-outs passed."""
+
+    type = EventType.IMAGE_DRAINED
+
+
+@attrs.frozen(kw_only=True)
+class PublicationConnected(DriverEvent):
+    type = EventType.PUB_CONNECTED
+    member = "connection"
+
+    connected: int = 0
+
+
+@attrs.frozen(kw_only=True)
+class PublicationDrained(DriverEvent):
+    """A closing publication sent everything, and its spies are done."""
+
+    type = EventType.PUB_DRAINED
+    member = "drained"
+
+    position: int = 0
+    unsent: int = 0
+
+
+@attrs.frozen(kw_only=True)
+class EndConfirmed(DriverEvent):
+    """The unicast receiver confirmed the end of the stream."""
+
+    type = EventType.PUB_EOS_ACK
+
+
+@attrs.frozen(kw_only=True)
+class Blocked(DriverEvent):
+    """A claim is not committed."""
+
+    type = EventType.PUB_BLOCKED
+    member = "blocked"
+
+    position: int = 0
+    client_slot: int = -1               # of the claimer, -1: unknown
+
+
+@attrs.frozen(kw_only=True)
+class Unblocked(DriverEvent):
+    """Padding took the place of a claim."""
+
+    type = EventType.PUB_UNBLOCKED
+    member = "unblocked"
+
+    position: int = 0
+    bytes: int = 0
+
+
+@attrs.frozen(kw_only=True)
+class TermNeeded(DriverEvent):
+    """A publication or an image needs storage behind ``reserved``."""
+
+    type = EventType.TERM_NEEDED
+    member = "term"
+
+    reserved: int = 0
+    wanted: int = 0                     # at least up to here; 0: to the end of the next term
+
+
+@attrs.frozen(kw_only=True)
+class Released(DriverEvent):
+    """The agent has let go of the object: the conductor may destroy it."""
+
+    type = EventType.RELEASED
+    member = "released"
+
+    destination_id: int = 0             # of a receive destination; ``id`` is the endpoint's
+
+
+@attrs.frozen(kw_only=True)
+class EndpointError(DriverEvent):
+    type = EventType.ENDPOINT_ERROR
+    member = "error"
+
+    code: int = 0
+    destination: int = 0
+    text: str = ""
+
+
+@attrs.frozen(kw_only=True)
+class DestinationChanged(DriverEvent):
+    """A destination of a send endpoint was added (1), timed out (0) or found no place (-1)."""
+
+    type = EventType.DESTINATION
+    member = "destination"
+
+    source: Address | None = None
+    refused: int = 0
+    change: int = 0
+
+
+@attrs.frozen(kw_only=True)
+class RemoteError(DriverEvent):
+    """A receiver of a publication sent an ERR frame."""
+
+    type = EventType.REMOTE_ERROR
+    member = "remote_error"
+
+    source: Address | None = None
+    receiver_id: int = 0
+    code: int = 0
+    text: str = ""
+
+
+@attrs.frozen(kw_only=True)
+class Silent(DriverEvent):
+    """Nothing came from ``source`` for 5 s: its name may have another address now."""
+
+    type = EventType.SILENT
+    member = "silent"
+
+    source: Address | None = None
+    destination_id: int = 0
+
+
+@attrs.frozen(kw_only=True)
+class Loss(DriverEvent):
+    type = EventType.LOSS
+    member = "loss"
+
+    bytes: int = 0                      # newly lost
+    position: int = 0
+    gaps: int = 0                       # newly lost; 0 when known ones grew alone
+
+
+@attrs.frozen(kw_only=True)
+class SubscriberChanged(DriverEvent):
+    """The tether of a subscriber has another state."""
+
+    type = EventType.SUBSCRIBER
+    member = "subscriber"
+
+    position_counter_id: int = 0
+    state: int = 0                      # TetherState
+
+
+@attrs.frozen(kw_only=True)
+class SessionLeft(DriverEvent):
+    """A session that cooled down or was refused may come back."""
+
+    type = EventType.SESSION_LEFT
+
+
+@attrs.frozen(kw_only=True)
+class TermsReleased(DriverEvent):
+    """The agent touches only the terms between the two positions; ``kept_to`` -1: it needs all."""
+
+    type = EventType.TERMS_RELEASED
+    member = "terms"
+
+    kept_to: int = -1
+    kept_from: int = 0
+
+
+@attrs.frozen(kw_only=True)
+class SecondSource(DriverEvent):
+    """Frames of an image's session come from a source too that is not followed."""
+
+    type = EventType.SECOND_SOURCE
+    member = "second_source"
+
+    source: Address | None = None
+    datagrams: int = 0
+    destination: int = 0
+
+
+@attrs.frozen(kw_only=True)
+class ImageEstablished(DriverEvent):
+    """The first frame of an image's stream was accepted."""
+
+    type = EventType.IMAGE_ESTABLISHED
+
+
+@attrs.frozen(kw_only=True)
+class Join(DriverEvent):
+    """A receiver that asked a group for a SETUP waits, or waits no more."""
+
+    type = EventType.JOIN
+    member = "join"
+
+    source: Address | None = None
+    receiver_id: int = 0
+    refused: int = 0                    # requests refused since the last such event
+    verdict: int = 0                    # JoinVerdict
+
+
+EVENTS: Final[dict[EventType, type[DriverEvent]]] = {
+    event.type: event
+    for event in (
+        Setup, ImageInactive, ImageDrained, PublicationConnected, PublicationDrained, EndConfirmed,
+        Blocked, Unblocked, TermNeeded, Released, EndpointError, DestinationChanged, RemoteError,
+        Silent, Loss, SubscriberChanged, SessionLeft, TermsReleased, SecondSource,
+        ImageEstablished, Join,
+    )
+}
+_COMMON: Final = frozenset(field.name for field in attrs.fields(DriverEvent))
+_FIELDS: Final = {
+    event: tuple(f.name for f in attrs.fields(kind) if f.name not in _COMMON)
+    for event, kind in EVENTS.items()
+}
+
+
+def read_event(native: Any, library: Library) -> DriverEvent:
+    """The class that the tag of a ``ps_event_t`` names, filled from its member of the union."""
+    tag = EventType(native.type)
+    event = EVENTS[tag]
+    member: Any = getattr(native, event.member) if event.member else None
+    values: dict[str, Any] = {}
+    for name in _FIELDS[tag]:
+        if name == "source":
+            values[name] = library.read_address(member.source)
+        elif name == "text":
+            text = bytes(library.ffi.string(member.text))
+            values[name] = text.decode("utf-8", "replace")
+        else:
+            values[name] = int(getattr(member, name))
+    return event(
+        kind=ObjectKind(native.kind), id=native.id, now_ns=native.now_ns,
+        session_id=native.session_id, stream_id=native.stream_id, **values,
+    )
