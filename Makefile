@@ -172,16 +172,20 @@ clean:
 SOAK_SEEDS ?= 10000
 SOAK_START ?= 1
 SOAK_SPARK_S ?= 1800
+GRID_SEED ?=
 MUTANTS ?= 100
 MUTANT_SEEDS ?= 1000
 COVERAGE_SEEDS ?= 1000
 
 # As many generated scenarios as asked; exit status 1 and the reproducing command when one fails.
-# Then half an hour of a publisher that is faster than a Spark query.
+# Then half an hour of a publisher that is faster than a Spark query, and 40 cells of the nak grid
+# on sockets (GRID_SEED=HEX; default: the commit).
 soak: setup ext
 	$(BIN)/penstock sim fuzz --seeds $(SOAK_SEEDS) --start $(SOAK_START) --histogram --keep-going \
 	    --shrunk build/shrunk.toml
 	PENSTOCK_SOAK_S=$(SOAK_SPARK_S) $(BIN)/python -m pytest tests/cluster/test_spark_pressure.py
+	PENSTOCK_GRID=full PENSTOCK_GRID_SEED=$(GRID_SEED) $(BIN)/python -m pytest \
+	    tests/cluster/test_grid.py
 
 # Wrong cores that the oracles must notice.  Long; MUTANTS=0: all there are.
 mutants: setup ext

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator
@@ -28,15 +29,15 @@ def lan() -> Iterator[Network]:
 
 @pytest.fixture
 def start(lan: Network) -> Iterator[Callable[..., PenstockHost]]:
-    """Starts the daemon of a host: ``start(0, "--impair", ...)``."""
+    """Starts a new daemon on a host: ``start(0, "--impair", ...)``."""
+    numbers = itertools.count()
     parent = Path(tempfile.mkdtemp(prefix="penstock-cluster-", dir=memory_directory()))
     with contextlib.ExitStack() as stack:
         stack.callback(shutil.rmtree, parent)
 
         def begin(host: int, *args: str) -> PenstockHost:
-            return stack.enter_context(
-                penstock_host(parent / str(host), *args, prefix=lan.prefix(host))
-            )
+            folder = parent / f"{host}-{next(numbers)}"     # nobody adopts what another left
+            return stack.enter_context(penstock_host(folder, *args, prefix=lan.prefix(host)))
 
         yield begin
 

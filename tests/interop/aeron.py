@@ -8,7 +8,7 @@ import fcntl
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from support.processes import Peer
@@ -101,21 +101,29 @@ def loss(rate: float, *, seed: int) -> dict[str, str]:
 class AeronHost:
     """Aeron's media driver, and the programs of ``java/`` as its clients."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, *, prefix: Sequence[str] = ()) -> None:
         self.directory = directory
+        self._prefix = tuple(prefix)
 
     def pub(self, *args: str) -> Peer:
-        return Peer(java("dev.penstock.interop.Pub", f"--dir={self.directory}", *args))
+        return self._run("Pub", *args)
 
     def sub(self, *args: str) -> Peer:
-        return Peer(java("dev.penstock.interop.Sub", f"--dir={self.directory}", *args))
+        return self._run("Sub", *args)
+
+    def reader(self, *args: str) -> Peer:
+        return self._run("Reader", *args)
+
+    def _run(self, program: str, *args: str) -> Peer:
+        command = java(f"dev.penstock.interop.{program}", f"--dir={self.directory}", *args)
+        return Peer(command, prefix=self._prefix)
 
 
 @contextlib.contextmanager
 def aeron_host(
-    directory: Path, properties: Mapping[str, str] | None = None
+    directory: Path, properties: Mapping[str, str] | None = None, *, prefix: Sequence[str] = ()
 ) -> Iterator[AeronHost]:
-    """A media driver for the length of the block."""
+    """A media driver for the length of the block; ``prefix`` goes before each command."""
     settings = {
         "aeron.dir": str(directory),
         "aeron.threading.mode": "SHARED",
@@ -124,10 +132,11 @@ def aeron_host(
         "aeron.print.configuration": "false",
         **(properties or {}),
     }
-    with Peer(java("dev.penstock.interop.Driver", properties=settings)) as driver:
+    command = java("dev.penstock.interop.Driver", properties=settings)
+    with Peer(command, prefix=prefix) as driver:
         driver.wait("ready")
         try:
-            yield AeronHost(directory)
+            yield AeronHost(directory, prefix=prefix)
         except BaseException:
             sys.stderr.write(f"--- Aeron driver in {directory}\n{driver.errors()}\n")
             raise
