@@ -27,6 +27,7 @@ Start = Callable[..., PenstockHost]
 CELLS = sockets.sample(sockets.POINTS)
 #: With an Aeron receiver; one of our own is slow in each.
 MIXED = [cell for cell in sockets.sample(60, least_group=2) if cell.kind() == "slow"][:2]
+LEAST_SHARE = 0.7                       # of r*, in any cell
 REPEATS = 2                             # of a run that the machine disturbed
 
 
@@ -49,7 +50,7 @@ def cause(run: sockets.Run) -> str:
     """Why a cell failed though it passes in the simulator with the rates of this run."""
     outcome = run.outcome()
     found = outcome.cause()
-    if not found:
+    if not found or (run.is_irregular() and outcome.missed == 0 and outcome.share >= LEAST_SHARE):
         return ""
     simulated = grid.run_cell(attrs.evolve(outcome.cell, number=run.cell.number), 1)
     if simulated.cause() and outcome.share >= 0.9 * simulated.share:

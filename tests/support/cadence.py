@@ -22,8 +22,6 @@ from support import report
 
 _HEADER = struct.Struct("<qq")          # number; 1: behind all that is judged
 _TURN_S = 0.0005
-#: Of a publisher that was not run in time, at most this long is made up for.
-_MADE_UP_S = 0.1
 _TAIL_S = 0.02
 _LEAST_SIZE = 32
 
@@ -39,6 +37,7 @@ class Publisher:
     publication: penstock.Publication
     message: bytearray
     rate: float                         # messages a second
+    burst: float                        # messages at once, if it was not run in time
     sent: int = 0
     due: float = 0.0                    # offered in all
 
@@ -46,9 +45,9 @@ class Publisher:
         """Goes on to the moment."""
         before_s, credit = time.monotonic(), 0.0
         while (now_s := time.monotonic()) < end_s:
-            fresh = min(now_s - before_s, _MADE_UP_S) * self.rate
+            fresh = min((now_s - before_s) * self.rate, self.burst)
             self.due += fresh
-            credit = min(credit + fresh, max(1.0, self.rate * _MADE_UP_S))
+            credit = min(credit + fresh, self.burst)
             before_s = now_s
             while credit >= 1 and self.offer(0):
                 credit -= 1
@@ -66,7 +65,8 @@ def _signals(client: penstock.Client) -> int:
 
 
 def publish(
-    client: penstock.Client, channel: str, size: int, rate: float, warm_s: float, length_s: float
+    client: penstock.Client, channel: str, size: int, rate: float, burst: float, warm_s: float,
+    length_s: float,
 ) -> None:
     """Reports "connected"; after a line "done" with what was judged; a trickle until the end of
     standard input tells readers where the stream stands."""
@@ -74,7 +74,7 @@ def publish(
         if not publication.wait_connected(60):
             report.event("timeout", what="connect")
             return
-        publisher = Publisher(publication, bytearray(size), rate)
+        publisher = Publisher(publication, bytearray(size), rate, burst)
         report.event("connected", session=publication.session_id)
         os.read(0, 1)
         begin_s = time.monotonic()
@@ -157,6 +157,7 @@ def main() -> int:
     parser = report.parser()
     parser.add_argument("--size", type=int, default=_LEAST_SIZE)
     parser.add_argument("--rate", type=float, default=0)
+    parser.add_argument("--burst", type=float, default=1)
     parser.add_argument("--warm-s", type=float, default=0)
     parser.add_argument("--length-s", type=float, default=0)
     parser.add_argument("--batch", type=int, default=0)
@@ -165,8 +166,8 @@ def main() -> int:
     with penstock.connect(args.dir) as client:
         if args.rate:
             publish(
-                client, args.channel, max(_LEAST_SIZE, args.size), args.rate, args.warm_s,
-                args.length_s,
+                client, args.channel, max(_LEAST_SIZE, args.size), args.rate, args.burst,
+                args.warm_s, args.length_s,
             )
         else:
             read(client, args.channel, args.batch, args.cadence_ns)
