@@ -4,6 +4,8 @@
 from __future__ import annotations
 
 import re
+import statistics
+from bisect import bisect_left
 from collections.abc import Sequence
 from typing import Final
 
@@ -23,6 +25,8 @@ from penstock.sim.world import World
 
 #: Of a sample: bytes are counted over so long.
 BIN_NS: Final = 100 * MS_NS
+#: Positions are looked at so often: the resolution of latencies.
+STEP_NS: Final = 2 * MS_NS
 STRATEGIES: Final = ("unicast", "max", "min", "tagged,g:7", "nak")
 _FC: Final = re.compile(r"\|fc=[^|]*")
 _ENDPOINT: Final = re.compile(r"(aeron:udp\?).*?endpoint=[^|]*:(\d+)(?:\|interface=[^|]*)?")
@@ -38,6 +42,8 @@ class Series:
     delivered: tuple[tuple[int, ...], ...]      # bytes in each bin
     behind: tuple[tuple[int | None, ...], ...]  # bytes; None: not reading
     missed: tuple[tuple[int, ...], ...]         # messages, in all so far
+    latency: tuple[tuple[int, ...], ...]        # ns, of the bin's median message; 0: no message
+    status_messages: tuple[int, ...]            # on the wire, in all so far
     data_bytes: int                             # sent by the publisher's host, repeats included
     pressure: int                               # PRESSURE signals heard by the sender
 
@@ -51,6 +57,20 @@ class Series:
         bins = self.published[0]
         first = next((i for i, sent in enumerate(bins) if sent), len(bins))
         return sum(1 for sent in bins[first:] if not sent) * BIN_NS / SECOND_NS
+
+    def latency_ms(self, reader: int, from_s: float, until_s: float) -> tuple[float, float]:
+        """From offer to poll: the median of the bins, and the worst of them."""
+        found = [n for n in self.latency[reader][int(from_s * 10):int(until_s * 10)] if n]
+        return (statistics.median(found) / MS_NS, max(found) / MS_NS) if found else (0.0, 0.0)
+
+
+def at_cadence(scenario: Scenario, batch: int, interval_ns: int) -> Scenario:
+    """The scenario with another cadence of its slow readers."""
+    subscribers = tuple(
+        attrs.evolve(s, poll_limit=batch, interval_ns=interval_ns) if s.interval_ns else s
+        for s in scenario.subscribers
+    )
+    return attrs.evolve(scenario, subscribers=subscribers, budget=Budget())
 
 
 def under(scenario: Scenario, strategy: str) -> Scenario:
@@ -91,6 +111,36 @@ def _apart(scenario: Scenario) -> Scenario:
     )
 
 
+class _Clock:
+    """When each position was published, and how long it took to each reader."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._positions: list[list[int]] = [[0] for _ in world.publishers]
+        self._times: list[list[int]] = [[0] for _ in world.publishers]
+        self._seen = [0 for _ in world.subscribers]
+        self._bin: list[list[int]] = [[] for _ in world.subscribers]
+
+    def look(self) -> None:
+        """At one moment."""
+        now_ns = self._world.now_ns
+        for i, publisher in enumerate(self._world.publishers):
+            if publisher.position > self._positions[i][-1]:
+                self._positions[i].append(publisher.position)
+                self._times[i].append(now_ns)
+        for i in range(len(self._world.subscribers)):
+            of, position = _where(self._world, i)
+            if position > self._seen[i]:
+                self._seen[i] = position
+                at = min(bisect_left(self._positions[of], position), len(self._times[of]) - 1)
+                self._bin[i].append(now_ns - self._times[of][at])
+
+    def take(self, reader: int) -> int:
+        """The median since the last call, at least the resolution; 0: nothing was read."""
+        found, self._bin[reader] = self._bin[reader], []
+        return max(STEP_NS, int(statistics.median(found))) if found else 0
+
+
 def observe(scenario: Scenario, strategy: str, *, until_ns: int, seed: int = 1) -> Series:
     """Runs the scenario under the strategy and checks every bin."""
     with World(under(scenario, strategy), seed) as world:
@@ -99,9 +149,14 @@ def observe(scenario: Scenario, strategy: str, *, until_ns: int, seed: int = 1) 
         delivered: list[list[int]] = [[] for _ in readers]
         behind: list[list[int | None]] = [[] for _ in readers]
         missed: list[list[int]] = [[] for _ in readers]
+        latency: list[list[int]] = [[] for _ in readers]
+        status_messages: list[int] = []
         sent, got = [0 for _ in world.publishers], [0 for _ in readers]
+        clock = _Clock(world)
         for now_ns in range(BIN_NS, until_ns + 1, BIN_NS):
-            world.run_until(now_ns)
+            for step_ns in range(now_ns - BIN_NS + STEP_NS, now_ns + 1, STEP_NS):
+                world.run_until(step_ns)
+                clock.look()
             for i, publisher in enumerate(world.publishers):
                 published[i].append(publisher.sent_bytes - sent[i])
                 sent[i] = publisher.sent_bytes
@@ -110,7 +165,9 @@ def observe(scenario: Scenario, strategy: str, *, until_ns: int, seed: int = 1) 
                 delivered[i].append(bytes_ - got[i])
                 missed[i].append(lost)
                 behind[i].append(distance)
+                latency[i].append(clock.take(i))
                 got[i] = bytes_
+            status_messages.append(world.network.wire().status_messages)
         wire = world.network.wire()
         return Series(
             strategy=strategy,
@@ -119,9 +176,22 @@ def observe(scenario: Scenario, strategy: str, *, until_ns: int, seed: int = 1) 
             delivered=tuple(map(tuple, delivered)),
             behind=tuple(map(tuple, behind)),
             missed=tuple(map(tuple, missed)),
+            latency=tuple(map(tuple, latency)),
+            status_messages=tuple(status_messages),
             data_bytes=wire.data_bytes + wire.resent_bytes,
             pressure=_signals(world),
         )
+
+
+def _where(world: World, index: int) -> tuple[int, int]:
+    """The publisher that a reader reads from, and the position; it has one of each."""
+    subscriber = world.subscribers[index]
+    found = (0, 0)
+    for of, publisher in enumerate(world.publishers):
+        if publisher.script.stream_id == subscriber.script.stream_id and subscriber.app is not None:
+            for ledger in publisher.ledgers:
+                found = max(found, (of, subscriber.reader(ledger).position))
+    return found
 
 
 def _check(world: World, index: int) -> tuple[int, int, int | None]:

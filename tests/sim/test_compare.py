@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 import sys
 from collections.abc import Iterator
@@ -13,38 +14,67 @@ import pytest
 from penstock.cli import main
 from penstock.core.errors import ConfigurationError
 from penstock.sim import files, library
-from penstock.sim.compare import observe, under
-from penstock.sim.scenario import SECOND_NS, two_hosts
+from penstock.sim.compare import Series, at_cadence, observe, under
+from penstock.sim.scenario import MS_NS, SECOND_NS, two_hosts
 from penstock.sim.world import World
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "strategy-comparison.md"
 
 
-def rows() -> Iterator[tuple[str, list[float]]]:
-    """Strategy and numbers of each line of the page's first table."""
+NAME = re.compile(r"`(?P<fc>.+)`(?:, (?P<batch>\d+) each (?P<ms>[\d.]+) ms)?")
+FAST, SLOW = 0, 2                       # b and d
+
+
+def rows(columns: int) -> Iterator[tuple[str, list[float]]]:
+    """Name and numbers of each line of the page's table with so many columns."""
     for line in PAGE.read_text(encoding="utf-8").splitlines():
         cells = [cell.strip() for cell in line.strip("|").split("|")]
-        if len(cells) == 7 and cells[0].startswith("`"):
-            yield cells[0].strip("`"), [
-                float(re.sub(r"[^0-9.]", "", cell.split()[0])) for cell in cells[1:]
+        if len(cells) == columns and NAME.fullmatch(cells[0]):
+            yield cells[0], [
+                float(number.replace(",", ""))
+                for number in re.findall(r"\d[\d,]*(?:\.\d+)?", " ; ".join(cells[1:]))
             ]
 
 
-@pytest.mark.parametrize(("strategy", "stated"), list(rows()), ids=[name for name, _ in rows()])
-def test_the_page_states_what_a_run_gives(strategy: str, stated: list[float]) -> None:
+RATES, LATENCIES = dict(rows(7)), dict(rows(6))
+
+
+@functools.cache
+def run_of(name: str) -> Series:
     scenario = files.load(library.path_of("overload"))
-    run = observe(scenario, strategy, until_ns=28 * SECOND_NS)
+    found = NAME.fullmatch(name)
+    assert found is not None
+    if found["batch"]:
+        scenario = at_cadence(scenario, int(found["batch"]), int(float(found["ms"]) * MS_NS))
+    return observe(scenario, found["fc"], until_ns=28 * SECOND_NS)
+
+
+@pytest.mark.parametrize("name", RATES)
+def test_the_page_states_what_a_run_gives(name: str) -> None:
+    run = run_of(name)
     found = [
         run.rate(1, 4) / 1000, run.rate(6, 16) / 1000, run.rate(17.5, 21) / 1000,
-        run.stalled_s(), sum(run.delivered[2]) / 1000, run.missed[2][-1],
+        run.stalled_s(), sum(run.delivered[SLOW]) / 1000, run.missed[SLOW][-1],
     ]
-    assert found == pytest.approx(stated, rel=0.1, abs=0.3)
+    assert found == pytest.approx(RATES[name], rel=0.1, abs=0.3)
     assert run.missed[0][-1] == run.missed[1][-1] == 0      # b and c, whatever d does
-    assert (run.pressure > 0) == (strategy == "nak")        # and silence under all others
+    assert (run.pressure > 0) == name.startswith("`nak`")   # and silence under all others
 
 
-def test_six_strategies_are_on_the_page() -> None:
-    assert len(list(rows())) == 6
+@pytest.mark.parametrize("name", LATENCIES)
+def test_the_page_states_the_latencies_of_a_run(name: str) -> None:
+    run = run_of(name)
+    told = run.status_messages
+    found = [
+        *run.latency_ms(FAST, 1, 4), *run.latency_ms(FAST, 6, 16), *run.latency_ms(SLOW, 6, 16),
+        (told[39] - told[9]) / 3, (told[159] - told[59]) / 10, run.pressure,
+    ]
+    assert found == pytest.approx(LATENCIES[name], rel=0.1, abs=2)
+
+
+def test_six_strategies_and_three_cadences_of_nak_are_on_the_page() -> None:
+    assert len(RATES) == 8
+    assert list(RATES) == list(LATENCIES)
 
 
 def test_each_reader_of_a_group_gets_a_stream_of_its_own() -> None:
