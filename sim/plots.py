@@ -35,7 +35,9 @@ def pyplot() -> Any:
 def save(draw: Any, figure: Any, path: Path) -> None:
     """:raises PenstockError: it cannot be written."""
     try:
-        figure.savefig(path, dpi=110)
+        # Without a date a picture changes with its content only.
+        metadata = {"Date": None} if path.suffix == ".svg" else None
+        figure.savefig(path, dpi=110, metadata=metadata)
     except (OSError, ValueError) as error:
         raise PenstockError(f"{path}: cannot be written: {error}") from None
     finally:

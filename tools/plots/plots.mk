@@ -1,8 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # make docs-plots   the pictures of the guide, from runs in virtual time: the same on every machine
+# make docs-grid    heat maps and failing cells of the nak grid, into the guide (half an hour);
+#                   GRID_ARGS="--seed f2c10be9 --seeds 5"
 
-.PHONY: docs-plots
+.PHONY: docs-plots docs-grid
+GRID_ARGS ?=
 PLOT_PYTHON ?= $(BIN)/python
 
 docs-plots: setup ext
@@ -10,3 +13,6 @@ docs-plots: setup ext
 	$(PLOT_PYTHON) tools/plots/loss.py build/native/release docs/images
 	$(PLOT_PYTHON) tools/plots/simulated.py docs/images
 	$(PLOT_PYTHON) tools/plots/comparison.py docs/images
+
+docs-grid: setup ext
+	$(PLOT_PYTHON) tools/plots/grid.py docs/images docs/nak-strength.md $(GRID_ARGS)
