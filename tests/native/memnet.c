@@ -148,7 +148,7 @@ static int mem_reconnect(ps_socket_t *socket, const ps_addr_t *remote)
 }
 
 /* As the kernel's transport does it. */
-static uint32_t receive_direct(const ps_direct_t *direct, void *context, const uint8_t *data,
+static uint32_t receive_direct(const ps_direct_t *direct, void *context, uint8_t *data,
                                uint32_t length, uint32_t segment, const ps_addr_t *from,
                                int64_t now_ns)
 {
@@ -161,8 +161,17 @@ static uint32_t receive_direct(const ps_direct_t *direct, void *context, const u
     const uint32_t whole = there == length ? length : there - there % segment;
     memcpy(&first_word, data, sizeof first_word);
     memcpy(range.at + 8, data + 8, there - 8);
-    return whole == 0 ? 0
-                      : direct->received(context, &range, first_word, whole, segment, from, now_ns);
+    if (whole == 0) {
+        return 0;
+    }
+    uint64_t next_word = 0;
+    const uint32_t stays =
+        direct->received(context, &range, first_word, whole, segment, from, now_ns, &next_word);
+    if (stays > 0 && stays < there) { /* the rest comes from where it was received */
+        memcpy(data + stays, range.at + stays, there - stays);
+        memcpy(data + stays, &next_word, sizeof next_word);
+    }
+    return stays;
 }
 
 /* As GRO does: neighbours of one length from one sender, and one shorter last. */

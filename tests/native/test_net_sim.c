@@ -364,12 +364,16 @@ static bool prepare(void *context, ps_direct_range_t *out)
 }
 
 static uint32_t received(void *context, const ps_direct_range_t *range, uint64_t first_word,
-                         uint32_t length, uint32_t segment, const ps_addr_t *from, int64_t rx_ns)
+                         uint32_t length, uint32_t segment, const ps_addr_t *from, int64_t rx_ns,
+                         uint64_t *next_word)
 {
     runs_t *runs = context;
     CHECK(range->at == (uint8_t *)runs->memory && segment == FRAME && from->port != 0);
     CHECK(length == 3 * FRAME && rx_ns == 5);
     runs->first_word = first_word;
+    if (runs->stays > 0 && runs->stays < range->length) {
+        memcpy(next_word, range->at + runs->stays, sizeof *next_word);
+    }
     return runs->stays;
 }
 

@@ -222,10 +222,11 @@ uint32_t ps_image_on_run(ps_image_t *image, const ps_recv_destination_t *destina
  * checked. */
 bool ps_image_direct_range(const ps_image_t *image, ps_direct_range_t *out);
 /* Checks the received bytes, all but the first 8 in place. Takes whole datagrams from the first
- * on, returns their bytes. */
+ * on, returns their bytes; *next_word: the 8 bytes behind them, where the word that ends the
+ * readers' run is now. */
 uint32_t ps_image_on_direct(ps_image_t *image, const ps_recv_destination_t *destination,
                             const ps_direct_range_t *range, uint64_t first_word, uint32_t length,
-                            uint32_t segment, const ps_addr_t *from);
+                            uint32_t segment, const ps_addr_t *from, uint64_t *next_word);
 /* Makes a run that lies at the high-water mark already visible. */
 void ps_image_reveal(ps_image_t *image, uint64_t first_word, uint32_t length, int32_t messages);
 /* ps_image_source.c */

@@ -204,7 +204,7 @@ bool ps_image_direct_range(const ps_image_t *image, ps_direct_range_t *out)
 
 uint32_t ps_image_on_direct(ps_image_t *image, const ps_recv_destination_t *destination,
                             const ps_direct_range_t *range, uint64_t first_word, uint32_t length,
-                            uint32_t segment, const ps_addr_t *from)
+                            uint32_t segment, const ps_addr_t *from, uint64_t *next_word)
 {
     const ps_log_t *log = &image->log;
     const ps_frame_t *first = ps_frame_at(log, image->hwm);
@@ -225,6 +225,9 @@ uint32_t ps_image_on_direct(ps_image_t *image, const ps_recv_destination_t *dest
     ps_image_check_storage(image);
     ps_image_touch(image, destination, from, image->hwm + taken);
     image->packet_ns = image->receiver->now_ns;
+    if (taken < range->length) { /* what is revealed ends with a zero there */
+        memcpy(next_word, range->at + taken, sizeof(*next_word));
+    }
     ps_image_reveal(image, first_word, taken, messages);
     ps_receiver_make_hot(image->receiver, image);
     return taken;

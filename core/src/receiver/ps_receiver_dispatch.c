@@ -234,11 +234,12 @@ static bool prepare(void *context, ps_direct_range_t *out)
 }
 
 static uint32_t received(void *context, const ps_direct_range_t *range, uint64_t first_word,
-                         uint32_t length, uint32_t segment, const ps_addr_t *from, int64_t rx_ns)
+                         uint32_t length, uint32_t segment, const ps_addr_t *from, int64_t rx_ns,
+                         uint64_t *next_word)
 {
     const ps_recv_destination_t *destination = as_destination(context);
     uint32_t taken = ps_image_on_direct(destination->endpoint->cached->image, destination, range,
-                                        first_word, length, segment, from);
+                                        first_word, length, segment, from, next_word);
 
     (void)rx_ns; /* streams with time stamps never land */
     note_run(destination->endpoint, taken, length);

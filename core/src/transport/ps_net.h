@@ -40,9 +40,12 @@ typedef struct ps_direct {
     /* Before each receive: false = into a buffer of the transport's. */
     bool (*prepare)(void *context, ps_direct_range_t *out);
     /* Datagrams lie in the range, but for their first 8 bytes, which are first_word.  Returns the
-     * bytes that may stay: whole datagrams from the first on; the others are handed out by fn. */
+     * bytes that may stay: whole datagrams from the first on; the others are handed out by fn.
+     * The 8 bytes behind what stays may be overwritten: *next_word has them, if anything stays and
+     * the range goes on there. */
     uint32_t (*received)(void *context, const ps_direct_range_t *range, uint64_t first_word,
-                         uint32_t length, uint32_t segment, const ps_addr_t *from, int64_t rx_ns);
+                         uint32_t length, uint32_t segment, const ps_addr_t *from, int64_t rx_ns,
+                         uint64_t *next_word);
 } ps_direct_t;
 
 typedef struct ps_net_ops {

@@ -224,6 +224,7 @@ static uint32_t settle(ps_udp_socket_t *udp, const taker_t *taker, const ps_dire
 {
     uint8_t *buffer = udp->in_piece[0].iov_base;
     uint64_t first_word;
+    uint64_t next_word = 0;
     uint32_t stays = 0;
     const uint32_t there = length < range->length ? length : range->length;
     const uint32_t whole = there == length ? length : there - there % segment;
@@ -231,8 +232,8 @@ static uint32_t settle(ps_udp_socket_t *udp, const taker_t *taker, const ps_dire
         memcpy(&first_word, udp->direct_header, sizeof first_word);
         memcpy(range->at + sizeof first_word, udp->direct_header + sizeof first_word,
                sizeof udp->direct_header - sizeof first_word);
-        stays =
-            taker->direct->received(taker->context, range, first_word, whole, segment, from, rx_ns);
+        stays = taker->direct->received(taker->context, range, first_word, whole, segment, from,
+                                        rx_ns, &next_word);
         assert(stays <= whole);
     }
     if (stays == 0) {
@@ -241,6 +242,9 @@ static uint32_t settle(ps_udp_socket_t *udp, const taker_t *taker, const ps_dire
     const uint32_t moved = stays > sizeof udp->direct_header ? stays : sizeof udp->direct_header;
     if (moved < there && stays < length) {
         memcpy(buffer + moved, range->at + moved, there - moved);
+        if (stays >= sizeof udp->direct_header) {
+            memcpy(buffer + stays, &next_word, sizeof next_word);
+        }
     }
     return stays;
 }

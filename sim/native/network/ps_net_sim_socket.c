@@ -426,7 +426,7 @@ static int32_t take_run(ps_socket_t *socket, int32_t limit, uint8_t *joined, uin
 /* As a kernel that receives into the range: all but the first eight bytes is there before anybody
  * knows whose they are.  Returns the bytes that stay. */
 static uint32_t settle(const ps_direct_t *direct, void *context, const ps_direct_range_t *range,
-                       const uint8_t *data, uint32_t length, const ps_sim_queued_t *first)
+                       uint8_t *data, uint32_t length, const ps_sim_queued_t *first)
 {
     const uint32_t segment = first->packet->length;
     const uint32_t there = length < range->length ? length : range->length;
@@ -437,9 +437,17 @@ static uint32_t settle(const ps_direct_t *direct, void *context, const ps_direct
     }
     memcpy(&first_word, data, sizeof first_word);
     memcpy(range->at + sizeof first_word, data + sizeof first_word, there - sizeof first_word);
-    return whole == 0 ? 0
-                      : direct->received(context, range, first_word, whole, segment,
-                                         &first->packet->from, first->rx_ns);
+    if (whole == 0) {
+        return 0;
+    }
+    uint64_t next_word = 0;
+    const uint32_t stays = direct->received(context, range, first_word, whole, segment,
+                                            &first->packet->from, first->rx_ns, &next_word);
+    if (stays > 0 && stays < there) { /* the rest comes from where it was received */
+        memcpy(data + stays, range->at + stays, there - stays);
+        memcpy(data + stays, &next_word, sizeof next_word);
+    }
+    return stays;
 }
 
 static int sim_recv_runs(ps_socket_t *socket, int32_t limit, ps_on_run_fn fn,
