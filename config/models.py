@@ -208,7 +208,7 @@ class SubscriptionsConfig:
 
     receiver_window_bytes: int = size(
         128 * KIB, 256, GIB // 2, "Bytes that a sender may have in flight to a receiver.",
-        "Bandwidth times round trip, when a fast long path does not fill. See rcvbuf_bytes.")
+        "Bandwidth times round trip, when a fast long path does not fill. Needs net.core.rmem_max.")
     congestion_control: str = choice(
         "static", ("static", "cubic"),
         "Bound of the data in flight: the receiver window alone, or CUBIC within it.",
@@ -234,8 +234,8 @@ class SocketsConfig:
     sndbuf_bytes: int = size(0, 0, I32_MAX, "SO_SNDBUF; 0: the system's default.",
                              "Raise it when the socket cause holds streams.")
     rcvbuf_bytes: int = size(
-        128 * KIB, 0, I32_MAX, "SO_RCVBUF; 0: the system's default.",
-        "At least the receiver windows of streams that arrive at once; needs net.core.rmem_max.")
+        128 * KIB, 0, I32_MAX, "SO_RCVBUF at least; 0: the system's default.",
+        "It follows the receiver window; more for many streams at one address.")
     multicast_ttl: int = integer(0, 0, 255, "TTL or hop limit of multicast; 0: the system's (1).",
                                  "To cross routers.")
     gso: bool = boolean(True, "Hand the kernel many datagrams at once (UDP segmentation).",

@@ -340,6 +340,18 @@ class Driver(NativeObject):
         self._check(code, "subscribe")
         return self.library.read_address(local)
 
+    def fit_recv_buffer(self, endpoint_id: int, destination_id: int, size_bytes: int) -> int:
+        """Enlarges the receive buffer of a destination as far as the kernel allows.
+
+        :return: its size afterwards in bytes, as SO_RCVBUF counts.
+        """
+        got = self._ffi.new("int32_t *")
+        code = self._lib.ps_recv_endpoint_fit_buffer(
+            self._handle, self._recv_endpoints[endpoint_id], destination_id, size_bytes, got
+        )
+        self._check(code, "enlarge a receive buffer")
+        return int(got[0])
+
     def remove_recv_destination(self, endpoint_id: int, destination_id: int) -> None:
         code = self._lib.ps_recv_endpoint_remove_destination(
             self._handle, self._recv_endpoints[endpoint_id], destination_id

@@ -268,6 +268,9 @@ class Executor:
         return {
             a.OpenRecvEndpoint: lambda x: d.open_recv_endpoint(x.params),
             a.AddRecvDestination: lambda x: d.add_recv_destination(x.endpoint_id, x.params),
+            a.FitRecvBuffer: lambda x: d.fit_recv_buffer(
+                x.endpoint_id, x.destination_id, x.size_bytes
+            ),
             a.RemoveRecvDestination: lambda x: d.remove_recv_destination(
                 x.endpoint_id, x.destination_id
             ),

@@ -160,6 +160,13 @@ def _images(rows: list[ImageStatus]) -> Iterator[Metric]:
     lost = CounterMetricFamily(
         "penstock_image_lost_bytes", "Bytes that were missing at first.", labels=labels
     )
+    window = GaugeMetricFamily(
+        "penstock_image_window_bytes", "Receiver window.", labels=labels
+    )
+    buffer = GaugeMetricFamily(
+        "penstock_image_receive_buffer_bytes",
+        "Receive buffer of its socket; less than the window invites loss.", labels=labels,
+    )
     for row in rows:
         values = [
             str(row.image_id), row.channel, str(row.stream_id), str(row.session_id), row.source
@@ -168,7 +175,9 @@ def _images(rows: list[ImageStatus]) -> Iterator[Metric]:
         behind.add_metric(values, max(row.position - row.slowest_subscriber, 0))
         gaps.add_metric(values, row.gaps)
         lost.add_metric(values, row.lost_bytes)
-    yield from (position, behind, gaps, lost)
+        window.add_metric(values, row.window_bytes)
+        buffer.add_metric(values, row.rcvbuf_bytes)
+    yield from (position, behind, gaps, lost, window, buffer)
 
 
 def _groups(rows: list[GroupStatus]) -> Iterator[Metric]:

@@ -22,6 +22,7 @@ from penstock.daemon.conductor.model import (
     SendEndpoint,
     Subscription,
 )
+from penstock.daemon.conductor.recv_buffers import wanted_bytes
 from penstock.daemon.conductor.reliance import strategy_name
 from penstock.daemon.conductor.world import World
 from penstock.daemon.group_logs import GroupLogs
@@ -104,6 +105,9 @@ class ImageStatus:
     lost_bytes: int
     log_bytes: int
     foreign_datagrams: int = 0          # of sources that are not followed: dropped
+    window_bytes: int = 0               # receiver window
+    rcvbuf_bytes: int = 0               # receive buffer of its socket, as SO_RCVBUF counts
+    rcvbuf_wanted_bytes: int = 0        # what its window asks for
 
 
 @attrs.frozen(kw_only=True)
@@ -340,6 +344,9 @@ def image_status(world: World, image: Image, driver: Driver) -> ImageStatus | No
         lost_bytes=image.lost_bytes,
         log_bytes=image.log.reserved_bytes,
         foreign_datagrams=live.foreign_datagrams,
+        window_bytes=image.params.window_bytes,
+        rcvbuf_bytes=image.endpoint.buffer_bytes,
+        rcvbuf_wanted_bytes=wanted_bytes(image.params.window_bytes),
     )
 
 

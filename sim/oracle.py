@@ -152,7 +152,8 @@ def _counted(host: Host, *, more: bool) -> Iterator[str]:
     late = host.script.strategy_delay_ns > DEADLINE_NS
     # Reported, though maybe by a daemon that has died since.
     before = sum(
-        name == "reader_outrun" or (name == "refused" and "dead daemon" in fields)
+        name in ("reader_outrun", "receive_buffer_short")
+        or (name == "refused" and "dead daemon" in fields)
         for _, name, fields in host.events
     )
     errors = counters[SystemCounter.ERRORS]

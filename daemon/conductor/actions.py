@@ -462,6 +462,16 @@ class AddRecvDestination(Action):
 
 
 @attrs.frozen(kw_only=True)
+class FitRecvBuffer(Action):
+    """Enlarges a socket's receive buffer as far as the kernel allows.  Result: its size in bytes
+    afterwards, as SO_RCVBUF counts."""
+
+    endpoint_id: int
+    destination_id: int
+    size_bytes: int
+
+
+@attrs.frozen(kw_only=True)
 class RemoveRecvDestination(Action):
     """Asks the receiver to read the socket no more; PS_EV_RELEASED follows."""
 

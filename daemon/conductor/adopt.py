@@ -55,6 +55,7 @@ from penstock.daemon.conductor.plans import (
     publication_plan,
     subscription_plan,
 )
+from penstock.daemon.conductor.recv_buffers import follow_window
 from penstock.daemon.conductor.recv_endpoints import add_interest
 from penstock.daemon.conductor.recv_endpoints import release_if_unused as release_recv
 from penstock.daemon.conductor.registry import (
@@ -354,6 +355,7 @@ def _image(
             position: int = yield ReadCounter(counter_id=link["counter_id"])
             slowest = position if slowest < 0 else min(slowest, position)
     plain = len(endpoint.destinations) == 1
+    yield from follow_window(world, endpoint, image.params.window_bytes)
     yield AddImageObject(
         params=attrs.evolve(
             image.params, adopted=True, consumption=slowest,

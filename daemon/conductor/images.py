@@ -46,6 +46,7 @@ from penstock.daemon.conductor.model import (
     Subscription,
 )
 from penstock.daemon.conductor.plans import CONGESTION_CONTROL, SubscriptionPlan
+from penstock.daemon.conductor.recv_buffers import follow_window
 from penstock.daemon.conductor.recv_endpoints import release_if_unused
 from penstock.daemon.conductor.registry import erase, note_image
 from penstock.daemon.conductor.retention import detach_groups, drop_log, settle
@@ -242,6 +243,7 @@ def _create(
         group = endpoint.multicast or bool(event.flags & _SETUP_GROUP)
     undo = Undo(world.runner)
     try:
+        yield from follow_window(world, endpoint, plan.receiver_window)
         slot: int = yield AllocateSlot(kind=SlotKind.IMAGE, object_id=image_id)
         undo.on_failure(FreeSlot(kind=SlotKind.IMAGE, index=slot))
         counters: list[int] = []
@@ -314,7 +316,7 @@ def _log_params(
         page_size=world.settings.page_size,
         receiver_window_bytes=plan.receiver_window,
         sndbuf_bytes=endpoint.buffers[0],
-        rcvbuf_bytes=endpoint.buffers[1],
+        rcvbuf_bytes=endpoint.buffer_bytes,
         untethered_window_limit_timeout_ns=plan.tethering.window_limit_timeout_ns,
         untethered_linger_timeout_ns=plan.tethering.linger_timeout_ns,
         untethered_resting_timeout_ns=plan.tethering.resting_timeout_ns,

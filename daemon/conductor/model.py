@@ -211,7 +211,16 @@ class RecvEndpoint:
     outrun: dict[tuple[int, int], int] = attrs.field(factory=dict)      # when last, by session
     refusals: dict[tuple[int, int], int] = attrs.field(factory=dict)    # no image: last logged
     next_resolution_ns: int = 0
+    window: int = 0                     # of the images so far, the largest
+    window_notified: int = 0                # that the buffers are too small for it was logged
+    buffer_sizes: dict[int, int] = attrs.field(factory=dict)    # by destination, once enlarged
     state: EndpointState = EndpointState.OPEN
+
+    @property
+    def buffer_bytes(self) -> int:
+        """The smallest receive buffer of its sockets as far as is known; as SO_RCVBUF counts."""
+        sizes = [self.buffer_sizes.get(id_, self.buffers[1]) for id_ in self.destinations]
+        return min(sizes, default=self.buffers[1])
 
 
 @attrs.define(eq=False, kw_only=True)

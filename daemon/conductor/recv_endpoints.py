@@ -4,6 +4,8 @@ multi-destination subscription.  Interest in streams and sessions is counted per
 
 from __future__ import annotations
 
+import attrs
+
 from penstock.core.driver_types import (
     NO_COUNTER,
     Address,
@@ -34,6 +36,7 @@ from penstock.daemon.conductor.lookup import RecvAddressing, recv_addressing, re
 from penstock.daemon.conductor.machines import EndpointState
 from penstock.daemon.conductor.model import Destination, RecvEndpoint
 from penstock.daemon.conductor.plans import SubscriptionPlan, destination_plan, parse
+from penstock.daemon.conductor.recv_buffers import fit, is_given
 from penstock.daemon.conductor.registry import erase, note_recv_endpoint
 from penstock.daemon.conductor.saga import EXCLUSIVE, UNTIL_RELEASE, Refused, Saga, Undo
 from penstock.daemon.conductor.world import World
@@ -248,7 +251,14 @@ def add_destination(world: World, endpoint: RecvEndpoint, channel: str) -> Saga[
     yield EXCLUSIVE
     if endpoint.state is not EndpointState.OPEN:
         raise Refused("unknown_registration", f"{endpoint.channel} was closed meanwhile")
-    destination = yield from _open_destination(world, endpoint, channel, addressing)
+    buffers = attrs.evolve(
+        addressing.socket, sndbuf_bytes=endpoint.buffers[0], rcvbuf_bytes=endpoint.buffers[1]
+    )
+    destination = yield from _open_destination(
+        world, endpoint, channel, attrs.evolve(addressing, socket=buffers)
+    )
+    if not is_given(endpoint):
+        yield from fit(endpoint, destination)
     return destination.id
 
 
@@ -256,6 +266,7 @@ def remove_destination(world: World, endpoint: RecvEndpoint, destination_id: int
     """Removes a socket.  It is closed when this ends, so its address may be bound again."""
     yield RemoveRecvDestination(endpoint_id=endpoint.id, destination_id=destination_id)
     destination = endpoint.destinations.pop(destination_id)
+    endpoint.buffer_sizes.pop(destination_id, None)
     endpoint.leaving.add(destination_id)
     note_recv_endpoint(world, endpoint)
     if destination.counter_id != NO_COUNTER:

@@ -78,6 +78,13 @@ def _held(row: Row, before: Row | None, seconds: float) -> str:
     return ", ".join(text).replace("_", " ")
 
 
+def _short_buffer(row: Row, _before: Row | None, _seconds: float) -> str:
+    """The receive buffer and what the window asks for, where a window does not fit."""
+    if row.get("rcvbuf_bytes", 0) >= row.get("window_bytes", 0):
+        return ""
+    return f"{size(row['rcvbuf_bytes'])} of {size(row['rcvbuf_wanted_bytes'])}"
+
+
 def _largest(shares: Mapping[str, float]) -> list[tuple[str, float]]:
     return sorted(shares.items(), key=lambda item: -item[1])[:3]
 
@@ -103,6 +110,7 @@ SECTIONS: dict[str, tuple[str, str, tuple[Shown, ...]]] = {
         _number("unread", _difference("position", "slowest_subscriber")),
         _number("gaps", _field("gaps")),
         _number("lost", _bytes("lost_bytes"), drop=1),
+        _number("buffer short", _short_buffer),
     )),
     "subscriptions": ("subscription_id", "subscriptions", (
         _number("stream", _field("stream_id")),

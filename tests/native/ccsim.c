@@ -110,8 +110,8 @@ static int drop_reconnect(ps_socket_t *socket, const ps_addr_t *remote)
     return dropping->path->ops->reconnect(socket, remote);
 }
 
-static const ps_net_ops_t drop_ops = { drop_open, drop_close, drop_send,      drop_recv,
-                                       drop_fd,   drop_local, drop_reconnect, NULL };
+static const ps_net_ops_t drop_ops = { drop_open,  drop_close,     drop_send, drop_recv, drop_fd,
+                                       drop_local, drop_reconnect, NULL,      NULL };
 
 static ps_net_t *dropping_net(ccsim_t *sim)
 {

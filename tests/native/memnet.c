@@ -211,8 +211,8 @@ static int mem_recv_runs(ps_socket_t *socket, int32_t limit, ps_on_run_fn fn,
     return seen;
 }
 
-static const ps_net_ops_t MEM_OPS = { mem_open, mem_close, mem_send,      mem_recv,
-                                      mem_fd,   mem_local, mem_reconnect, mem_recv_runs };
+static const ps_net_ops_t MEM_OPS = { mem_open,  mem_close,     mem_send,      mem_recv, mem_fd,
+                                      mem_local, mem_reconnect, mem_recv_runs, NULL };
 
 memnet_t *memnet_create(void)
 {

@@ -376,6 +376,25 @@ static void test_what_an_operator_reads(void)
     CHECK(strstr(ps_last_error(), "net.core.rmem_max") != NULL);
 }
 
+static void test_a_receive_buffer_grows_as_far_as_the_kernel_allows(void)
+{
+    ps_net_t *net = ps_net_udp();
+    const ps_socket_params_t params = { .bind = v4(127, 0, 0, 1, 0), .rcvbuf_bytes = 64 * 1024 };
+    static const int32_t asked[] = { 1, 100 * 1024, 50 * 1024, 200 * 1024, PS_RECV_BUFFER_MAX };
+    ps_socket_t *socket;
+    int32_t before = params.rcvbuf_bytes;
+    CHECK(net->ops->open(net->state, &params, &socket) == PS_OK);
+    for (size_t i = 0; i < sizeof asked / sizeof asked[0]; i++) {
+        int32_t got = 0;
+        CHECK(net->ops->fit_recv_buffer(socket, asked[i], &got) == PS_OK);
+        CHECK(got >= before);
+        CHECK(got == (asked[i] > before ? asked[i] : before) || asked[i] > 200 * 1024);
+        before = got;
+    }
+    net->ops->close(socket);
+    ps_net_free(net);
+}
+
 static void test_a_dead_peer_is_no_error(void)
 {
     ps_net_t *net = ps_net_udp();
@@ -534,6 +553,7 @@ int main(void)
     test_multicast("lo", v4(224, 20, 30, 41, 40456), v4(224, 20, 30, 43, 40456));
     test_multicast_in_a_namespace();
     test_what_an_operator_reads();
+    test_a_receive_buffer_grows_as_far_as_the_kernel_allows();
     test_a_dead_peer_is_no_error();
     test_a_full_send_buffer_is_a_short_send();
     test_kernel_time_stamps_are_near_now();

@@ -60,6 +60,7 @@ class Rig:
         self.slots: dict[tuple[Any, int], int] = {}
         self.files: set[str] = set()
         self.native: set[tuple[ObjectKind, int]] = set()
+        self.kernel_buffer = 1 << 30    # the largest receive buffer that the kernel grants
 
     # ---- what a test says ----
 
@@ -228,6 +229,8 @@ class Rig:
             case a.AddRecvDestination(params=destination):
                 bind = destination.socket.bind
                 return attrs.evolve(bind, port=bind.port or 44444)
+            case a.FitRecvBuffer(size_bytes=size):
+                return min(size, self.kernel_buffer)
             case a.AddPublicationObject(params=publication):
                 self.native.add((ObjectKind.PUBLICATION, publication.id))
             case a.AddImageObject(params=image):

@@ -11,6 +11,8 @@ from pathlib import Path
 import pytest
 from support.not_run import need_command
 
+from penstock.daemon.conductor.recv_buffers import wanted_bytes
+
 SYSTEMD = Path(__file__).parents[2] / "systemd"
 MAX_EXPOSURE = 2.0
 
@@ -77,6 +79,16 @@ def test_group_members_reach_what_the_daemon_makes() -> None:
     assert (user, group) == (settings["User"], settings["Group"])
     assert path == settings["ReadWritePaths"]
     assert mode == "2770"
+
+
+def test_the_kernel_allows_what_the_guide_recommends() -> None:
+    """Twice the largest window that the guide names: 16 MiB."""
+    text = (SYSTEMD / "penstock.sysctl.conf").read_text(encoding="utf-8")
+    match = re.search(r"^net\.core\.rmem_max = (\d+)$", text, flags=re.MULTILINE)
+    assert match is not None
+    assert int(match[1]) == wanted_bytes(16 << 20)
+    guide = (SYSTEMD.parent / "docs" / "operating.md").read_text(encoding="utf-8")
+    assert f"net.core.rmem_max={match[1]}" in guide
 
 
 def test_sysusers_and_tmpfiles_are_understood(tmp_path: Path) -> None:

@@ -135,6 +135,10 @@ int ps_recv_endpoint_remove_destination(ps_driver_t *driver, ps_recv_endpoint_t 
                                         int64_t destination_id);
 /* Closes and frees a destination that the receiver released.  PS_E_INVALID: it did not. */
 int ps_recv_endpoint_destroy_destination(ps_recv_endpoint_t *endpoint, int64_t destination_id);
+/* Enlarges the socket's receive buffer to `bytes` (1..PS_RECV_BUFFER_MAX) as far as the kernel
+ * allows; *got: its size afterwards, in the unit of SO_RCVBUF.  PS_E_INVALID, PS_E_SYSTEM. */
+int ps_recv_endpoint_fit_buffer(ps_driver_t *driver, ps_recv_endpoint_t *endpoint,
+                                int64_t destination_id, int32_t bytes, int32_t *got);
 /* New control address after re-resolution. */
 int ps_recv_endpoint_set_control(ps_driver_t *driver, ps_recv_endpoint_t *endpoint,
                                  int64_t destination_id, const ps_addr_t *control);

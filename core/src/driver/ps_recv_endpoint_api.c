@@ -140,6 +140,7 @@ int ps_recv_endpoint_add_destination(ps_driver_t *driver, ps_recv_endpoint_t *en
         free(destination);
         return code;
     }
+    endpoint->sockets[index] = destination->socket;
     endpoint->destination_used[index] = PS_DESTINATION_USED;
     endpoint->destination_ids[index] = params->id;
     if (endpoint->params.status_counter_id >= 0) {
@@ -181,6 +182,25 @@ int ps_recv_endpoint_destroy_destination(ps_recv_endpoint_t *endpoint, int64_t d
     endpoint->left[index] = NULL;
     endpoint->destination_used[index] = PS_DESTINATION_UNUSED;
     return PS_OK;
+}
+
+int ps_recv_endpoint_fit_buffer(ps_driver_t *driver, ps_recv_endpoint_t *endpoint,
+                                int64_t destination_id, int32_t bytes, int32_t *got)
+{
+    const ps_net_ops_t *ops = driver->context.params.net->ops;
+    int32_t index = index_of(endpoint, destination_id, PS_DESTINATION_USED);
+
+    if (index < 0) {
+        return index;
+    }
+    if (bytes < 1 || bytes > PS_RECV_BUFFER_MAX) {
+        return ps_fail(PS_E_INVALID, "a receive buffer of %d bytes: give 1 to %d", bytes,
+                       PS_RECV_BUFFER_MAX);
+    }
+    *got = bytes;
+    return ops->fit_recv_buffer == NULL
+               ? PS_OK
+               : ops->fit_recv_buffer(endpoint->sockets[index], bytes, got);
 }
 
 int ps_recv_endpoint_set_control(ps_driver_t *driver, ps_recv_endpoint_t *endpoint,

@@ -81,6 +81,7 @@ struct ps_recv_endpoint {
     ps_recv_destination_t *destinations[PS_RECV_DESTINATIONS_MAX];
     int64_t destination_ids[PS_RECV_DESTINATIONS_MAX];  /* conductor's copy; used[] says which */
     uint8_t destination_used[PS_RECV_DESTINATIONS_MAX]; /* conductor's: ps_destination_use */
+    ps_socket_t *sockets[PS_RECV_DESTINATIONS_MAX];     /* conductor's copy of those in use */
     /* Detached by the receiver, for the conductor to close once it has the event. */
     ps_recv_destination_t *left[PS_RECV_DESTINATIONS_MAX];
     ps_map_t any_interest;     /* stream -> how many subscriptions of every session */

@@ -74,7 +74,12 @@ typedef struct ps_net_ops {
      * (direct NULL: never).  NULL: there is only recv. */
     int (*recv_runs)(ps_socket_t *socket, int32_t limit, ps_on_run_fn fn, const ps_direct_t *direct,
                      void *context, int64_t now_ns);
+    /* Enlarges the receive buffer to `bytes` (1..PS_RECV_BUFFER_MAX) as far as the kernel allows,
+     * unless it is as large.  *got: its size afterwards, in the unit of SO_RCVBUF; less than
+     * `bytes` is no error.  PS_E_SYSTEM.  Any thread while it is open.  NULL: the size is fixed. */
+    int (*fit_recv_buffer)(ps_socket_t *socket, int32_t bytes, int32_t *got);
 } ps_net_ops_t;
+enum { PS_RECV_BUFFER_MAX = 1 << 30 };
 
 typedef struct ps_net {
     const ps_net_ops_t *ops;

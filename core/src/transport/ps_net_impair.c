@@ -382,6 +382,12 @@ static int impair_reconnect(ps_socket_t *handle, const ps_addr_t *remote)
     return socket->ops->reconnect(socket->inner, remote);
 }
 
+static int impair_fit_recv_buffer(ps_socket_t *handle, int32_t bytes, int32_t *got)
+{
+    impair_socket_t *socket = (impair_socket_t *)(void *)handle;
+    return socket->ops->fit_recv_buffer(socket->inner, bytes, got);
+}
+
 static void impair_free(void *state)
 {
     impair_net_t *net = state;
@@ -397,6 +403,7 @@ static const ps_net_ops_t IMPAIR_OPS = {
     .fd = impair_fd,
     .local = impair_local,
     .reconnect = impair_reconnect,
+    .fit_recv_buffer = impair_fit_recv_buffer,
 };
 
 ps_net_t *ps_net_impair(ps_net_t *inner, const ps_impair_params_t *params)

@@ -443,6 +443,34 @@ static int udp_reconnect(ps_socket_t *handle, const ps_addr_t *remote)
     return connect_to((ps_udp_socket_t *)(void *)handle, remote);
 }
 
+static int read_recv_buffer(const ps_udp_socket_t *udp, int32_t *got)
+{
+    int doubled = 0; /* the kernel counts its own overhead: twice what was set */
+    socklen_t size = sizeof doubled;
+    if (getsockopt(udp->fd, SOL_SOCKET, SO_RCVBUF, &doubled, &size) != 0) {
+        return ps_fail(PS_E_SYSTEM, "cannot read SO_RCVBUF: %s", strerror(errno));
+    }
+    *got = doubled / 2;
+    return PS_OK;
+}
+
+static int udp_fit_recv_buffer(ps_socket_t *handle, int32_t bytes, int32_t *got)
+{
+    const ps_udp_socket_t *udp = (const ps_udp_socket_t *)(const void *)handle;
+    assert(bytes > 0 && bytes <= PS_RECV_BUFFER_MAX);
+    int code = read_recv_buffer(udp, got);
+    if (code != PS_OK || *got >= bytes) {
+        return code;
+    }
+    /* Without CAP_NET_ADMIN the kernel grants net.core.rmem_max at most, and says nothing. */
+    if (setsockopt(udp->fd, SOL_SOCKET, SO_RCVBUFFORCE, &bytes, sizeof bytes) != 0) {
+        if (setsockopt(udp->fd, SOL_SOCKET, SO_RCVBUF, &bytes, sizeof bytes) != 0) {
+            return ps_fail(PS_E_SYSTEM, "cannot set SO_RCVBUF to %d: %s", bytes, strerror(errno));
+        }
+    }
+    return read_recv_buffer(udp, got);
+}
+
 static const ps_net_ops_t UDP_OPS = {
     .open = udp_open,
     .close = udp_close,
@@ -452,6 +480,7 @@ static const ps_net_ops_t UDP_OPS = {
     .fd = udp_fd,
     .local = udp_local,
     .reconnect = udp_reconnect,
+    .fit_recv_buffer = udp_fit_recv_buffer,
 };
 
 ps_net_t *ps_net_udp(void)

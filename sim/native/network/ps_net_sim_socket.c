@@ -499,6 +499,14 @@ static int sim_reconnect(ps_socket_t *socket, const ps_addr_t *remote)
     return PS_OK;
 }
 
+/* The simulated kernel grants what its machine's `rcvbuf` states, whatever is asked. */
+static int sim_fit_recv_buffer(ps_socket_t *socket, int32_t bytes, int32_t *got)
+{
+    (void)bytes;
+    *got = socket->limit_bytes;
+    return PS_OK;
+}
+
 const ps_net_ops_t PS_SIM_OPS = { .open = sim_open,
                                   .close = sim_close,
                                   .send = sim_send,
@@ -506,4 +514,5 @@ const ps_net_ops_t PS_SIM_OPS = { .open = sim_open,
                                   .fd = sim_fd,
                                   .local = sim_local,
                                   .reconnect = sim_reconnect,
-                                  .recv_runs = sim_recv_runs };
+                                  .recv_runs = sim_recv_runs,
+                                  .fit_recv_buffer = sim_fit_recv_buffer };

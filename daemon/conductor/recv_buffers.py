@@ -1,0 +1,81 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Receive buffers that follow the receiver window.
+
+A sender may have a whole window in flight, and all of it may reach the socket while the receiver
+thread does not run.  The kernel counts what a datagram takes of its memory: 2304 bytes for one of
+1408, twice its bytes for one of 8192.  It doubles the size that is asked for, so a buffer as large
+as the window holds a window of large datagrams.  Twice the window holds it down to datagrams of
+512 bytes, and is what the daemon asks for.  Unused room takes no memory.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from penstock.daemon.conductor.actions import FitRecvBuffer
+from penstock.daemon.conductor.model import Destination, RecvEndpoint
+from penstock.daemon.conductor.saga import Refused, Saga
+from penstock.daemon.conductor.world import World
+
+LARGEST_BYTES: Final = 1 << 30          # PS_RECV_BUFFER_MAX
+
+
+def wanted_bytes(window: int) -> int:
+    """The buffer, as SO_RCVBUF counts, that a receiver window asks for.
+
+    :param window: bytes, 0 or more.
+    """
+    return min(2 * window, LARGEST_BYTES)
+
+
+def is_short(buffer: int, window: int) -> bool:
+    """A window of large datagrams does not fit."""
+    return buffer < min(window, LARGEST_BYTES)
+
+
+def is_given(endpoint: RecvEndpoint) -> bool:
+    """A channel of the endpoint states ``so-rcvbuf``, so its buffer follows no window."""
+    return any(s.plan.address.rcvbuf_bytes is not None for s in endpoint.subscriptions.values())
+
+
+def follow_window(world: World, endpoint: RecvEndpoint, window: int) -> Saga[None]:
+    """Enlarge the buffers of an endpoint for an image of this window, as far as the kernel allows;
+    one error names the endpoint whose buffers are too small."""
+    endpoint.window = max(endpoint.window, window)
+    given = is_given(endpoint)
+    if not given:
+        for destination in list(endpoint.destinations.values()):
+            yield from fit(endpoint, destination)
+    buffer = endpoint.buffer_bytes
+    if not is_short(buffer, endpoint.window) or endpoint.window_notified >= endpoint.window:
+        return
+    endpoint.window_notified = endpoint.window
+    wanted = wanted_bytes(endpoint.window)
+    advice = (
+        f"raise so-rcvbuf to {wanted}, or leave it out" if given else
+        f"run: sysctl -w net.core.rmem_max={wanted}, or give the daemon CAP_NET_ADMIN"
+    )
+    world.event(
+        "receive_buffer_short", endpoint_id=endpoint.id, channel=endpoint.channel,
+        window_bytes=endpoint.window, wanted_bytes=wanted, buffer_bytes=buffer,
+    )
+    world.error(
+        "receive_buffer", endpoint.channel,
+        f"{endpoint.channel}: the receiver window of {endpoint.window} bytes wants a receive "
+        f"buffer of {wanted}, and the socket has {buffer}: bursts beyond it are lost and sent "
+        f"again: {advice}",
+    )
+
+
+def fit(endpoint: RecvEndpoint, destination: Destination) -> Saga[None]:
+    """Enlarge the buffer of one socket for the largest window so far."""
+    wanted = wanted_bytes(endpoint.window)
+    if wanted == 0 or endpoint.buffer_sizes.get(destination.id, 0) >= wanted:
+        return
+    try:
+        endpoint.buffer_sizes[destination.id] = yield FitRecvBuffer(
+            endpoint_id=endpoint.id, destination_id=destination.id, size_bytes=wanted
+        )
+    except Refused:
+        if destination.id in endpoint.destinations:
+            raise                       # else the destination was removed meanwhile
