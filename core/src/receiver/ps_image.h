@@ -289,6 +289,8 @@ void ps_image_tick(ps_image_t *image, int64_t now_ns);
  * could retransmit what is missing.  When others follow it, it is believed: it counts in the fill,
  * and the image ends (PS_END_OUTRUN) if what is missing first is beyond retransmission. */
 void ps_image_on_beyond(ps_image_t *image, int64_t position, int64_t end);
+/* A heartbeat of a sender under NAK-strength control: it has sent all up to position. */
+void ps_image_on_stated(ps_image_t *image, int64_t position);
 /* Requests what was not accepted, as far as there is room now. */
 void ps_image_catch_up(ps_image_t *image);
 /* How its readers consume: outlives the image. */

@@ -27,6 +27,9 @@ static int on_heartbeat(ps_image_t *image, const ps_recv_destination_t *destinat
     } else if (position < image->hwm) {
         ps_image_on_low_heartbeat(image, connection, position);
     }
+    if (ps_image_under_nak(image)) {
+        ps_image_on_stated(image, position);
+    }
     if ((first->flags & PS_FLAG_EOS) != 0) {
         ps_image_on_eos(image, destination, position, first->flags);
     } else {
@@ -93,12 +96,16 @@ static int on_chain(ps_image_t *image, const ps_recv_destination_t *destination,
 
 /* A sender may pass padding that begins inside the window, and then stands at the end of its term,
  * beyond what is accepted, until a reader goes on.  It is alive, and what is missing up to the edge
- * must be requested: nothing else tells of it. */
+ * must be requested: nothing else tells of it.  Under NAK-strength control a sender may stand at
+ * any place beyond the edge. */
 static int on_heartbeat_beyond(ps_image_t *image, const ps_recv_destination_t *destination,
                                int64_t position, const ps_addr_t *from)
 {
     const int64_t edge = ps_image_edge(image);
 
+    if (ps_image_under_nak(image)) {
+        ps_image_on_stated(image, position);
+    }
     if ((position & image->log.term_mask) != 0 || position - edge >= image->log.term_length) {
         ps_system_add(image->context, PS_SYS_OVER_RUNS, 1);
         return PS_WIRE_OK;

@@ -52,6 +52,18 @@ void ps_image_on_beyond(ps_image_t *image, int64_t position, int64_t end)
     }
 }
 
+/* A heartbeat that repeats a position counts as a datagram that follows; one below it, which its
+ * source sends when it stands there, denies it. */
+void ps_image_on_stated(ps_image_t *image, int64_t position)
+{
+    if (position < image->beyond_end) {
+        image->beyond_count = 0;
+    }
+    if (position - ps_image_contiguous(image) > image->log.term_length / 2) {
+        ps_image_on_beyond(image, position, position);
+    }
+}
+
 /* In steps, so that a request is not for a few bytes. */
 void ps_image_catch_up(ps_image_t *image)
 {
