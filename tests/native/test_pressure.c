@@ -72,16 +72,25 @@ static void bad_frames_are_refused(void)
     CHECK(read.residue == 0 && read.overrun == 0);
 }
 
-static void press(rig_t *rig, int64_t receiver, int32_t level)
+/* rate: bytes per second that its reader takes, to the end of the queue each time; 0: it was not
+ * seen to consume. */
+static void press_at(rig_t *rig, int64_t receiver, int32_t level, int64_t rate)
 {
     uint8_t out[PS_CONTROL_MAX];
     ps_pressure_t pressure = SAMPLE;
     pressure.level = level;
     pressure.receiver_id = receiver;
     pressure.rtt_ns = 0;
-    pressure.rate = 0; /* it was not seen to consume */
+    pressure.rate = rate;
+    pressure.residue = rate > 0 ? 0 : pressure.residue;
+    pressure.overrun = rate > 0 ? 0 : pressure.overrun;
     pressure.cadence_ns = 0;
     rig_inject(rig, &rig->peer, out, ps_wire_build_pressure(out, &pressure));
+}
+
+static void press(rig_t *rig, int64_t receiver, int32_t level)
+{
+    press_at(rig, receiver, level, 0);
 }
 
 static void sm_that_speaks(rig_t *rig, int64_t position)
@@ -146,6 +155,36 @@ static void a_sender_requests_it_and_obeys(void)
     ps_publication_get_status(rig->pub, &status);
     CHECK_EQ(status.rate_bytes_per_s, 0);
     CHECK_EQ(atomic_load(&rig->slot->cause) == PS_CAUSE_NAK_RATE, 0);
+    rig_close(rig);
+}
+
+/* A sender that waits for its rate goes on at once when a signal states a higher one. */
+static void a_signal_that_raises_the_rate_ends_the_wait(void)
+{
+    rig_t *rig = rig_open(
+        &(rig_options_t){ .kind = RIG_UNICAST, .flow_control = PS_FC_PRESSURE, .advertise = 1 });
+    rig_step(rig, 0);
+    sm_that_speaks(rig, 0);
+    rig_step(rig, 0);
+    (void)drive(rig, 200);
+    for (int i = 0; i < 40; i++) { /* down to the floor, by halves */
+        press(rig, 77, 1 + i % 4);
+        (void)drive(rig, 60);
+    }
+    CHECK(drive(rig, 100) < 30000);
+    int32_t waits_ms = 0;
+    while (drive(rig, 1) == 0) {
+        waits_ms++;
+    }
+    CHECK(waits_ms < 100);
+    for (int i = 0; i < 20 && rig_tail(rig) < rig_counter(rig, rig->limit); i++) {
+        rig_offer(rig, NULL, 1376 - 32, PS_FLAG_UNFRAGMENTED);
+    }
+    const int64_t before = rig_counter(rig, rig->sender_position);
+    press_at(rig, 77, 1, 40000000);
+    rig_step(rig, 0);
+    rig_step(rig, MS);
+    CHECK(rig_counter(rig, rig->sender_position) > before);
     rig_close(rig);
 }
 
@@ -225,6 +264,7 @@ int main(void)
     RUN(the_frame_is_as_documented);
     RUN(bad_frames_are_refused);
     RUN(a_sender_requests_it_and_obeys);
+    RUN(a_signal_that_raises_the_rate_ends_the_wait);
     RUN(other_strategies_do_not_hear_it);
     RUN(a_rate_in_bytes_is_kept);
     RUN(a_rate_in_messages_is_kept);

@@ -63,6 +63,14 @@ static void follow_nak(ps_publication_t *pub, int64_t now_ns)
     show(pub, now_ns);
 }
 
+/* Waiting for a rate was computed from the rate then; it may have risen. */
+static void look_again(ps_publication_t *pub)
+{
+    if (pub->rate_due_ns != INT64_MAX) {
+        ps_sender_ready(ps_publication_sender(pub), pub);
+    }
+}
+
 void ps_publication_on_pressure(ps_publication_t *pub, const ps_pressure_t *pressure,
                                 int64_t now_ns)
 {
@@ -80,6 +88,7 @@ void ps_publication_on_pressure(ps_publication_t *pub, const ps_pressure_t *pres
                                           .capacity = ps_publication_term(pub) / 2 };
     if (ps_pressure_control_signal(&pub->pressure_control, &report, now_ns)) {
         follow_nak(pub, now_ns);
+        look_again(pub);
     }
 }
 
