@@ -138,6 +138,18 @@ static void test_a_term_that_was_never_there_is_none_to_keep(void)
     world_close(&world);
 }
 
+/* Two terms are to stay from the present one on, and the second is not there yet. */
+static void test_a_term_that_is_not_there_yet_keeps_none_below(void)
+{
+    const world_options_t two_terms = { .reserved_position = 2 * TERM };
+    world_t world;
+    world_open(&world, &two_terms);
+    world_make_image(&world, &two_terms);
+    receive(&world, 0, 5 * QUARTER);
+    expect(give_up(&world, 2), TERM, 2 * TERM);
+    world_close(&world);
+}
+
 static void test_a_full_ring_delays_the_answer_and_what_comes_behind(void)
 {
     const world_options_t small = { .event_capacity = 2, .reserved_position = TERM };
@@ -172,6 +184,7 @@ int main(void)
     RUN(test_what_is_unread_stays);
     RUN(test_who_joins_keeps_all);
     RUN(test_a_term_that_was_never_there_is_none_to_keep);
+    RUN(test_a_term_that_is_not_there_yet_keeps_none_below);
     RUN(test_a_full_ring_delays_the_answer_and_what_comes_behind);
     return 0;
 }

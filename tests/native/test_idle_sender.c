@@ -90,6 +90,17 @@ static void test_least_terms_are_kept(void)
     rig_close(rig);
 }
 
+/* Three terms are to stay from the present one on, and the third is not there yet. */
+static void test_a_term_that_is_not_there_yet_keeps_none_below(void)
+{
+    rig_t *rig =
+        rig_open(&(rig_options_t){ .kind = RIG_UNICAST, .reserved_position = 3 * RIG_TERM });
+    rig_connect(rig);
+    advance_to(rig, 7 * QUARTER);
+    expect(give_up(rig, 3), RIG_TERM, 3 * RIG_TERM);
+    rig_close(rig);
+}
+
 static void test_where_all_terms_are_in_use_none_goes(void)
 {
     const int64_t end = RIG_TERM + RIG_TERM / 2 + STEP; /* 5/8 reach back, 1/2 reaches on */
@@ -259,6 +270,7 @@ int main(void)
 {
     test_what_may_be_sent_again_and_what_limits_reach_stays();
     test_least_terms_are_kept();
+    test_a_term_that_is_not_there_yet_keeps_none_below();
     test_where_all_terms_are_in_use_none_goes();
     test_a_stream_that_goes_on_requests_its_terms();
     test_what_was_lost_before_is_sent_again();

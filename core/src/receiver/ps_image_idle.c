@@ -46,11 +46,13 @@ static void give_up(ps_image_t *image, int32_t least_terms)
 {
     const int64_t term = image->log.term_length;
     const int64_t mask = ~(int64_t)image->log.term_mask;
+    const int64_t least = ((image->hwm >> image->log.shift) + least_terms) * term;
+    const int64_t whole = image->reserved_position & mask;
     int64_t from;
     int64_t to = (image->hwm + term / 2 + term - 1) & mask;
 
-    if (to < ((image->hwm >> image->log.shift) + least_terms) * term) {
-        to = ((image->hwm >> image->log.shift) + least_terms) * term;
+    if (to < least) { /* terms that are not there yet are no reason to keep those below */
+        to = lower(least, to > whole ? to : whole);
     }
     if (image->state != PS_IMAGE_ACTIVE || image->rejected || image->n_subscribers == 0 ||
         image->sent_seen > image->hwm || to > image->reserved_position) {

@@ -34,7 +34,10 @@ static int64_t highest_in_use(const ps_publication_t *pub, int32_t least_terms)
     highest = highest > pub->publisher_limit ? highest : pub->publisher_limit;
     const int64_t to = (highest + term - 1) & ~(int64_t)pub->log.term_mask;
     const int64_t least = ((pub->producer_position >> pub->log.shift) + least_terms) * term;
-    return to > least ? to : least;
+    /* Terms that are not there yet are no reason to keep those below. */
+    const int64_t whole = pub->reserved_position & ~(int64_t)pub->log.term_mask;
+    const int64_t more = least < whole ? least : whole;
+    return to > more ? to : more;
 }
 
 void ps_publication_on_release_terms(ps_publication_t *pub, int32_t least_terms)
