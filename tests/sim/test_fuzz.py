@@ -23,30 +23,17 @@ from penstock.sim.world import run
 SEEDS = int(os.environ.get("PENSTOCK_FUZZ_SEEDS", "300"))
 START = int(os.environ.get("PENSTOCK_FUZZ_START", "1"))
 _CHUNK = 50
-#: Seeds at which the simulator finds a defect that is not repaired yet.  All but 3601 have a stream
-#: under fc=nak: a first gap that its sender no longer holds is requested until the image times out
-#: (151, 206); room is used late (111).  3601: a resting stream keeps a term too many.
-OPEN_DEFECTS = (111, 151, 206, 3601)
 
 
 @pytest.mark.parametrize("start", range(START, START + SEEDS, _CHUNK))
 def test_generated_scenarios_hold(start: int) -> None:
     count = min(_CHUNK, START + SEEDS - start)
-    failed = [
-        result for result in sweep(start, count)
-        if result.violations and result.seed not in OPEN_DEFECTS
-    ]
+    failed = [result for result in sweep(start, count) if result.violations]
     commands = [
         f"penstock sim fuzz --seeds 1 --start {result.seed}: {result.violations}"
         for result in failed
     ]
     assert not commands, "\n".join(commands)
-
-
-@pytest.mark.parametrize("seed", OPEN_DEFECTS)
-def test_an_open_defect_is_still_found(seed: int) -> None:
-    """A seed that holds again leaves the list."""
-    assert attempt(generate(seed), seed).violations
 
 
 @pytest.mark.parametrize("plain", [True, False])
@@ -58,8 +45,6 @@ def test_an_open_defect_is_still_found(seed: int) -> None:
                                   5683, 7993, 3601, 3907, 7591, 2669])
 def test_seeds_beyond_the_range_that_failed_once_hold(seed: int, plain: bool) -> None:
     """Plain: without the faults that the generator has learned since."""
-    if seed in OPEN_DEFECTS and not plain:
-        return
     assert attempt(generate(seed, plain=plain), seed).violations == ()
 
 
