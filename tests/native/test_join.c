@@ -85,6 +85,19 @@ static void one_receiver_has_one_hold_in_a_time_out(void)
     CHECK_EQ(request(&join, 1, 1, S + T), PS_JOIN_GRANTED);
 }
 
+static void a_crowd_does_not_buy_a_receiver_another_hold(void)
+{
+    ps_join_t join;
+    ps_join_init(&join, T);
+    CHECK_EQ(request(&join, 1, 1, S), PS_JOIN_GRANTED);
+    come(&join, 1, 1, S + 10);
+    for (int i = 0; i < 2 * PS_JOIN_RECORDS; i++) {
+        const int32_t verdict = request(&join, 100 + i, 100 + i, S + 20 + i);
+        CHECK_EQ(verdict, i < PS_JOIN_RECORDS - 1 ? PS_JOIN_GRANTED : PS_JOIN_SPENT);
+    }
+    CHECK_EQ(request(&join, 1, 1, 2 * S), PS_JOIN_TOO_SOON);
+}
+
 static void an_address_that_did_not_join_waits_for_nobody(void)
 {
     ps_join_t join;
@@ -167,6 +180,7 @@ int main(void)
     RUN(several_that_join_are_all_waited_for);
     RUN(one_that_joins_before_the_setup_is_not_waited_for);
     RUN(one_receiver_has_one_hold_in_a_time_out);
+    RUN(a_crowd_does_not_buy_a_receiver_another_hold);
     RUN(an_address_that_did_not_join_waits_for_nobody);
     RUN(all_together_hold_for_one_time_out_in_four);
     RUN(random_histories_stay_within_the_budget);

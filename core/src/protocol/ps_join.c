@@ -66,8 +66,15 @@ static void end_hold(ps_join_t *join, int64_t now_ns)
 
 /* ---- records --------------------------------------------------------------------------------- */
 
+/* One of a receiver that joined keeps it from another hold within the time-out. */
+static bool is_needed(const ps_join_t *join, const ps_join_record_t *record, int64_t now_ns)
+{
+    return record->state < PS_JOIN_FAILED ||
+           (record->state == PS_JOIN_JOINED && now_ns - record->given_ns < join->timeout_ns);
+}
+
 /* Where a new record goes: free, else the oldest of those joined, else of those that failed. */
-static ps_join_record_t *place(ps_join_t *join)
+static ps_join_record_t *place(ps_join_t *join, int64_t now_ns)
 {
     ps_join_record_t *oldest = NULL;
     for (int32_t i = 0; i < PS_JOIN_RECORDS; i++) {
@@ -75,7 +82,7 @@ static ps_join_record_t *place(ps_join_t *join)
         if (record->state == PS_JOIN_FREE) {
             return record;
         }
-        if (record->state < PS_JOIN_FAILED) {
+        if (is_needed(join, record, now_ns)) {
             continue;
         }
         if (oldest == NULL || record->state > oldest->state ||
@@ -108,7 +115,7 @@ int32_t ps_join_request(ps_join_t *join, int64_t id, const ps_addr_t *from, int6
     if (mine != NULL && now_ns - mine->given_ns < join->timeout_ns) {
         return PS_JOIN_TOO_SOON;
     }
-    mine = mine != NULL ? mine : place(join);
+    mine = mine != NULL ? mine : place(join, now_ns);
     if (mine == NULL || left_ns(join, now_ns) <= join->timeout_ns / LEAST_SHARE) {
         return PS_JOIN_SPENT;
     }
