@@ -111,6 +111,8 @@ enum ps_sim_kind { PS_SIM_OTHER = 0, PS_SIM_FRESH = 1, PS_SIM_AGAIN = 2 };
 /* A stranger's copy of a datagram for a receiver; NULL: none of it (ps_net_sim_forge.c). */
 ps_sim_packet_t *ps_sim_forge(ps_simnet_t *simnet, const ps_sim_packet_t *packet);
 bool ps_sim_is_forged(const ps_sim_packet_t *packet);
+/* An address that only strangers have. */
+bool ps_sim_is_stranger(const ps_addr_t *address);
 
 /* An observer of the wire (ps_sim_watch.c). */
 enum ps_sim_kind ps_sim_watch_sent(ps_sim_watch_t *watch, int32_t from,

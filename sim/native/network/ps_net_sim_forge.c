@@ -10,9 +10,14 @@
 
 enum { STRANGER_NET = 255, STRANGERS = 4, STRANGER_PORT = 6660 };
 
+bool ps_sim_is_stranger(const ps_addr_t *address)
+{
+    return address->family == 4 && address->ip[1] == STRANGER_NET;
+}
+
 bool ps_sim_is_forged(const ps_sim_packet_t *packet)
 {
-    return packet->from.family == 4 && packet->from.ip[1] == STRANGER_NET;
+    return ps_sim_is_stranger(&packet->from);
 }
 
 ps_sim_packet_t *ps_sim_forge(ps_simnet_t *simnet, const ps_sim_packet_t *packet)

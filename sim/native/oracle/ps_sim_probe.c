@@ -12,8 +12,9 @@
 #include "ps_sim_probe.h"
 #include "ps_wire_fields.h"
 
-#define TICKS_NS INT64_C(2500000)
-#define MS       INT64_C(1000000)
+#define TICKS_NS       INT64_C(2500000)
+#define MS             INT64_C(1000000)
+#define SETUP_HOLDS_NS INT64_C(1000000000)
 
 ps_probe_t *ps_probe_create(ps_simworld_t *world)
 {
@@ -321,6 +322,30 @@ static void read_rttm(ps_probe_t *probe, int32_t host, const ps_sim_packet_t *pa
     }
 }
 
+/* Another source holds the place of the sender, a stranger that was first or a sender that died:
+ * for a second after its SETUP, for the connection time-out after its data (docs/trust.md). */
+static bool is_foreign(const ps_image_t *image, const ps_sim_packet_t *packet, bool by_setup,
+                       int64_t now_ns)
+{
+    bool foreign = false;
+    for (int32_t i = 0; image->endpoint != NULL && i < PS_RECV_DESTINATIONS_MAX; i++) {
+        const ps_connection_t *path = &image->connections[i];
+        const int64_t held_ns =
+            path->confirmed ? image->receiver->params->connection_timeout_ns : SETUP_HOLDS_NS;
+        const bool held = path->established && path->source.family != 0 &&
+                          now_ns - path->activity_ns < held_ns &&
+                          (path->confirmed || by_setup || !image->params.adopted);
+        if (image->endpoint->destinations[i] == NULL) {
+            continue;
+        }
+        if (!held || ps_addr_equal(&path->source, &packet->from)) {
+            return false;
+        }
+        foreign = true;
+    }
+    return foreign;
+}
+
 void ps_probe_read(ps_probe_t *probe, int32_t host, const ps_sim_packet_t *packet, bool by_sender,
                    int64_t now_ns)
 {
@@ -331,24 +356,29 @@ void ps_probe_read(ps_probe_t *probe, int32_t host, const ps_sim_packet_t *packe
     probe->cycles[host].read++;
     probe->read_ns[host] = now_ns;
     ps_probe_count_read(probe, host, packet, by_sender);
-    if (ps_wire_check(packet->data, packet->length, &type) != PS_WIRE_OK ||
-        ps_sim_is_forged(packet)) { /* which counts for nothing */
-        return;
+    if (ps_wire_check(packet->data, packet->length, &type) != PS_WIRE_OK) {
+        return; /* which counts for nothing */
     }
     if (type == PS_TYPE_DATA || type == PS_TYPE_PAD) {
         if (ps_wire_data(packet->data, packet->length, &data) == PS_WIRE_OK &&
             (image = ps_probe_image(probe, host, data.session_id, data.stream_id, now_ns)) !=
-                NULL) {
+                NULL &&
+            !is_foreign(image->image, packet, false, now_ns)) {
             ps_probe_image_data(probe, image, &data, packet, now_ns);
         }
     } else if (type == PS_TYPE_SETUP) {
         if (ps_wire_setup(packet->data, packet->length, &setup) == PS_WIRE_OK &&
             (image = ps_probe_image(probe, host, setup.session_id, setup.stream_id, now_ns)) !=
                 NULL) {
+            /* A successor's SETUP would take the place all the same. */
+            const bool foreign = is_foreign(image->image, packet, true, now_ns);
+            if (foreign && ps_sim_is_forged(packet)) {
+                return;
+            }
             image->sm_forced_ns = now_ns;
             image->moved_ns = now_ns;
             image->sm_may_idle = false; /* who asks does not hear: no back-off now */
-            image->path_ns = now_ns;
+            image->path_ns = foreign ? -1 : now_ns;
         }
     } else if (type == PS_TYPE_RTTM) {
         read_rttm(probe, host, packet, now_ns);

@@ -243,7 +243,9 @@ static void check_path(ps_probe_t *probe, ps_probe_image_t *model, int64_t now_n
     if (paths != 1 || image->state != PS_IMAGE_ACTIVE || image->rejected) {
         return;
     }
-    if (only->established && model->path_ns >= 0 && only->activity_ns != model->path_ns) {
+    const bool foreign = ps_sim_is_stranger(&only->source);
+    if (only->established && !foreign && model->path_ns >= 0 &&
+        only->activity_ns != model->path_ns) {
         complain(probe, model, "a way to the sender was heard at another time", only->activity_ns,
                  model->path_ns);
     }
