@@ -398,7 +398,7 @@ def on_inactive(world: World, event: ImageInactive) -> None:
     image.end_position, image.end_ordinal = event.position, event.messages
     if image.state is ImageState.ACTIVE:
         image.end_reason = _REASONS.get(event.reason, "closed")
-        if event.reason == ImageEnd.OUTRUN:
+        if event.reason == ImageEnd.OUTRUN and image.established:
             _report_outrun(world, image)
     if not image.established:
         _move(world, image, ImageTrigger.NEVER_ESTABLISHED)     # nobody has seen it

@@ -47,7 +47,9 @@ void ps_image_on_beyond(ps_image_t *image, int64_t position, int64_t end)
     image->packet_ns = image->receiver->now_ns;
     image->sent_seen = larger(image->sent_seen, end);
     ps_receiver_make_hot(image->receiver, image);
-    if (image->params.reliable && ps_image_contiguous(image) < image->sent_seen - reach) {
+    /* Padding leads an unreliable stream on, but nobody reads an image that is not established. */
+    if ((image->params.reliable || !image->established) &&
+        ps_image_contiguous(image) < image->sent_seen - reach) {
         ps_image_end(image, PS_END_OUTRUN);
     }
 }
