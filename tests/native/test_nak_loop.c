@@ -109,7 +109,7 @@ static void receive(loop_t *loop, int32_t i, int64_t arriving)
             .rtt_ns = in.rtt_ns,
             .rate = member->reader.rate,
             .cadence_ns = member->reader.cadence_ns,
-            .residue = member->reader.residue,
+            .residue = ps_pressure_reader_residue(&member->reader),
             .overrun = member->queue > loop->capacity ? member->queue - loop->capacity : 0,
             .capacity = loop->capacity
         };

@@ -175,6 +175,30 @@ static void consumption_is_measured_at_any_cadence(void)
     }
 }
 
+/* It took all of a trickle; then more comes than a batch takes.  Before a span without the end of
+ * the queue is over, what it left behind must not brake the sender to the trickle. */
+static void what_is_left_of_a_burst_after_a_trickle_is_not_stated(void)
+{
+    for (int64_t cadence_ms = 2; cadence_ms <= 500; cadence_ms *= 2) {
+        ps_pressure_reader_t reader = { 0 };
+        const int64_t batch = 50000 * cadence_ms;
+        int64_t position = 0, end = 0;
+        int32_t stated = 0;
+        for (int64_t i = 0; i < 40 * cadence_ms + 400; i++) {
+            const bool burst = i >= 20 * cadence_ms + 200;
+            end += burst ? 100000 : 1000;
+            if (i % cadence_ms == cadence_ms - 1) {
+                position += end - position < batch ? end - position : batch;
+            }
+            ps_pressure_reader_check(&reader, position, end, S + i * MS);
+            const int64_t residue = ps_pressure_reader_residue(&reader);
+            CHECK(residue == 0 || is_within(reader.rate, 50 * MB, 10));
+            stated += residue > 0;
+        }
+        CHECK(stated > 0); /* then its rate is known */
+    }
+}
+
 static void a_pause_teaches_nothing(void)
 {
     for (int64_t pause_ms = 2000; pause_ms <= 20000; pause_ms += 1500) {
@@ -242,6 +266,7 @@ int main(void)
     RUN(a_fast_queue_is_not_delayed);
     RUN(a_paused_reader_is_silent);
     RUN(consumption_is_measured_at_any_cadence);
+    RUN(what_is_left_of_a_burst_after_a_trickle_is_not_stated);
     RUN(a_pause_teaches_nothing);
     RUN(who_pauses_depends_on_the_cadence);
     RUN(an_empty_queue_is_no_pause);

@@ -59,6 +59,12 @@ void ps_pressure_reader_check(ps_pressure_reader_t *reader, int64_t position, in
                               int64_t now_ns);
 /* Returns what is known of it.  If it was seen to take one batch only: that, and the cadence. */
 ps_pressure_learned_t ps_pressure_reader_learned(const ps_pressure_reader_t *reader);
+/* Bytes that its last batch left behind, of a rate that is known.  While that is a lower bound
+ * only, what was left behind tells nothing: 0. */
+static inline int64_t ps_pressure_reader_residue(const ps_pressure_reader_t *reader)
+{
+    return reader->at_least ? 0 : reader->residue;
+}
 /* After so long without consumption it is paused. */
 static inline int64_t ps_nak_pause_ns(int64_t cadence_ns)
 {

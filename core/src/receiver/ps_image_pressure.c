@@ -29,7 +29,7 @@ static void send_pressure(ps_image_t *image, const ps_pressure_reader_t *reader,
         .backlog_bytes = ps_image_contiguous(image) - image->consumption,
         .rate = reader->rate,
         .cadence_ns = reader->cadence_ns,
-        .residue = reader->residue,
+        .residue = ps_pressure_reader_residue(reader),
         .overrun = fill > capacity ? fill - capacity : 0
     };
 

@@ -212,7 +212,7 @@ static void check_readers(ps_publication_t *pub, int64_t now_ns)
                                           .level = level,
                                           .rate = pub->local_reader.rate,
                                           .cadence_ns = pub->local_reader.cadence_ns,
-                                          .residue = pub->local_reader.residue,
+                                          .residue = ps_pressure_reader_residue(&pub->local_reader),
                                           .capacity = pub->window_bytes };
     if (level > 0 && ps_pressure_control_signal(&pub->pressure_control, &report, now_ns)) {
         follow_nak(pub, now_ns);
