@@ -1,0 +1,2 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Channels in the conductor: from a URI to a plan, to sockets and to counters."""
