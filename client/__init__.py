@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     )
     from penstock.client._restart import Gap, LostSession
     from penstock.client._subscription import Subscription, SubscriptionStatistics
-    from penstock.config.keys import CurveKeys
+    from penstock.config.protocol.keys import CurveKeys
 
 #: Module to the public names in it.
 _NAMES: Final = {
@@ -55,7 +55,7 @@ _NAMES: Final = {
     ),
     "penstock.client._restart": ("Gap", "LostSession"),
     "penstock.client._subscription": ("Subscription", "SubscriptionStatistics"),
-    "penstock.config.keys": ("CurveKeys",),
+    "penstock.config.protocol.keys": ("CurveKeys",),
 }
 _HOME: Final = {name: module for module, names in _NAMES.items() for name in names}
 

@@ -22,7 +22,7 @@ from penstock.client._port import DriverPort, Lease, PortState, Request
 from penstock.client._publication import Publication, SessionCallback
 from penstock.client._restart import Bell
 from penstock.client._subscription import GapCallback, ImageCallback, Subscription
-from penstock.config import control
+from penstock.config.protocol import control
 from penstock.core import client as core
 from penstock.core.errors import (
     ClosedError,

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from penstock.config import control
+from penstock.config.protocol import control
 from penstock.core import client as core
 from penstock.core.errors import ClosedError, InvalidArgument
 

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from penstock.config import control
+from penstock.config.protocol import control
 from penstock.core.errors import PenstockError
 
 
@@ -25,7 +25,10 @@ class NotAuthorised(GroupError):
 
 
 class GroupRefused(GroupError):
-    """The daemon refused; ``code`` is one of :data:`penstock.config.control.ERROR_CODES`."""
+    """The daemon refused.
+
+    ``code`` is one of :data:`penstock.config.protocol.control.ERROR_CODES`.
+    """
 
     def __init__(self, message: str, *, code: str = "internal") -> None:
         super().__init__(message)

@@ -27,8 +27,8 @@ from penstock.client._group_errors import (
     RangeNotRetained,
     refusal,
 )
-from penstock.config import codec, control
-from penstock.config.keys import CurveKeys, check_public_key
+from penstock.config.protocol import codec, control
+from penstock.config.protocol.keys import CurveKeys, check_public_key
 from penstock.core.errors import ClosedError, InvalidArgument, VersionMismatch
 
 SOCKET_NAME: Final = "groups.sock"

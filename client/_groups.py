@@ -17,8 +17,8 @@ import attrs
 
 from penstock.client._directory import daemon_directory
 from penstock.client._group_port import Endpoint, GroupPort
-from penstock.config import control
-from penstock.config.keys import CurveKeys
+from penstock.config.protocol import control
+from penstock.config.protocol.keys import CurveKeys
 from penstock.core.errors import InvalidArgument
 
 _FETCH_CREDIT = 4

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from penstock.client._message import MessageBatch
 from penstock.client._reader import DEFAULT_BATCH, Reader
 from penstock.client._restart import Gap
-from penstock.config import control
+from penstock.config.protocol import control
 from penstock.core import client as core
 from penstock.core.errors import ClosedError
 

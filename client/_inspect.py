@@ -16,7 +16,7 @@ import zmq
 
 from penstock.client._directory import no_daemon, not_allowed
 from penstock.client._lease import connect_lease, refusal
-from penstock.config import codec, control
+from penstock.config.protocol import codec, control
 from penstock.core.admin import Cnc
 from penstock.core.errors import (
     ChannelRefused,

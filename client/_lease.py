@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from penstock.client._directory import no_daemon, not_allowed
-from penstock.config import codec, control
+from penstock.config.protocol import codec, control
 from penstock.core.errors import (
     ChannelRefused,
     DaemonGone,

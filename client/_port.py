@@ -14,7 +14,7 @@ from typing import Protocol, TypeAlias
 
 import attrs
 
-from penstock.config import control
+from penstock.config.protocol import control
 
 Notice: TypeAlias = (
     control.ImageAvailable

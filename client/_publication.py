@@ -16,7 +16,7 @@ from penstock.client._offer import TRANSIENT, Offer, offer_code
 from penstock.client._pressure import Pressure, read_pressure
 from penstock.client._restart import LostSession
 from penstock.client._subscription import removal
-from penstock.config import control
+from penstock.config.protocol import control
 from penstock.core import client as core
 from penstock.core import errors
 from penstock.core.errors import (

@@ -14,7 +14,7 @@ from penstock.client._iteration import Batches, Held, Messages
 from penstock.client._message import Message, MessageBatch
 from penstock.client._reader import DEFAULT_BATCH, Reader
 from penstock.client._restart import Gap
-from penstock.config import control
+from penstock.config.protocol import control
 from penstock.core import client as core
 from penstock.core.errors import ClosedError, InvalidArgument, TimeoutExpired
 

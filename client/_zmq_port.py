@@ -25,7 +25,7 @@ import zmq
 
 from penstock.client._lease import close_fd, connect_lease, exchange_lease, refusal
 from penstock.client._port import Lease, Listener, Notice, PortState, Request
-from penstock.config import codec, control
+from penstock.config.protocol import codec, control
 from penstock.core.errors import (
     ClosedError,
     DaemonGone,

@@ -40,7 +40,8 @@ class VersionMismatch(PenstockError):
 class ChannelRefused(PenstockError):
     """The daemon refused a request.
 
-    ``code`` is one of :data:`penstock.config.control.ERROR_CODES`, e.g. ``invalid_channel``.
+    ``code`` is one of :data:`penstock.config.protocol.control.ERROR_CODES`, e.g.
+    ``invalid_channel``.
     """
 
     def __init__(self, message: str, *, code: str = "internal") -> None:

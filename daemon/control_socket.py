@@ -15,8 +15,8 @@ import msgpack
 import trio
 import zmq
 
-from penstock.config import codec
-from penstock.config.control import (
+from penstock.config.protocol import codec
+from penstock.config.protocol.control import (
     MAX_MESSAGE_BYTES,
     ControlError,
     Done,

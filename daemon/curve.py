@@ -21,8 +21,8 @@ import zmq
 import zmq.utils.monitor
 from zmq.auth.base import Authenticator
 
-from penstock.config.keys import CurveKeys, check_public_key, load_public_key
-from penstock.config.models import ControlTcpConfig
+from penstock.config.protocol.keys import CurveKeys, check_public_key, load_public_key
+from penstock.config.settings.models import ControlTcpConfig
 from penstock.core.errors import ConfigurationError
 from penstock.daemon.connections import STRANGERS, Connections, shut
 

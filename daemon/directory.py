@@ -18,10 +18,10 @@ from typing import Final
 
 import attrs
 
-from penstock.config.models import DirectoryConfig
+from penstock.config.settings.models import DirectoryConfig
 from penstock.core import admin
 from penstock.core.errors import ConfigurationError, DirectoryInUseError, VersionMismatch
-from penstock.daemon import journal
+from penstock.daemon.restart import journal
 
 LOCK_NAME: Final = "daemon.lock"
 _LOCK_HEAD: Final = "penstock 1"

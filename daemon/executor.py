@@ -26,7 +26,7 @@ from penstock.core.driver_types import (
 from penstock.core.errors import ChannelRefused, PenstockError, StorageError
 from penstock.daemon.addressing import LocalInterface
 from penstock.daemon.conductor import actions as a
-from penstock.daemon.group_logs import GroupLogs
+from penstock.daemon.groups.logs import GroupLogs
 from penstock.daemon.strategies import StrategyHost, make
 
 SLOW_LOG_BYTES: Final = 64 * 1024 * 1024

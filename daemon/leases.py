@@ -19,8 +19,8 @@ from typing import Final
 
 import trio
 
-from penstock.config import codec
-from penstock.config.control import (
+from penstock.config.protocol import codec
+from penstock.config.protocol.control import (
     MAX_MESSAGE_BYTES,
     ControlError,
     Drain,

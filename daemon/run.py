@@ -14,10 +14,10 @@ from typing import Final, NoReturn
 
 import trio
 
-from penstock.config.models import DaemonConfig
+from penstock.config.settings.models import DaemonConfig
 from penstock.core.errors import ConfigurationError, PenstockError, StorageError
 from penstock.daemon.directory import ClaimedDirectory, claim_directory
-from penstock.daemon.ending import Signals
+from penstock.daemon.restart.ending import Signals
 from penstock.daemon.server import Server
 
 _STOP: Final = (signal.SIGTERM, signal.SIGINT)

@@ -24,7 +24,7 @@ from typing import Any, Final
 import attrs
 import trio
 
-from penstock.config.control import (
+from penstock.config.protocol.control import (
     DaemonStopping,
     Failure,
     GetStatus,
@@ -33,7 +33,7 @@ from penstock.config.control import (
     Message,
     Status,
 )
-from penstock.config.models import DaemonConfig
+from penstock.config.settings.models import DaemonConfig
 from penstock.core import admin
 from penstock.core.driver import Driver
 from penstock.core.driver_types import (
@@ -44,28 +44,28 @@ from penstock.core.driver_types import (
     SharedParams,
 )
 from penstock.core.errors import ConfigurationError, PenstockError
-from penstock.daemon import status
 from penstock.daemon.addressing import LocalInterface
-from penstock.daemon.adoption import adopt, sweep
 from penstock.daemon.conductor import Conductor, Operation
 from penstock.daemon.conductor import actions as a
 from penstock.daemon.control_socket import ControlSocket
 from penstock.daemon.directory import ClaimedDirectory
-from penstock.daemon.ending import Ending, Signals
 from penstock.daemon.event_pump import EventPump
 from penstock.daemon.executor import Executor, list_interfaces, resolve_name
-from penstock.daemon.group_service import GroupService
+from penstock.daemon.groups.service import GroupService
 from penstock.daemon.identity import new_identity, version, version_number
-from penstock.daemon.journal import Journal
 from penstock.daemon.leases import LeaseSocket
 from penstock.daemon.limited_log import LimitedLog
-from penstock.daemon.metrics_socket import open_listener, serve_on_demand
 from penstock.daemon.notify import Notifier
+from penstock.daemon.observe import status
+from penstock.daemon.observe.metrics_socket import open_listener, serve_on_demand
+from penstock.daemon.observe.samples import sample
+from penstock.daemon.observe.trace import TraceFile
 from penstock.daemon.processes import process_started
-from penstock.daemon.samples import sample
+from penstock.daemon.restart.adoption import adopt, sweep
+from penstock.daemon.restart.ending import Ending, Signals
+from penstock.daemon.restart.journal import Journal
 from penstock.daemon.settings import driver_params_from, net_from, settings_from
 from penstock.daemon.strategies import MAX_ABANDONED
-from penstock.daemon.trace import TraceFile
 
 _LOG = logging.getLogger("penstock.daemon")
 _TICK_NS: Final = 250_000_000

@@ -8,7 +8,7 @@ from typing import Final
 
 import attrs
 
-from penstock.config.models import DaemonConfig
+from penstock.config.settings.models import DaemonConfig
 from penstock.core.driver import Net
 from penstock.core.driver_types import DriverParams, Idle, ImpairParams, LossRecovery, Threading
 from penstock.daemon.conductor import ConductorSettings

@@ -25,7 +25,7 @@ import attrs
 from penstock.core.driver_types import ReceiverView
 from penstock.core.errors import ChannelRefused
 from penstock.daemon.conductor.actions import StrategyAnswer
-from penstock.daemon.conductor.rules import LATE_WORDS
+from penstock.daemon.conductor.channel.rules import LATE_WORDS
 
 GROUP: Final = "penstock.flow_control"
 PREFIX: Final = "py:"

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 
 import attrs
 
-from penstock.sim.fuzz import generate, simpler
+from penstock.sim.generate.fuzz import generate, simpler
 from penstock.sim.scenario import Scenario
 from penstock.sim.world import run
 

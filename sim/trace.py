@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Trace of a run over time, as JSON lines: one object an event.
 
-The form is that of ``penstock daemon --trace`` (:mod:`penstock.daemon.trace`): what the daemons
-tell, and each daemon's ``sample`` every 10 ms.  ``world`` stands beside them, of no host: what only
-the simulator knows.
+The form is that of ``penstock daemon --trace`` (:mod:`penstock.daemon.observe.trace`): what the
+daemons tell, and each daemon's ``sample`` every 10 ms.  ``world`` stands beside
+them, of no host: what only the simulator knows.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Self
 
 import attrs
 
-from penstock.daemon.trace import line
-from penstock.sim.apps import same_stream
+from penstock.daemon.observe.trace import line
 from penstock.sim.core import NetworkStatistics, WireStatistics
+from penstock.sim.world.apps import same_stream
 
 if TYPE_CHECKING:
     from penstock.sim.world import World

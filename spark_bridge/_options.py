@@ -12,7 +12,7 @@ from typing import Any, Final, Literal
 import attrs
 
 from penstock.config import uri
-from penstock.config.keys import check_public_key, load_public_key
+from penstock.config.protocol.keys import check_public_key, load_public_key
 from penstock.core.errors import InvalidArgument, PenstockError
 
 MIB: Final = 1024 * 1024

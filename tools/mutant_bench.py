@@ -19,7 +19,7 @@ CFLAGS: Final = ("-std=gnu11", "-UNDEBUG", "-O2", "-fPIC", "-fvisibility=hidden"
 _SILENCE_S: Final = 90.0
 _JUDGE: Final = """
 import sys
-from penstock.sim.fuzz import generate
+from penstock.sim.generate.fuzz import generate
 from penstock.sim.runner import attempt
 start, seeds, without = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3].split(",")
 for seed in range(start, start + seeds):

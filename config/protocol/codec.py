@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Control messages to bytes and back; the form is described in :mod:`penstock.config.control`.
+"""Control messages to bytes and back.
+
+:mod:`penstock.config.protocol.control` describes the form.
 
 Both directions raise nothing but :class:`ControlError` for what a message holds.  Decoding is
 bounded: the size before anything is read, the nesting before anything is built.
@@ -16,7 +18,7 @@ import cattrs
 import msgpack
 from cattrs.errors import ClassValidationError, ForbiddenExtraKeysError
 
-from penstock.config.control import (
+from penstock.config.protocol.control import (
     MAX_MESSAGE_BYTES,
     MAX_STATUS_BYTES,
     MESSAGE_TYPES,

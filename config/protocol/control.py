@@ -362,7 +362,7 @@ class Resumed:
 
 @attrs.frozen(kw_only=True)
 class Status:
-    """A snapshot: plain data, the schema is ``penstock.daemon.status``."""
+    """A snapshot: plain data, the schema is ``penstock.daemon.observe.status``."""
 
     snapshot: dict[str, Any]
 

@@ -10,8 +10,8 @@ from typing import Any
 
 import attrs
 
-from penstock.config._fields import description
-from penstock.config.models import DaemonConfig, StreamRule
+from penstock.config.settings._fields import description
+from penstock.config.settings.models import DaemonConfig, StreamRule
 
 _HEAD = """\
 # SPDX-License-Identifier: Apache-2.0
@@ -57,10 +57,10 @@ def annotated_toml() -> str:
 def reference_markdown() -> str:
     """The reference page: a table of keys for each table of the file."""
     parts = [
-        "# Configuration reference\n\nMade from the models in `config/models.py`; the annotated "
-        "file with the same content is `config/penstock.toml`.\n\nA key's name ends in its unit: "
-        "a bare number is in that unit, a text may bring its own (`\"64k\"`, `\"5s\"`). A "
-        "channel's own parameters win over what is said here.\n"
+        "# Configuration reference\n\nMade from the models in `config/settings/models.py`; the "
+        "annotated file with the same content is `config/penstock.toml`.\n\nA key's name ends in "
+        "its unit: a bare number is in that unit, a text may bring its own (`\"64k\"`, `\"5s\"`). "
+        "A channel's own parameters win over what is said here.\n"
     ]
     for name, table in _tables():
         parts.append(f"\n## [{name}]\n\n{_summary(table)}\n\n| key | default | accepted | what "

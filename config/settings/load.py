@@ -16,11 +16,11 @@ import cattrs
 from cattrs.errors import ClassValidationError, ForbiddenExtraKeysError
 from cattrs.gen import make_dict_structure_fn, override
 
-from penstock.config._fields import METADATA, FieldError, Unreadable, description
-from penstock.config.models import DaemonConfig, StreamRule
+from penstock.config.settings._fields import METADATA, FieldError, Unreadable, description
+from penstock.config.settings.models import DaemonConfig, StreamRule
 from penstock.core.errors import ConfigurationError
 
-DEFAULT_FILE: Final = Path(__file__).with_name("penstock.toml")
+DEFAULT_FILE: Final = Path(__file__).parent.with_name("penstock.toml")
 """The annotated file with every key at its default."""
 
 _RESERVED: Final = {

@@ -14,7 +14,7 @@ from typing import Any, Final
 import attrs
 
 from penstock.config import uri
-from penstock.config._fields import (
+from penstock.config.settings._fields import (
     I32_MAX,
     FieldError,
     boolean,

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from penstock.config._uri_values import Address, ChannelError, ControlMode, SessionTag
+from penstock.config.uri._values import Address, ChannelError, ControlMode, SessionTag
 
 if TYPE_CHECKING:
     from penstock.config.uri import ChannelUri

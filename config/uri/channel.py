@@ -18,10 +18,8 @@ from typing import Any, Final
 
 import attrs
 
-from penstock.config import _uri_values as v
-from penstock.config._uri_rules import check_destination, check_publication, check_subscription
-from penstock.config._uri_values import (
-    RESERVED_VALUE_OFFSET,
+from penstock.config.uri import _values as v
+from penstock.config.uri._values import (
     Address,
     ChannelError,
     ControlMode,
@@ -32,33 +30,9 @@ from penstock.config._uri_values import (
     Rate,
     SessionTag,
     Tags,
-    read_flow_control,
-    read_rate,
 )
 
-__all__ = [
-    "MAX_URI_CHARS",
-    "PARAMETERS",
-    "REFUSED",
-    "RESERVED_VALUE_OFFSET",
-    "Address",
-    "ChannelError",
-    "ChannelUri",
-    "ControlMode",
-    "FlowControl",
-    "Group",
-    "Interface",
-    "Media",
-    "Rate",
-    "SessionTag",
-    "Tags",
-    "check_destination",
-    "check_publication",
-    "check_subscription",
-    "parse",
-    "read_flow_control",
-    "read_rate",
-]
+__all__ = ["MAX_URI_CHARS", "PARAMETERS", "REFUSED", "ChannelUri", "parse"]
 
 MAX_URI_CHARS: Final = 4095
 SPY_PREFIX: Final = "aeron-spy:"

@@ -13,20 +13,12 @@ import random
 from collections.abc import Callable
 from typing import Any, Final
 
-from penstock.config.control import LeaseRequest, Message, PublicationError
+from penstock.config.protocol.control import LeaseRequest, Message, PublicationError
 from penstock.core import driver_events as events
 from penstock.core.driver_types import (
     ObjectKind,
     SlotKind,
     TetherState,
-)
-from penstock.daemon.conductor import (
-    groups,
-    images,
-    joins,
-    publications,
-    recv_endpoints,
-    send_endpoints,
 )
 from penstock.daemon.conductor.actions import (
     FreeCounter,
@@ -38,17 +30,25 @@ from penstock.daemon.conductor.actions import (
     SetCounter,
     UnblockPublication,
 )
-from penstock.daemon.conductor.adopt import Registrations, adopt
-from penstock.daemon.conductor.clients import LeasePeer, enqueue, grant_lease, lose_client
-from penstock.daemon.conductor.counters import ChannelStatus
-from penstock.daemon.conductor.linking import announce, report_refusal, unlink, withdraw
-from penstock.daemon.conductor.model import Publication, Rejection, SubscriberLink
-from penstock.daemon.conductor.registry import note_link
-from penstock.daemon.conductor.retention import Locate
+from penstock.daemon.conductor.channel.counters import ChannelStatus
 from penstock.daemon.conductor.saga import Refused, Saga
+from penstock.daemon.conductor.sagas import (
+    groups,
+    images,
+    joins,
+    publications,
+    recv_endpoints,
+    send_endpoints,
+)
+from penstock.daemon.conductor.sagas.adopt import Registrations, adopt
+from penstock.daemon.conductor.sagas.clients import LeasePeer, enqueue, grant_lease, lose_client
+from penstock.daemon.conductor.sagas.linking import announce, report_refusal, unlink, withdraw
+from penstock.daemon.conductor.sagas.retention import Locate
+from penstock.daemon.conductor.sagas.storage import on_term_needed, on_terms_released
 from penstock.daemon.conductor.settings import SECOND_NS, ConductorSettings
-from penstock.daemon.conductor.storage import on_term_needed, on_terms_released
-from penstock.daemon.conductor.world import World
+from penstock.daemon.conductor.state.model import Publication, Rejection, SubscriberLink
+from penstock.daemon.conductor.state.registry import note_link
+from penstock.daemon.conductor.state.state import World
 
 _REJECTIONS: Final = 64                 # receivers of a publication that are remembered
 

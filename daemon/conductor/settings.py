@@ -7,7 +7,7 @@ from typing import Final
 
 import attrs
 
-from penstock.config.models import StreamRule
+from penstock.config.settings.models import StreamRule
 
 SECOND_NS: Final = 1_000_000_000
 KIB: Final = 1024

@@ -18,7 +18,7 @@ from typing import Any, Final, Protocol
 import attrs
 import zmq
 
-from penstock.config.control import (
+from penstock.config.protocol.control import (
     FETCH_PIECE_BYTES,
     CutLog,
     Done,
@@ -32,7 +32,7 @@ from penstock.config.control import (
 from penstock.core import gather
 from penstock.core.errors import PenstockError
 from penstock.core.group_log import GroupLog
-from penstock.daemon.conductor.retention import Locate, Located
+from penstock.daemon.conductor.sagas.retention import Locate, Located
 
 _FETCHES: Final = 256
 _FETCHES_EACH: Final = 8

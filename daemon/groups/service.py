@@ -20,8 +20,8 @@ from typing import Any, Final
 import attrs
 import zmq
 
-from penstock.config import codec
-from penstock.config.control import (
+from penstock.config.protocol import codec
+from penstock.config.protocol.control import (
     MAX_MESSAGE_BYTES,
     AcknowledgeGroup,
     CloseGroup,
@@ -36,10 +36,10 @@ from penstock.config.control import (
     Message,
     OpenGroup,
 )
-from penstock.config.models import ControlTcpConfig
+from penstock.config.settings.models import ControlTcpConfig
 from penstock.daemon.control_socket import correlation_of
 from penstock.daemon.directory import ClaimedDirectory
-from penstock.daemon.fetches import FetchServer, Peer
+from penstock.daemon.groups.fetches import FetchServer, Peer
 
 _LOG = logging.getLogger("penstock.daemon")
 SOCKET_NAME: Final = "groups.sock"

@@ -8,11 +8,11 @@ import attrs
 from penstock.core.driver_types import SlotKind
 from penstock.core.errors import PenstockError
 from penstock.daemon.conductor.actions import ViewLog
-from penstock.daemon.conductor.model import Group
-from penstock.daemon.conductor.reliance import strategy_name
-from penstock.daemon.conductor.retention import view_of, window_of
-from penstock.daemon.conductor.world import World
-from penstock.daemon.group_logs import GroupLogs
+from penstock.daemon.conductor.sagas.reliance import strategy_name
+from penstock.daemon.conductor.sagas.retention import view_of, window_of
+from penstock.daemon.conductor.state.model import Group
+from penstock.daemon.conductor.state.state import World
+from penstock.daemon.groups.logs import GroupLogs
 
 
 @attrs.frozen(kw_only=True)

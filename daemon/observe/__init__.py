@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the daemon shows: status, samples, trace and metrics."""
+"""The daemon as observers see it: status, samples, trace and metrics."""

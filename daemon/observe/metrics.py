@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Metrics for Prometheus, and a health page, over HTTP.
 
-Importing this module costs a fifth of a daemon's start, so :mod:`penstock.daemon.metrics_socket`
-loads it when somebody connects.
+Importing this module costs a fifth of a daemon's start, so
+:mod:`penstock.daemon.observe.metrics_socket` loads it when somebody connects.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
 from penstock.core.admin import Cnc
-from penstock.daemon.group_status import GroupStatus
-from penstock.daemon.status import DaemonStatus, ImageStatus, PublicationStatus
+from penstock.daemon.groups.status import GroupStatus
+from penstock.daemon.observe.status import DaemonStatus, ImageStatus, PublicationStatus
 
 _CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 _NS: Final = 1e-9

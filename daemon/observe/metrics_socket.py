@@ -21,7 +21,7 @@ from penstock.core.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from penstock.core.admin import Cnc
-    from penstock.daemon.status import DaemonStatus
+    from penstock.daemon.observe.status import DaemonStatus
 
 _LOG = logging.getLogger("penstock.daemon")
 
@@ -94,6 +94,6 @@ async def serve_on_demand(
 
 
 def _load() -> Any:
-    from penstock.daemon import metrics
+    from penstock.daemon.observe import metrics
 
     return metrics

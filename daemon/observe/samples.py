@@ -8,8 +8,8 @@ from typing import Any, Final
 from penstock.core.admin import Cnc, Shared
 from penstock.core.driver import Driver
 from penstock.core.driver_types import Cause
-from penstock.daemon.conductor.model import Image, Publication
-from penstock.daemon.conductor.world import World
+from penstock.daemon.conductor.state.model import Image, Publication
+from penstock.daemon.conductor.state.state import World
 
 #: System counters that tell what the wire carried; each only grows.
 COUNTERS: Final = {

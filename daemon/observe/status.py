@@ -14,7 +14,9 @@ import attrs
 from penstock.core.admin import Cnc, Shared
 from penstock.core.driver import Driver
 from penstock.core.driver_types import Agent, Cause, PressureView, ReceiverView
-from penstock.daemon.conductor.model import (
+from penstock.daemon.conductor.sagas.recv_buffers import wanted_bytes
+from penstock.daemon.conductor.sagas.reliance import strategy_name
+from penstock.daemon.conductor.state.model import (
     Client,
     Image,
     Publication,
@@ -22,11 +24,9 @@ from penstock.daemon.conductor.model import (
     SendEndpoint,
     Subscription,
 )
-from penstock.daemon.conductor.recv_buffers import wanted_bytes
-from penstock.daemon.conductor.reliance import strategy_name
-from penstock.daemon.conductor.world import World
-from penstock.daemon.group_logs import GroupLogs
-from penstock.daemon.group_status import GroupStatus, group_status
+from penstock.daemon.conductor.state.state import World
+from penstock.daemon.groups.logs import GroupLogs
+from penstock.daemon.groups.status import GroupStatus, group_status
 from penstock.daemon.strategies import Running, StrategyHost
 
 

@@ -2,8 +2,8 @@
 """``penstock daemon --trace FILE``: what happened, as JSON lines: one object an event.
 
 ``{"t": ns, "host": name, "event": name, "fields": {...}}``: what the event feed tells, in its own
-words, and a ``sample`` of every stream (:mod:`penstock.daemon.samples`) at a steady interval.  The
-simulator writes the same.
+words, and a ``sample`` of every stream (:mod:`penstock.daemon.observe.samples`) at a steady
+interval.  The simulator writes the same.
 
 Callers only put entries into a bounded queue; a thread of the trace makes lines of them and writes
 them. A slow or full disk delays no caller. Entries without room are dropped and counted, and

@@ -20,10 +20,10 @@ import attrs
 from penstock.core import admin
 from penstock.core.driver_types import SlotKind
 from penstock.core.errors import PenstockError
-from penstock.daemon import journal
 from penstock.daemon.conductor import Conductor
-from penstock.daemon.conductor.adopt import counters_in_use, logs_in_use, slots_in_use
+from penstock.daemon.conductor.sagas.adopt import counters_in_use, logs_in_use, slots_in_use
 from penstock.daemon.processes import process_started
+from penstock.daemon.restart import journal
 
 _LOG = logging.getLogger("penstock.daemon")
 _SYSTEM_COUNTER: Final = 0

@@ -19,12 +19,12 @@ from typing import Final
 import attrs
 import trio
 
-from penstock.config import codec
-from penstock.config.control import DaemonStopping, Drain, Drained
-from penstock.config.models import StopConfig
-from penstock.daemon.conductor.machines import PublicationState
-from penstock.daemon.conductor.model import Publication
-from penstock.daemon.conductor.world import World
+from penstock.config.protocol import codec
+from penstock.config.protocol.control import DaemonStopping, Drain, Drained
+from penstock.config.settings.models import StopConfig
+from penstock.daemon.conductor.state.machines import PublicationState
+from penstock.daemon.conductor.state.model import Publication
+from penstock.daemon.conductor.state.state import World
 from penstock.daemon.leases import LeaseSocket
 
 _LOG = logging.getLogger("penstock.daemon")

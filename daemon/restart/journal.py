@@ -28,7 +28,7 @@ import msgpack
 from penstock.config import uri
 from penstock.core import driver_types
 from penstock.core.errors import PenstockError
-from penstock.daemon.conductor import model
+from penstock.daemon.conductor.state import model
 
 NAME: Final = "registry.journal"
 FORMAT: Final = 6                       # to be raised when what records hold changes

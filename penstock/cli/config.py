@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from penstock.config.load import DEFAULT_FILE, check_file
+from penstock.config.settings.load import DEFAULT_FILE, check_file
 
 
 @click.group("config")

@@ -12,7 +12,7 @@ import attrs
 import click
 
 from penstock.client._directory import daemon_directory
-from penstock.config.models import DaemonConfig, ImpairmentConfig
+from penstock.config.settings.models import DaemonConfig, ImpairmentConfig
 from penstock.core.errors import ConfigurationError
 
 #: Word of --impair to keys of the configuration's [impairment] table.
@@ -64,7 +64,7 @@ def command(
     """
     config = DaemonConfig()
     if config_file is not None:
-        from penstock.config.load import load_file
+        from penstock.config.settings.load import load_file
 
         config = load_file(config_file)
     chosen = daemon_directory(directory or config.directory.path or None)
@@ -92,7 +92,7 @@ def parse_impairment(words: str) -> ImpairmentConfig:
 
     :raises ConfigurationError: names the word and what is accepted.
     """
-    from penstock.config.load import load_text
+    from penstock.config.settings.load import load_text
 
     lines = ["[impairment]"]
     for word in filter(None, (part.strip() for part in words.split(","))):

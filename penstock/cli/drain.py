@@ -49,7 +49,7 @@ def command(
 
 def _remove_left_behind(path: Path, error: DaemonNotRunning, *, discard: bool) -> None:
     """No daemon runs: what the last one left is removed if that is wanted."""
-    from penstock.config.models import DirectoryConfig
+    from penstock.config.settings.models import DirectoryConfig
     from penstock.daemon.directory import claim_directory, is_left_behind
 
     if not is_left_behind(path):

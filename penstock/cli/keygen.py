@@ -9,7 +9,7 @@ from pathlib import Path
 
 import click
 
-from penstock.config.keys import load_public_key
+from penstock.config.protocol.keys import load_public_key
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 

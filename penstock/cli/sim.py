@@ -49,7 +49,7 @@ def _picture(_ctx: click.Context, _option: click.Parameter, path: Path | None) -
     if path is not None and not path.absolute().parent.is_dir():
         raise click.BadParameter(f"{path}: there is no such folder")
     if path is not None:
-        from penstock.sim.plots import pyplot
+        from penstock.sim.plots.run import pyplot
 
         pyplot()
     return path
@@ -78,7 +78,7 @@ def run_scenario(
         if trace is not None:
             trace.write_text("".join(f"{line}\n" for line in lines(world)), encoding="utf-8")
         if plot is not None:
-            from penstock.sim.plots import plot as draw
+            from penstock.sim.plots.run import plot as draw
 
             draw(world, plot)
     if as_json:
@@ -98,7 +98,7 @@ def run_scenario(
 def plot_traces(traces: tuple[Path, ...], output: Path) -> None:
     """Draw traces: of 'penstock sim run --trace', or of 'penstock daemon --trace', one of each
     host, laid over each other by their clocks."""
-    from penstock.sim.trace_plots import plot
+    from penstock.sim.plots.trace import plot
 
     plot(traces, output)
 
@@ -155,7 +155,7 @@ def judge_grid(
 
     Exit status 1 when fewer than 95 % of the cells pass, or one reads less than 70 % of what it
     could.  Each failing cell is listed with its cause."""
-    from penstock.sim import grid
+    from penstock.sim.generate import grid
 
     name = seed or _commit()
     chosen = grid.sample(_seed_of(name), cells)
@@ -168,7 +168,7 @@ def judge_grid(
             click.echo(f"\r{len(outcomes)} of {len(chosen) * seeds} runs ", nl=False, err=True)
     found = grid.verdict(outcomes)
     if plot is not None:
-        from penstock.sim.grid_plots import heat_maps
+        from penstock.sim.plots.grid import heat_maps
 
         heat_maps(outcomes, plot)
     if as_json:
@@ -252,7 +252,7 @@ def fuzz(
 
 def _report_failure(result: Result, shrunk: Path, *, first: bool) -> None:
     from penstock.sim.files import dump
-    from penstock.sim.fuzz import generate
+    from penstock.sim.generate.fuzz import generate
     from penstock.sim.runner import shrink
 
     click.echo(f"seed {result.seed}: {'; '.join(result.violations)}", err=True)

@@ -54,7 +54,7 @@ def command(directory: str | None, config_file: Path | None, timeout_s: float) -
 def _directory(directory: str | None, config_file: Path | None) -> Path:
     if config_file is None:
         return daemon_directory(directory)
-    from penstock.config.load import load_file
+    from penstock.config.settings.load import load_file
 
     return daemon_directory(directory or load_file(config_file).directory.path or None)
 

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import attrs
 
-from penstock.sim.draw import CERTAIN_PPM, FAULTS_END_NS, Draw
+from penstock.sim.generate.draw import CERTAIN_PPM, FAULTS_END_NS, Draw
 from penstock.sim.scenario import (
     MS_NS,
     SECOND_NS,

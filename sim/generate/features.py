@@ -13,8 +13,8 @@ from typing import Final
 
 import attrs
 
-from penstock.sim.draw import Draw
-from penstock.sim.faults import WITNESS_STREAM
+from penstock.sim.generate.draw import Draw
+from penstock.sim.generate.faults import WITNESS_STREAM
 from penstock.sim.scenario import (
     MISFITS,
     MS_NS,

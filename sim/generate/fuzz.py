@@ -13,9 +13,9 @@ from typing import Any, Final
 
 import attrs
 
-from penstock.sim import faults, features
 from penstock.sim.core import Link
-from penstock.sim.draw import CERTAIN_PPM, FAULTS_END_NS, Draw
+from penstock.sim.generate import faults, features
+from penstock.sim.generate.draw import CERTAIN_PPM, FAULTS_END_NS, Draw
 from penstock.sim.scenario import (
     CYCLE_NS,
     MS_NS,

@@ -2,8 +2,8 @@
 """A sample of conditions under ``fc=nak``, and what each must reach (``penstock sim grid nak``).
 
 A cell is one publisher, a group of readers, and among them slow ones that take whole batches at a
-fixed cadence.  The sample is a Sobol sequence over six axes (:mod:`penstock.sim.sobol`); its seed
-is by default the first eight hexadecimal digits of the hash of the judged commit.
+fixed cadence.  The sample is a Sobol sequence over six axes (:mod:`penstock.sim.generate.sobol`);
+its seed is by default the first eight hexadecimal digits of the hash of the judged commit.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from typing import Final
 import attrs
 
 from penstock.sim.core import Link
+from penstock.sim.generate.sobol import points
 from penstock.sim.scenario import (
     MS_NS,
     SECOND_NS,
@@ -25,7 +26,6 @@ from penstock.sim.scenario import (
     Scenario,
     SubscriberScript,
 )
-from penstock.sim.sobol import points
 from penstock.sim.world import World
 
 #: Bytes a second below which the rate is never cut; ``PS_PRESSURE_FLOOR``.

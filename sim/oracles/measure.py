@@ -16,7 +16,7 @@ _PPM: Final = 1_000_000
 
 def delivered(world: World) -> tuple[int, ...]:
     """Bytes of messages that each reader has of each stream so far."""
-    from penstock.sim.oracle import pairs
+    from penstock.sim.oracles.oracle import pairs
 
     return tuple(
         sum(reader.bytes for ledger in publisher.ledgers for reader in subscriber.readers(ledger))

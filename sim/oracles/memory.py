@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Any, Final
 import attrs
 
 from penstock.core.driver_types import ImageStatus, PublicationStatus
-from penstock.daemon.conductor.machines import ImageState, PublicationState
-from penstock.daemon.conductor.model import TERMS, Image, Publication
-from penstock.sim.apps import same_stream
+from penstock.daemon.conductor.state.machines import ImageState, PublicationState
+from penstock.daemon.conductor.state.model import TERMS, Image, Publication
 from penstock.sim.scenario import SECOND_NS
+from penstock.sim.world.apps import same_stream
 
 if TYPE_CHECKING:
-    from penstock.sim.host import Host
     from penstock.sim.world import World
+    from penstock.sim.world.host import Host
 
 _OFTEN_NS: Final = 20 * SECOND_NS
 _SELDOM: Final = 100

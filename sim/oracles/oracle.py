@@ -11,12 +11,12 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
 from penstock.core.driver_types import SystemCounter
-from penstock.daemon.conductor.custom import DEADLINE_NS
-from penstock.sim.apps import Publisher, Subscriber, same_stream
-from penstock.sim.host import Host
-from penstock.sim.measure import jain_ppm
+from penstock.daemon.conductor.sagas.custom import DEADLINE_NS
+from penstock.sim.oracles.measure import jain_ppm
 from penstock.sim.scenario import SECOND_NS
 from penstock.sim.strategies import Moody
+from penstock.sim.world.apps import Publisher, Subscriber, same_stream
+from penstock.sim.world.host import Host
 
 if TYPE_CHECKING:
     from penstock.sim.world import World

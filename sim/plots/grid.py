@@ -10,8 +10,8 @@ from typing import Any, Final
 
 import attrs
 
-from penstock.sim.grid import Cell, Outcome
-from penstock.sim.plots import pyplot, save
+from penstock.sim.generate.grid import Cell, Outcome
+from penstock.sim.plots.run import pyplot, save
 
 
 @attrs.frozen

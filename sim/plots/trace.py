@@ -12,7 +12,7 @@ from typing import Any, Final
 import attrs
 
 from penstock.core.errors import InvalidArgument
-from penstock.sim.plots import per_second, pyplot, save
+from penstock.sim.plots.run import per_second, pyplot, save
 
 _INCHES: Final = (10.0, 11.0)
 _KIB: Final = 1024

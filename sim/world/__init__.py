@@ -3,3 +3,20 @@
 
 ``World`` and ``run`` load on first use, so that a module of this folder can be imported alone.
 """
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from penstock.sim.world.world import World, run
+
+__all__ = ["World", "run"]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in __all__:
+        raise AttributeError(f"module 'penstock.sim.world' has no attribute {name!r}")
+    from penstock.sim.world import world
+
+    return getattr(world, name)

@@ -8,11 +8,11 @@ from collections import deque
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from penstock.client._port import Lease, Listener, Notice, PortState, Request
-from penstock.config import control
+from penstock.config.protocol import control
 from penstock.core.errors import ChannelRefused, ClosedError, DaemonGone, StorageError
 
 if TYPE_CHECKING:
-    from penstock.sim.host import Host
+    from penstock.sim.world.host import Host
 
 _T = TypeVar("_T")
 

@@ -12,8 +12,8 @@ from penstock.client._publication import Publication
 from penstock.client._restart import Gap
 from penstock.client._subscription import Subscription
 from penstock.sim.core import PublisherStatistics, ReaderStatistics, SimWorld
-from penstock.sim.host import Host
 from penstock.sim.scenario import PublisherScript, SubscriberScript
+from penstock.sim.world.host import Host
 
 
 class Publisher:

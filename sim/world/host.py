@@ -15,7 +15,7 @@ import attrs
 
 from penstock.client._client import Client
 from penstock.client._port import Lease
-from penstock.config.control import LeaseRequest, Message
+from penstock.config.protocol.control import LeaseRequest, Message
 from penstock.core import admin
 from penstock.core.driver import Driver
 from penstock.core.driver_types import (
@@ -32,18 +32,18 @@ from penstock.core.driver_types import (
     Threading,
 )
 from penstock.core.errors import ChannelRefused
-from penstock.daemon import journal
 from penstock.daemon.addressing import LocalInterface
-from penstock.daemon.adoption import sweep
 from penstock.daemon.conductor import Conductor, ConductorSettings, Operation
 from penstock.daemon.conductor import actions as a
-from penstock.daemon.conductor.model import Image, Publication
+from penstock.daemon.conductor.state.model import Image, Publication
 from penstock.daemon.executor import Executor
-from penstock.daemon.samples import sample
+from penstock.daemon.observe.samples import sample
+from penstock.daemon.restart import journal
+from penstock.daemon.restart.adoption import sweep
 from penstock.daemon.strategies import Running
-from penstock.sim._port import SimPort
 from penstock.sim.core import SIM, SimNetwork, SimWorld
 from penstock.sim.scenario import HostScript
+from penstock.sim.world._port import SimPort
 
 #: Epoch time of virtual time 0, in ms.
 EPOCH_MS: Final = 1_700_000_000_000

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Final
 
 from penstock.config import uri
 from penstock.core.driver_types import Address
-from penstock.daemon.conductor.model import Publication
-from penstock.sim.apps import Publisher
+from penstock.daemon.conductor.state.model import Publication
 from penstock.sim.scenario import MisfitScript, host_ip
+from penstock.sim.world.apps import Publisher
 
 if TYPE_CHECKING:
     from penstock.sim.world import World

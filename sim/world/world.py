@@ -24,15 +24,15 @@ from typing import Final, Self
 import attrs
 
 from penstock.core.driver_types import NEVER_NS
-from penstock.sim.apps import Publisher, Subscriber
 from penstock.sim.core import Link, NetworkStatistics, SimNetwork, SimWorld, Stop, WireStatistics
-from penstock.sim.host import Host, LivelockError
-from penstock.sim.measure import Meter
-from penstock.sim.memory import Memory
-from penstock.sim.misfits import Misfit
-from penstock.sim.oracle import caught_up, verdict
+from penstock.sim.oracles.measure import Meter
+from penstock.sim.oracles.memory import Memory
+from penstock.sim.oracles.oracle import caught_up, verdict
 from penstock.sim.scenario import MS_NS, SECOND_NS, HostScript, Scenario, host_ip
 from penstock.sim.trace import Sample
+from penstock.sim.world.apps import Publisher, Subscriber
+from penstock.sim.world.host import Host, LivelockError
+from penstock.sim.world.misfits import Misfit
 
 SLICE_NS: Final = 10 * MS_NS
 _MAX_CONTROL: Final = 100_000

@@ -22,7 +22,7 @@ from support.processes import Peer
 
 import penstock
 from cluster.network import HOSTS, Network
-from penstock.sim import grid
+from penstock.sim.generate import grid
 from penstock.sim.scenario import SECOND_NS
 
 Start = Callable[..., PenstockHost]

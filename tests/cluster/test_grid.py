@@ -19,7 +19,7 @@ from support.not_run import not_run
 
 from cluster import grid as sockets
 from cluster.network import Network
-from penstock.sim import grid
+from penstock.sim.generate import grid
 
 pytestmark = [pytest.mark.needs_root, pytest.mark.slow]
 

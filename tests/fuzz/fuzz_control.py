@@ -8,7 +8,7 @@ import sys
 
 import msgpack
 
-from penstock.config import codec, control
+from penstock.config.protocol import codec, control
 from penstock.daemon.control_socket import correlation_of
 
 FIELDS = sorted({

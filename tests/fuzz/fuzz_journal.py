@@ -11,7 +11,7 @@ import zlib
 
 import msgpack
 
-from penstock.daemon import journal
+from penstock.daemon.restart import journal
 
 HEAD = b"PENSTOCK-REGISTRY %d\n" % journal.FORMAT
 CLASSES = (

@@ -11,7 +11,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from penstock.config.keys import CurveKeys, load_public_key
+from penstock.config.protocol.keys import CurveKeys, load_public_key
 from penstock.core.errors import ConfigurationError
 from penstock.daemon.curve import AllowList
 

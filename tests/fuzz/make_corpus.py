@@ -16,10 +16,11 @@ import fuzz_journal
 import fuzz_keys
 import pyarrow as pa
 
-from penstock.config import codec, control, uri
+from penstock.config import uri
+from penstock.config.protocol import codec, control
 from penstock.core.driver_types import Address, SocketParams
-from penstock.daemon import journal
-from penstock.daemon.conductor.model import Destination, LogFile
+from penstock.daemon.conductor.state.model import Destination, LogFile
+from penstock.daemon.restart import journal
 
 CORPUS = Path(__file__).resolve().parent / "corpus"
 

@@ -21,7 +21,7 @@ from loopback.load import FIRST_S, Receiver, Sender, finish, goes_on, two_client
 from loopback.streams import connected, eventually, receive
 from penstock import Offer
 from penstock.client import GroupControl
-from penstock.daemon import journal
+from penstock.daemon.restart import journal
 
 NewHost = Callable[..., PenstockHost]
 STREAM = 1001

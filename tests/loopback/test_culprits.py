@@ -16,7 +16,7 @@ import penstock
 from loopback.conftest import NewHost
 from loopback.streams import connected, eventually
 from penstock import Client, Publication
-from penstock.daemon.status import ReceiverStatus, _remote_culprit
+from penstock.daemon.observe.status import ReceiverStatus, _remote_culprit
 
 STREAM = 1001
 KIB = 1024

@@ -20,7 +20,7 @@ from support.hosts import PenstockHost
 
 import penstock
 from penstock.client._inspect import request_status
-from penstock.config import codec, control
+from penstock.config.protocol import codec, control
 from penstock.core.errors import StorageError
 
 TIMEOUT_S = 30.0

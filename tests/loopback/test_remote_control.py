@@ -30,7 +30,7 @@ from penstock.client import (
     NotAuthorised,
     RangeNotRetained,
 )
-from penstock.config import codec, control
+from penstock.config.protocol import codec, control
 from penstock.core.errors import ConfigurationError, InvalidArgument
 from penstock.daemon.connections import STRANGERS
 

@@ -24,7 +24,7 @@ from loopback.test_groups import Group
 from penstock import Client, Offer, Publication, Subscription
 from penstock.client import GroupControl
 from penstock.client._inspect import request_status
-from penstock.daemon import journal
+from penstock.daemon.restart import journal
 
 NewHost = Callable[..., PenstockHost]
 Port = Callable[[], int]

@@ -15,7 +15,7 @@ from support.hosts import PenstockHost
 import penstock
 from loopback.streams import connected, eventually, pump
 from loopback.test_bad_input import complaint, penstock_command
-from penstock.sim.trace_plots import collect
+from penstock.sim.plots.trace import collect
 
 Port = Callable[[], int]
 NewHost = Callable[..., PenstockHost]

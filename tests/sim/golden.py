@@ -6,7 +6,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from penstock.sim.fuzz import generate
+from penstock.sim.generate.fuzz import generate
 from penstock.sim.runner import attempt
 
 if __name__ == "__main__":

@@ -8,9 +8,10 @@ import attrs
 import pytest
 from support.old_core import OldCore, Patch
 
-from penstock.sim import faults, files, library
+from penstock.sim import files, library
 from penstock.sim.core import Link
-from penstock.sim.fuzz import generate
+from penstock.sim.generate import faults
+from penstock.sim.generate.fuzz import generate
 from penstock.sim.scenario import (
     MS_NS,
     SECOND_NS,

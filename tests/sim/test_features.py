@@ -9,7 +9,7 @@ import pytest
 from support.old_core import OldCore, Patch
 
 from penstock.sim.core import Link
-from penstock.sim.fuzz import generate
+from penstock.sim.generate.fuzz import generate
 from penstock.sim.scenario import MS_NS, SECOND_NS, HostScript, Scenario, two_hosts
 from penstock.sim.world import World, run
 

@@ -15,7 +15,7 @@ from click.testing import CliRunner
 from penstock.cli.sim import command
 from penstock.sim import files
 from penstock.sim.core import Link
-from penstock.sim.fuzz import generate
+from penstock.sim.generate.fuzz import generate
 from penstock.sim.runner import attempt, shrink, sweep
 from penstock.sim.scenario import MS_NS, SECOND_NS, Scenario, two_hosts
 from penstock.sim.world import run

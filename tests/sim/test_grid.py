@@ -10,7 +10,8 @@ import pytest
 from click.testing import CliRunner
 
 from penstock.cli.sim import command
-from penstock.sim import files, grid, library, sobol
+from penstock.sim import files, library
+from penstock.sim.generate import grid, sobol
 from penstock.sim.scenario import SECOND_NS, Budget
 from penstock.sim.world import World, run
 

@@ -11,9 +11,9 @@ import pytest
 from support.old_core import OldCore, Patch
 
 from penstock.sim.core import Link
-from penstock.sim.host import Host
 from penstock.sim.scenario import MS_NS, SECOND_NS, HostScript, Scenario, two_hosts
 from penstock.sim.world import World, run
+from penstock.sim.world.host import Host
 
 IDLE_NS = 100 * MS_NS
 

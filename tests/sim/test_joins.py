@@ -10,10 +10,10 @@ import attrs
 import pytest
 from support.old_core import OldCore, Patch
 
-from penstock.daemon.status import publication_status
+from penstock.daemon.observe.status import publication_status
 from penstock.sim import files
 from penstock.sim.core import Link
-from penstock.sim.fuzz import generate
+from penstock.sim.generate.fuzz import generate
 from penstock.sim.scenario import (
     MISFITS,
     MS_NS,

@@ -13,7 +13,7 @@ import attrs
 import pytest
 
 from penstock.sim.core import Link
-from penstock.sim.fuzz import generate
+from penstock.sim.generate.fuzz import generate
 from penstock.sim.runner import attempt
 from penstock.sim.scenario import (
     MS_NS,

@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 import attrs
 
-from penstock.config import control
+from penstock.config.protocol import control
 from penstock.core.driver_events import EVENTS
 from penstock.core.driver_types import (
     Address,

@@ -8,7 +8,7 @@ from typing import Any
 
 from conductor_rig import SECOND_NS, Rig
 
-from penstock.config import control
+from penstock.config.protocol import control
 from penstock.daemon.conductor import actions as a
 
 UDP = "aeron:udp?endpoint=127.0.0.1:5001"

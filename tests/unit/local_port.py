@@ -23,11 +23,11 @@ import attrs
 
 from penstock.client import Client, Image, Subscription
 from penstock.client._port import Lease, Listener, Notice, PortState
-from penstock.config import control
+from penstock.config.protocol import control
 from penstock.core.admin import Cnc, Shared, create_log
 from penstock.core.driver_types import CncParams, LogParams, SharedParams, SlotKind
 from penstock.core.errors import ChannelRefused, DaemonGone
-from penstock.daemon.status import DaemonStatus, PublicationStatus
+from penstock.daemon.observe.status import DaemonStatus, PublicationStatus
 
 TERM_LENGTH = 64 * 1024
 META_BYTES = 4096

@@ -18,11 +18,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from test_conductor_groups import end_stream
 
-from penstock.config import control
+from penstock.config.protocol import control
 from penstock.core.driver_types import EventType, ImageEnd, ObjectKind
-from penstock.daemon import journal
 from penstock.daemon.conductor import actions as a
-from penstock.daemon.journal import Journal, JournalDamaged
+from penstock.daemon.restart import journal
+from penstock.daemon.restart.journal import Journal, JournalDamaged
 
 UNICAST = "aeron:udp?endpoint=10.0.0.2:40456"
 RECEIVE = "aeron:udp?endpoint=10.0.0.1:0"

@@ -15,7 +15,7 @@ from local_port import CHANNEL, MTU, STREAM, TERM_LENGTH, LocalPort, collect
 from support.not_run import module
 
 from penstock.client import Action, Client, Header, Offer, Publication, Subscription
-from penstock.config import control
+from penstock.config.protocol import control
 from penstock.core import errors
 
 

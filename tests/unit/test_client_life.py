@@ -9,7 +9,7 @@ import pytest
 from local_port import CHANNEL, FAR, STREAM, LocalPort, collect
 
 from penstock.client import Client, Offer, Publication, Subscription
-from penstock.config import control
+from penstock.config.protocol import control
 from penstock.core import errors
 
 

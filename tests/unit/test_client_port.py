@@ -16,7 +16,7 @@ import zmq
 
 from penstock.client._port import PortState
 from penstock.client._zmq_port import ZmqPort
-from penstock.config import codec, control
+from penstock.config.protocol import codec, control
 from penstock.core import errors
 
 TOKEN = b"token"

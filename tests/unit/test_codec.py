@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.config import codec, control
-from penstock.config.control import ControlError
+from penstock.config.protocol import codec, control
+from penstock.config.protocol.control import ControlError
 
 _PLAIN: st.SearchStrategy[Any] = st.recursive(
     st.none() | st.booleans() | st.integers(-(2**63), 2**63 - 1) | st.text(max_size=20)

@@ -9,7 +9,7 @@ from conductor_rig import Rig
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.config import control
+from penstock.config.protocol import control
 from penstock.core.driver_types import EventType, ImageEnd, ObjectKind, SlotKind
 from penstock.daemon.conductor import actions as a
 

@@ -11,10 +11,10 @@ from conductor_rig import Rig
 from group_rig import GROUP, UDP, GroupRig
 from test_conductor_groups import end_stream, streaming
 
-from penstock.config import control
+from penstock.config.protocol import control
 from penstock.core.driver_types import EventType, FlowControl, ImageEnd, ObjectKind, SlotKind
-from penstock.daemon import journal
 from penstock.daemon.conductor import actions as a
+from penstock.daemon.restart import journal
 
 
 def records_of(rig: Rig) -> dict[Any, Any]:
@@ -116,7 +116,7 @@ def test_a_publication_that_cannot_be_adopted_stays_readable() -> None:
 
 
 def test_slots_and_counters_of_groups_are_in_use() -> None:
-    from penstock.daemon.conductor.adopt import counters_in_use, logs_in_use, slots_in_use
+    from penstock.daemon.conductor.sagas.adopt import counters_in_use, logs_in_use, slots_in_use
 
     rig = streaming(journal=True)
     end_stream(rig, rig.image())

@@ -10,10 +10,10 @@ import pytest
 from conductor_rig import MIB, SECOND_NS
 from group_rig import UDP, GroupRig
 
-from penstock.config import control
+from penstock.config.protocol import control
 from penstock.core.driver_types import EventType, ImageEnd, ObjectKind
 from penstock.daemon.conductor import actions as a
-from penstock.daemon.conductor.retention import Locate, Located
+from penstock.daemon.conductor.sagas.retention import Locate, Located
 
 
 def streaming(**options: Any) -> GroupRig:

@@ -12,10 +12,10 @@ from conductor_rig import MIB, Rig
 from test_adoption import new_daemon, registered
 
 from penstock.core.driver_types import ALL_TERMS, EventType, ObjectKind
-from penstock.daemon import journal
 from penstock.daemon.conductor import actions as a
-from penstock.daemon.conductor.linking import link_publication
-from penstock.daemon.conductor.model import Image, Joins, Publication
+from penstock.daemon.conductor.sagas.linking import link_publication
+from penstock.daemon.conductor.state.model import Image, Joins, Publication
+from penstock.daemon.restart import journal
 
 UNICAST = "aeron:udp?endpoint=10.0.0.2:40456"
 RECEIVE = "aeron:udp?endpoint=10.0.0.1:0"

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from conductor_rig import MIB, SOURCE, Rig
 
-from penstock.config import control
+from penstock.config.protocol import control
 from penstock.core.driver_types import (
     ALL_TERMS,
     Address,

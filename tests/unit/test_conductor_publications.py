@@ -6,10 +6,10 @@ from __future__ import annotations
 import pytest
 from conductor_rig import MIB, Rig
 
-from penstock.config import control
+from penstock.config.protocol import control
 from penstock.core.driver_types import ALL_TERMS, Address, EventType, FlowControl, Mdc, ObjectKind
 from penstock.daemon.conductor import actions as a
-from penstock.daemon.conductor.world import first_terms
+from penstock.daemon.conductor.state.state import first_terms
 
 UNICAST = "aeron:udp?endpoint=10.0.0.2:40456"
 

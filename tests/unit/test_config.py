@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.config import annotate, load
-from penstock.config._fields import FieldError
-from penstock.config.load import ConfigFileError, Problem
-from penstock.config.models import (
+from penstock.config.settings import annotate, load
+from penstock.config.settings._fields import FieldError
+from penstock.config.settings.load import ConfigFileError, Problem
+from penstock.config.settings.models import (
     AgentsConfig,
     DaemonConfig,
     ImpairmentConfig,

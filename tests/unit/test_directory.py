@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.config.models import DirectoryConfig
+from penstock.config.settings.models import DirectoryConfig
 from penstock.core.errors import ConfigurationError, DirectoryInUseError, VersionMismatch
 from penstock.daemon.directory import claim_directory
 

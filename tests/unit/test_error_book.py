@@ -10,7 +10,7 @@ from conductor_rig import Rig
 
 from penstock.core.driver_types import Address, EventType, ObjectKind
 from penstock.daemon.conductor import actions as a
-from penstock.daemon.conductor.error_book import LOCALS, STRANGER_TEXT, STRANGERS, ErrorBook
+from penstock.daemon.conductor.state.error_book import LOCALS, STRANGER_TEXT, STRANGERS, ErrorBook
 from penstock.daemon.limited_log import BURST, LINES_PER_SECOND, REPEAT_NS, LimitedLog
 
 UNICAST = "aeron:udp?endpoint=10.0.0.1:40456"

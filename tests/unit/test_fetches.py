@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from test_group_log import INITIAL, make, write
 
-from penstock.config.control import (
+from penstock.config.protocol.control import (
     FETCH_PIECE_BYTES,
     CutLog,
     Done,
@@ -20,8 +20,8 @@ from penstock.config.control import (
     LogCuts,
     Message,
 )
-from penstock.daemon.conductor.retention import Locate, Located
-from penstock.daemon.fetches import FetchServer, Peer
+from penstock.daemon.conductor.sagas.retention import Locate, Located
+from penstock.daemon.groups.fetches import FetchServer, Peer
 
 SECOND_NS = 10**9
 FRAMES = 8
@@ -74,7 +74,7 @@ class Desk:
 
 @pytest.fixture
 def fetch_server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Desk:
-    monkeypatch.setattr("penstock.daemon.fetches.FETCH_PIECE_BYTES", 1024)  # one frame each
+    monkeypatch.setattr("penstock.daemon.groups.fetches.FETCH_PIECE_BYTES", 1024)  # one frame each
     return Desk(tmp_path, limit_bytes=4 * 1024)
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from conductor_rig import Rig
 
-from penstock.config import control
+from penstock.config.protocol import control
 from penstock.core.driver_events import DriverEvent, Loss, Setup
 from penstock.core.driver_types import Address, EventType, ObjectKind
 from penstock.daemon.conductor import actions as a

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.config import codec, control
+from penstock.config.protocol import codec, control
 
 FUZZ = Path(__file__).parents[1] / "fuzz"
 TARGETS = sorted(path.stem.removeprefix("fuzz_") for path in FUZZ.glob("fuzz_*.py"))

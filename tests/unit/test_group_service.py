@@ -17,14 +17,14 @@ import zmq
 from test_group_log import INITIAL, make, write
 
 from penstock.client import GroupControl
-from penstock.config import codec
-from penstock.config.control import Failure, ListGroups
-from penstock.config.models import ControlTcpConfig, DaemonConfig, DirectoryConfig
+from penstock.config.protocol import codec
+from penstock.config.protocol.control import Failure, ListGroups
+from penstock.config.settings.models import ControlTcpConfig, DaemonConfig, DirectoryConfig
 from penstock.core.errors import ClosedError, InvalidArgument
-from penstock.daemon.conductor.retention import Locate, Located
+from penstock.daemon.conductor.sagas.retention import Locate, Located
 from penstock.daemon.directory import claim_directory
-from penstock.daemon.fetches import FetchServer
-from penstock.daemon.group_service import GroupService
+from penstock.daemon.groups.fetches import FetchServer
+from penstock.daemon.groups.service import GroupService
 from penstock.daemon.run import run_daemon
 
 FRAMES = 40
@@ -67,8 +67,8 @@ class Service:
 
 @pytest.fixture
 def service(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Service]:
-    monkeypatch.setattr("penstock.daemon.fetches.FETCH_PIECE_BYTES", 1024)  # one frame each
-    monkeypatch.setattr("penstock.daemon.fetches._PATIENCE_NS", 1)
+    monkeypatch.setattr("penstock.daemon.groups.fetches.FETCH_PIECE_BYTES", 1024)  # one frame each
+    monkeypatch.setattr("penstock.daemon.groups.fetches._PATIENCE_NS", 1)
     made = Service(tmp_path)
     monkeypatch.setattr(FetchServer, "_fail", _notified(FetchServer._fail, made.given_up))
     yield made

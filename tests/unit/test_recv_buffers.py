@@ -6,10 +6,10 @@ from __future__ import annotations
 import pytest
 from conductor_rig import MIB, Rig
 
-from penstock.config import control
+from penstock.config.protocol import control
 from penstock.core.driver_types import ObjectKind
 from penstock.daemon.conductor import actions as a
-from penstock.daemon.conductor.recv_buffers import LARGEST_BYTES, wanted_bytes
+from penstock.daemon.conductor.sagas.recv_buffers import LARGEST_BYTES, wanted_bytes
 
 KIB = 1 << 10
 UDP = "aeron:udp?endpoint=10.0.0.1:4000"

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from conductor_rig import Rig
 
-from penstock.config import control
+from penstock.config.protocol import control
 from penstock.core.driver_types import Address, EventType, ImageEnd, ObjectKind, SystemCounter
 from penstock.daemon.conductor import actions as a
 

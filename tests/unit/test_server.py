@@ -9,7 +9,7 @@ import pytest
 import trio
 
 import penstock
-from penstock.config.models import DaemonConfig, DirectoryConfig
+from penstock.config.settings.models import DaemonConfig, DirectoryConfig
 from penstock.daemon.run import run_daemon
 
 BEFORE_READY = 3                        # in the facts, in cnc.dat and in the announcement

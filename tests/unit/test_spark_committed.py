@@ -12,7 +12,7 @@ import pytest
 from local_port import CHANNEL, STREAM, LocalPort
 
 from penstock.client import Client, MessageBatch, Publication, Subscription
-from penstock.config import control
+from penstock.config.protocol import control
 from penstock.spark_bridge import _committed, committed
 from penstock.spark_bridge._assembler import RepeatDiffers
 from penstock.spark_bridge.markers import (

@@ -14,11 +14,10 @@ import pytest
 from conductor_rig import Rig
 
 from penstock.config import uri
-from penstock.config.control import AddPublication
-from penstock.config.models import StreamRule
+from penstock.config.protocol.control import AddPublication
+from penstock.config.settings.models import StreamRule
 from penstock.core.driver_types import CongestionControl, FlowControl, ReceiverView, StrategyLate
 from penstock.core.errors import ChannelRefused
-from penstock.daemon.conductor import custom, rules
 from penstock.daemon.conductor.actions import (
     AddImageObject,
     AddPublicationObject,
@@ -30,10 +29,12 @@ from penstock.daemon.conductor.actions import (
     SetPublicationLimit,
     StrategyAnswer,
 )
-from penstock.daemon.conductor.machines import PublicationState
+from penstock.daemon.conductor.channel import rules
 from penstock.daemon.conductor.saga import Refused
+from penstock.daemon.conductor.sagas import custom
 from penstock.daemon.conductor.settings import ConductorSettings
-from penstock.daemon.conductor.timers import Timers
+from penstock.daemon.conductor.state.machines import PublicationState
+from penstock.daemon.conductor.state.timers import Timers
 from penstock.daemon.strategies import MAX_ABANDONED, StrategyHost, find, make
 
 GROUP = "aeron:udp?endpoint=239.0.0.1:4000|interface=127.0.0.1"

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from support.not_run import need_command
 
-from penstock.daemon.conductor.recv_buffers import wanted_bytes
+from penstock.daemon.conductor.sagas.recv_buffers import wanted_bytes
 
 SYSTEMD = Path(__file__).parents[2] / "systemd"
 MAX_EXPOSURE = 2.0

@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 
 from penstock.core.errors import ConfigurationError
-from penstock.daemon import trace
-from penstock.daemon.trace import TraceFile
+from penstock.daemon.observe import trace
+from penstock.daemon.observe.trace import TraceFile
 
 Open = Callable[..., TraceFile]
 
@@ -89,7 +89,7 @@ def test_what_the_disk_is_too_slow_for_is_counted_and_told(
 FULL_DISK = """
 import resource, signal, sys
 from pathlib import Path
-from penstock.daemon.trace import TraceFile
+from penstock.daemon.observe.trace import TraceFile
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 resource.setrlimit(resource.RLIMIT_FSIZE, (2000, resource.RLIM_INFINITY))
 path = sys.argv[1]

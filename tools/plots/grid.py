@@ -16,8 +16,8 @@ from pathlib import Path
 
 import style  # noqa: F401  (the same run gives the same file)
 
-from penstock.sim import grid
-from penstock.sim.grid_plots import heat_maps
+from penstock.sim.generate import grid
+from penstock.sim.plots.grid import heat_maps
 
 _BLOCK = re.compile(r"(<!-- grid begin:[^\n]*-->\n).*?(<!-- grid end -->)", re.DOTALL)
 

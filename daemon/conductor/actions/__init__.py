@@ -12,7 +12,7 @@ from typing import Any
 
 import attrs
 
-from penstock.config.control import Message
+from penstock.config.protocol.control import Message
 from penstock.core.driver_types import (
     Address,
     ImageParams,

@@ -22,7 +22,7 @@ from penstock.daemon.addressing import (
     multicast_control,
 )
 from penstock.daemon.conductor.actions import ListInterfaces, ResolveName
-from penstock.daemon.conductor.plans import EndpointPlan
+from penstock.daemon.conductor.channel.plans import EndpointPlan
 from penstock.daemon.conductor.saga import Refused, Saga
 from penstock.daemon.conductor.settings import ConductorSettings
 

@@ -14,9 +14,9 @@ from typing import Any, Final
 import attrs
 
 from penstock.config import uri
-from penstock.config.models import StreamRule
+from penstock.config.settings.models import StreamRule
 from penstock.core.driver_types import FlowControl, StrategyLate
-from penstock.daemon.conductor.plans import publication_plan, subscription_plan
+from penstock.daemon.conductor.channel.plans import publication_plan, subscription_plan
 from penstock.daemon.conductor.saga import Refused
 from penstock.daemon.conductor.settings import ConductorSettings
 

@@ -16,7 +16,6 @@ from typing import Any
 import attrs
 
 from penstock.core.driver_types import ObjectKind, SlotKind, SubscriberParams
-from penstock.daemon.conductor import custom, publications
 from penstock.daemon.conductor.actions import (
     AddImageObject,
     AddImageSubscriber,
@@ -32,12 +31,26 @@ from penstock.daemon.conductor.actions import (
     RemoveObject,
     SetCounter,
 )
-from penstock.daemon.conductor.clients import lose_client
-from penstock.daemon.conductor.counters import ChannelStatus
-from penstock.daemon.conductor.groups import adopt_group
-from penstock.daemon.conductor.linking import link_image, link_publication, report_refusal
-from penstock.daemon.conductor.machines import ImageState, PublicationState
-from penstock.daemon.conductor.model import (
+from penstock.daemon.conductor.channel.counters import ChannelStatus
+from penstock.daemon.conductor.channel.plans import (
+    group_subscription_plan,
+    parse,
+    publication_plan,
+    subscription_plan,
+)
+from penstock.daemon.conductor.saga import EXCLUSIVE, Refused, Saga
+from penstock.daemon.conductor.sagas import custom, publications
+from penstock.daemon.conductor.sagas.clients import lose_client
+from penstock.daemon.conductor.sagas.groups import adopt_group
+from penstock.daemon.conductor.sagas.linking import link_image, link_publication, report_refusal
+from penstock.daemon.conductor.sagas.recv_buffers import follow_window
+from penstock.daemon.conductor.sagas.recv_endpoints import add_interest
+from penstock.daemon.conductor.sagas.recv_endpoints import release_if_unused as release_recv
+from penstock.daemon.conductor.sagas.retention import keep_log, settle_orphan
+from penstock.daemon.conductor.sagas.send_endpoints import release_if_unused as release_send
+from penstock.daemon.conductor.sagas.storage import watch
+from penstock.daemon.conductor.state.machines import ImageState, PublicationState
+from penstock.daemon.conductor.state.model import (
     TERMS,
     Client,
     Image,
@@ -49,16 +62,7 @@ from penstock.daemon.conductor.model import (
     SubscriberLink,
     Subscription,
 )
-from penstock.daemon.conductor.plans import (
-    group_subscription_plan,
-    parse,
-    publication_plan,
-    subscription_plan,
-)
-from penstock.daemon.conductor.recv_buffers import follow_window
-from penstock.daemon.conductor.recv_endpoints import add_interest
-from penstock.daemon.conductor.recv_endpoints import release_if_unused as release_recv
-from penstock.daemon.conductor.registry import (
+from penstock.daemon.conductor.state.registry import (
     erase,
     note_client,
     note_image,
@@ -68,11 +72,7 @@ from penstock.daemon.conductor.registry import (
     note_send_endpoint,
     note_subscription,
 )
-from penstock.daemon.conductor.retention import keep_log, settle_orphan
-from penstock.daemon.conductor.saga import EXCLUSIVE, Refused, Saga
-from penstock.daemon.conductor.send_endpoints import release_if_unused as release_send
-from penstock.daemon.conductor.storage import watch
-from penstock.daemon.conductor.world import World
+from penstock.daemon.conductor.state.state import World
 
 Registrations = Mapping[tuple[str, tuple[int, ...]], Mapping[str, Any]]
 _OVER = (PublicationState.CLOSING.value, PublicationState.DONE.value)

@@ -9,7 +9,7 @@ from typing import Any
 
 import attrs
 
-from penstock.config.control import (
+from penstock.config.protocol.control import (
     AddCounter,
     AddDestination,
     AddPublication,
@@ -30,7 +30,6 @@ from penstock.config.control import (
     SubscriptionResumed,
 )
 from penstock.core.driver_types import SlotKind, SystemCounter
-from penstock.daemon.conductor import publications, recv_endpoints, send_endpoints
 from penstock.daemon.conductor.actions import (
     AddToSystemCounter,
     AllocateCounter,
@@ -44,19 +43,20 @@ from penstock.daemon.conductor.actions import (
     RejectImageObject,
     Reply,
 )
-from penstock.daemon.conductor.linking import announce, unlink, wants_publication, withdraw
-from penstock.daemon.conductor.model import (
+from penstock.daemon.conductor.saga import EXCLUSIVE, Refused, Saga
+from penstock.daemon.conductor.sagas import publications, recv_endpoints, send_endpoints
+from penstock.daemon.conductor.sagas.linking import announce, unlink, wants_publication, withdraw
+from penstock.daemon.conductor.sagas.subscriptions import add_subscription, remove_subscription
+from penstock.daemon.conductor.settings import SECOND_NS
+from penstock.daemon.conductor.state.model import (
     Client,
     Image,
     Publication,
     RecvEndpoint,
     SendEndpoint,
 )
-from penstock.daemon.conductor.registry import erase, note_client
-from penstock.daemon.conductor.saga import EXCLUSIVE, Refused, Saga
-from penstock.daemon.conductor.settings import SECOND_NS
-from penstock.daemon.conductor.subscriptions import add_subscription, remove_subscription
-from penstock.daemon.conductor.world import World
+from penstock.daemon.conductor.state.registry import erase, note_client
+from penstock.daemon.conductor.state.state import World
 
 
 @attrs.frozen(kw_only=True)

@@ -13,7 +13,6 @@ from __future__ import annotations
 from typing import Any, Final
 
 from penstock.core.driver_types import FlowControl
-from penstock.daemon.conductor import rules
 from penstock.daemon.conductor.actions import (
     LogError,
     MakeStrategy,
@@ -22,12 +21,13 @@ from penstock.daemon.conductor.actions import (
     SetPublicationLimit,
     StrategyAnswer,
 )
-from penstock.daemon.conductor.machines import PublicationState
-from penstock.daemon.conductor.model import Publication
-from penstock.daemon.conductor.plans import PublicationPlan
+from penstock.daemon.conductor.channel import rules
+from penstock.daemon.conductor.channel.plans import PublicationPlan
 from penstock.daemon.conductor.saga import Refused, Saga
 from penstock.daemon.conductor.settings import ConductorSettings
-from penstock.daemon.conductor.world import World
+from penstock.daemon.conductor.state.machines import PublicationState
+from penstock.daemon.conductor.state.model import Publication
+from penstock.daemon.conductor.state.state import World
 
 STEP_NS: Final = 10_000_000
 DEADLINE_NS: Final = 20_000_000

@@ -12,7 +12,7 @@ from __future__ import annotations
 from functools import partial
 from typing import Any, Final
 
-from penstock.config.control import (
+from penstock.config.protocol.control import (
     MAX_CHANNEL_CHARS,
     AcknowledgeGroup,
     AddSubscription,
@@ -39,23 +39,15 @@ from penstock.daemon.conductor.actions import (
     ReleaseTo,
     ViewLog,
 )
-from penstock.daemon.conductor.model import (
-    Client,
-    Group,
-    Image,
-    Joins,
-    Publication,
-    Retained,
-)
-from penstock.daemon.conductor.plans import parse
-from penstock.daemon.conductor.registry import erase, note_group
-from penstock.daemon.conductor.reliance import (
+from penstock.daemon.conductor.channel.plans import parse
+from penstock.daemon.conductor.saga import Refused, Saga
+from penstock.daemon.conductor.sagas.reliance import (
     check_reliable,
     links_of,
     unreliable,
     warnings_of,
 )
-from penstock.daemon.conductor.retention import (
+from penstock.daemon.conductor.sagas.retention import (
     Locate,
     Located,
     acknowledge_retained,
@@ -64,10 +56,18 @@ from penstock.daemon.conductor.retention import (
     view_of,
     window_of,
 )
-from penstock.daemon.conductor.saga import Refused, Saga
+from penstock.daemon.conductor.sagas.subscriptions import add_subscription, remove_subscription
 from penstock.daemon.conductor.settings import SECOND_NS
-from penstock.daemon.conductor.subscriptions import add_subscription, remove_subscription
-from penstock.daemon.conductor.world import World
+from penstock.daemon.conductor.state.model import (
+    Client,
+    Group,
+    Image,
+    Joins,
+    Publication,
+    Retained,
+)
+from penstock.daemon.conductor.state.registry import erase, note_group
+from penstock.daemon.conductor.state.state import World
 
 GROUP_LIMIT: Final = 256                # of one daemon, whatever its slots
 

@@ -34,26 +34,26 @@ from penstock.daemon.conductor.actions import (
     RefuseSession,
     RemoveObject,
 )
-from penstock.daemon.conductor.counters import CounterType, stream_counter
-from penstock.daemon.conductor.joins import report_no_image
-from penstock.daemon.conductor.linking import link_image, report_refusal, unlink, withdraw
-from penstock.daemon.conductor.machines import IMAGE, EndpointState, ImageState, ImageTrigger
-from penstock.daemon.conductor.model import (
+from penstock.daemon.conductor.channel.counters import CounterType, stream_counter
+from penstock.daemon.conductor.channel.plans import CONGESTION_CONTROL, SubscriptionPlan
+from penstock.daemon.conductor.saga import EXCLUSIVE, EXCLUSIVE_LAST, Refused, Saga, Undo
+from penstock.daemon.conductor.sagas.joins import report_no_image
+from penstock.daemon.conductor.sagas.linking import link_image, report_refusal, unlink, withdraw
+from penstock.daemon.conductor.sagas.recv_buffers import follow_window
+from penstock.daemon.conductor.sagas.recv_endpoints import release_if_unused
+from penstock.daemon.conductor.sagas.retention import detach_groups, drop_log, settle
+from penstock.daemon.conductor.sagas.storage import watch
+from penstock.daemon.conductor.settings import KIB, MIB, SECOND_NS
+from penstock.daemon.conductor.state.machines import IMAGE, EndpointState, ImageState, ImageTrigger
+from penstock.daemon.conductor.state.model import (
     Image,
     LogFile,
     RecvEndpoint,
     SubscriberLink,
     Subscription,
 )
-from penstock.daemon.conductor.plans import CONGESTION_CONTROL, SubscriptionPlan
-from penstock.daemon.conductor.recv_buffers import follow_window
-from penstock.daemon.conductor.recv_endpoints import release_if_unused
-from penstock.daemon.conductor.registry import erase, note_image
-from penstock.daemon.conductor.retention import detach_groups, drop_log, settle
-from penstock.daemon.conductor.saga import EXCLUSIVE, EXCLUSIVE_LAST, Refused, Saga, Undo
-from penstock.daemon.conductor.settings import KIB, MIB, SECOND_NS
-from penstock.daemon.conductor.storage import watch
-from penstock.daemon.conductor.world import World
+from penstock.daemon.conductor.state.registry import erase, note_image
+from penstock.daemon.conductor.state.state import World
 
 HALF_OPEN_SHARE: Final = 4          # of the storage budget, one part in so many
 _SETUP_GROUP: Final = 0x40

@@ -12,10 +12,10 @@ from typing import Final
 
 from penstock.core.driver_events import Join, Setup
 from penstock.core.driver_types import JoinVerdict
-from penstock.daemon.conductor.linking import report_refusal
-from penstock.daemon.conductor.model import RecvEndpoint
 from penstock.daemon.conductor.saga import Refused
-from penstock.daemon.conductor.world import World
+from penstock.daemon.conductor.sagas.linking import report_refusal
+from penstock.daemon.conductor.state.model import RecvEndpoint
+from penstock.daemon.conductor.state.state import World
 
 LOG_EVERY_NS: Final = 10_000_000_000
 _REMEMBERED: Final = 256                # sessions of an endpoint whose refusal was logged

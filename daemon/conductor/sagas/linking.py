@@ -7,7 +7,7 @@ for the image linger time. The client may still write to them before it reads th
 
 from __future__ import annotations
 
-from penstock.config.control import ImageAvailable, ImageUnavailable
+from penstock.config.protocol.control import ImageAvailable, ImageUnavailable
 from penstock.core.driver_types import Address, SlotKind, SubscriberParams
 from penstock.daemon.conductor.actions import (
     AddImageSubscriber,
@@ -23,13 +23,19 @@ from penstock.daemon.conductor.actions import (
     RemoveImageSubscriber,
     RemovePublicationSubscriber,
 )
-from penstock.daemon.conductor.counters import CounterType, stream_counter
-from penstock.daemon.conductor.machines import PublicationState
-from penstock.daemon.conductor.model import Image, Joins, Publication, SubscriberLink, Subscription
-from penstock.daemon.conductor.registry import erase, note_link
+from penstock.daemon.conductor.channel.counters import CounterType, stream_counter
 from penstock.daemon.conductor.saga import Refused, Saga, Undo
 from penstock.daemon.conductor.settings import SECOND_NS
-from penstock.daemon.conductor.world import World
+from penstock.daemon.conductor.state.machines import PublicationState
+from penstock.daemon.conductor.state.model import (
+    Image,
+    Joins,
+    Publication,
+    SubscriberLink,
+    Subscription,
+)
+from penstock.daemon.conductor.state.registry import erase, note_link
+from penstock.daemon.conductor.state.state import World
 
 
 def wants_publication(subscription: Subscription, publication: Publication) -> bool:

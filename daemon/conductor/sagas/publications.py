@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import attrs
 
-from penstock.config.control import AddPublication, PublicationReady
+from penstock.config.protocol.control import AddPublication, PublicationReady
 from penstock.config.uri import ChannelUri
 from penstock.core.driver_types import (
     NO_COUNTER,
@@ -18,7 +18,6 @@ from penstock.core.driver_types import (
     SlotKind,
     compute_position,
 )
-from penstock.daemon.conductor import custom, rules
 from penstock.daemon.conductor.actions import (
     AddPublicationClient,
     AddPublicationObject,
@@ -34,29 +33,31 @@ from penstock.daemon.conductor.actions import (
     RevokePublication,
     UnblockPublication,
 )
-from penstock.daemon.conductor.counters import CounterType, stream_counter
-from penstock.daemon.conductor.linking import (
+from penstock.daemon.conductor.channel import rules
+from penstock.daemon.conductor.channel.counters import CounterType, stream_counter
+from penstock.daemon.conductor.channel.lookup import SendAddressing, send_addressing
+from penstock.daemon.conductor.channel.plans import PublicationPlan, parse, publication_plan
+from penstock.daemon.conductor.saga import EXCLUSIVE, Refused, Saga, Undo
+from penstock.daemon.conductor.sagas import custom
+from penstock.daemon.conductor.sagas.linking import (
     link_publication,
     report_refusal,
     unlink,
     wants_publication,
     withdraw,
 )
-from penstock.daemon.conductor.lookup import SendAddressing, send_addressing
-from penstock.daemon.conductor.machines import (
+from penstock.daemon.conductor.sagas.retention import detach_groups, drop_log, settle
+from penstock.daemon.conductor.sagas.send_endpoints import acquire, release_if_unused
+from penstock.daemon.conductor.sagas.storage import watch
+from penstock.daemon.conductor.settings import MIB, SECOND_NS
+from penstock.daemon.conductor.state.machines import (
     PUBLICATION,
     PublicationState,
     PublicationTrigger,
 )
-from penstock.daemon.conductor.model import Client, Publication, SendEndpoint
-from penstock.daemon.conductor.plans import PublicationPlan, parse, publication_plan
-from penstock.daemon.conductor.registry import erase, note_publication
-from penstock.daemon.conductor.retention import detach_groups, drop_log, settle
-from penstock.daemon.conductor.saga import EXCLUSIVE, Refused, Saga, Undo
-from penstock.daemon.conductor.send_endpoints import acquire, release_if_unused
-from penstock.daemon.conductor.settings import MIB, SECOND_NS
-from penstock.daemon.conductor.storage import watch
-from penstock.daemon.conductor.world import World, first_terms
+from penstock.daemon.conductor.state.model import Client, Publication, SendEndpoint
+from penstock.daemon.conductor.state.registry import erase, note_publication
+from penstock.daemon.conductor.state.state import World, first_terms
 
 # What a publication that joins an existing one may state, and must state equally.
 _COMPARED: Final[dict[str, Callable[[PublicationPlan], Any]]] = {

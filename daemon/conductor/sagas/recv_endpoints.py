@@ -26,20 +26,20 @@ from penstock.daemon.conductor.actions import (
     SetCounter,
     SetRecvControl,
 )
-from penstock.daemon.conductor.counters import (
+from penstock.daemon.conductor.channel.counters import (
     ChannelStatus,
     CounterType,
     channel_counter,
     local_address_counter,
 )
-from penstock.daemon.conductor.lookup import RecvAddressing, recv_addressing, resolve
-from penstock.daemon.conductor.machines import EndpointState
-from penstock.daemon.conductor.model import Destination, RecvEndpoint
-from penstock.daemon.conductor.plans import SubscriptionPlan, destination_plan, parse
-from penstock.daemon.conductor.recv_buffers import fit, is_given
-from penstock.daemon.conductor.registry import erase, note_recv_endpoint
+from penstock.daemon.conductor.channel.lookup import RecvAddressing, recv_addressing, resolve
+from penstock.daemon.conductor.channel.plans import SubscriptionPlan, destination_plan, parse
 from penstock.daemon.conductor.saga import EXCLUSIVE, UNTIL_RELEASE, Refused, Saga, Undo
-from penstock.daemon.conductor.world import World
+from penstock.daemon.conductor.sagas.recv_buffers import fit, is_given
+from penstock.daemon.conductor.state.machines import EndpointState
+from penstock.daemon.conductor.state.model import Destination, RecvEndpoint
+from penstock.daemon.conductor.state.registry import erase, note_recv_endpoint
+from penstock.daemon.conductor.state.state import World
 
 
 def acquire(

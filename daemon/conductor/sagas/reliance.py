@@ -11,10 +11,10 @@ from __future__ import annotations
 import attrs
 
 from penstock.core.driver_types import FlowControl
-from penstock.daemon.conductor.model import Group, Image, Publication, SubscriberLink
-from penstock.daemon.conductor.retention import window_of
 from penstock.daemon.conductor.saga import Refused
-from penstock.daemon.conductor.world import World
+from penstock.daemon.conductor.sagas.retention import window_of
+from penstock.daemon.conductor.state.model import Group, Image, Publication, SubscriberLink
+from penstock.daemon.conductor.state.state import World
 
 
 @attrs.frozen

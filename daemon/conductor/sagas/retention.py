@@ -22,7 +22,8 @@ from penstock.daemon.conductor.actions import (
     SetCounter,
     ViewLog,
 )
-from penstock.daemon.conductor.model import (
+from penstock.daemon.conductor.saga import Refused, Saga
+from penstock.daemon.conductor.state.model import (
     Group,
     Image,
     LogFile,
@@ -30,9 +31,8 @@ from penstock.daemon.conductor.model import (
     Retained,
     SubscriberLink,
 )
-from penstock.daemon.conductor.registry import erase, note_retained
-from penstock.daemon.conductor.saga import Refused, Saga
-from penstock.daemon.conductor.world import World
+from penstock.daemon.conductor.state.registry import erase, note_retained
+from penstock.daemon.conductor.state.state import World
 
 
 @attrs.frozen(kw_only=True)

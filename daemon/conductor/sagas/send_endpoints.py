@@ -24,19 +24,19 @@ from penstock.daemon.conductor.actions import (
     SetCounter,
     SetSendAddress,
 )
-from penstock.daemon.conductor.counters import (
+from penstock.daemon.conductor.channel.counters import (
     ChannelStatus,
     CounterType,
     channel_counter,
     local_address_counter,
 )
-from penstock.daemon.conductor.lookup import SendAddressing, resolve
-from penstock.daemon.conductor.machines import EndpointState
-from penstock.daemon.conductor.model import Destination, SendEndpoint
-from penstock.daemon.conductor.plans import EndpointPlan, destination_plan, parse
-from penstock.daemon.conductor.registry import erase, note_send_endpoint
+from penstock.daemon.conductor.channel.lookup import SendAddressing, resolve
+from penstock.daemon.conductor.channel.plans import EndpointPlan, destination_plan, parse
 from penstock.daemon.conductor.saga import EXCLUSIVE, UNTIL_RELEASE, Refused, Saga, Undo
-from penstock.daemon.conductor.world import World
+from penstock.daemon.conductor.state.machines import EndpointState
+from penstock.daemon.conductor.state.model import Destination, SendEndpoint
+from penstock.daemon.conductor.state.registry import erase, note_send_endpoint
+from penstock.daemon.conductor.state.state import World
 
 MAX_DYNAMIC_DESTINATIONS: Final = 2048      # PS_DESTINATIONS_DYNAMIC_MAX
 _MDC = {"": Mdc.NONE, "dynamic": Mdc.DYNAMIC, "manual": Mdc.MANUAL}

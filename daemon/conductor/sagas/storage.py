@@ -28,12 +28,12 @@ from penstock.daemon.conductor.actions import (
     ReleaseLog,
     ReserveTerm,
 )
-from penstock.daemon.conductor.linking import report_refusal
-from penstock.daemon.conductor.machines import ImageState, PublicationState
-from penstock.daemon.conductor.model import TERMS, Image, LogFile, Publication
-from penstock.daemon.conductor.registry import note_log
 from penstock.daemon.conductor.saga import EXCLUSIVE, Refused, Saga
-from penstock.daemon.conductor.world import PAGE, World
+from penstock.daemon.conductor.sagas.linking import report_refusal
+from penstock.daemon.conductor.state.machines import ImageState, PublicationState
+from penstock.daemon.conductor.state.model import TERMS, Image, LogFile, Publication
+from penstock.daemon.conductor.state.registry import note_log
+from penstock.daemon.conductor.state.state import PAGE, World
 
 
 def _owner(world: World, kind: ObjectKind, object_id: int) -> Image | Publication | None:

@@ -5,30 +5,39 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from penstock.config.control import AddSubscription, SubscriptionReady
+from penstock.config.protocol.control import AddSubscription, SubscriptionReady
 from penstock.core.driver_types import NO_COUNTER
-from penstock.daemon.conductor import rules
-from penstock.daemon.conductor.images import leave_half_open, leave_image
-from penstock.daemon.conductor.linking import link_image, report_refusal, unlink, wants_publication
-from penstock.daemon.conductor.lookup import RecvAddressing, recv_addressing, send_addressing
-from penstock.daemon.conductor.machines import ImageState
-from penstock.daemon.conductor.model import Client, Image, Joins, RecvEndpoint, Subscription
-from penstock.daemon.conductor.plans import (
+from penstock.daemon.conductor.channel import rules
+from penstock.daemon.conductor.channel.lookup import (
+    RecvAddressing,
+    recv_addressing,
+    send_addressing,
+)
+from penstock.daemon.conductor.channel.plans import (
     SubscriptionPlan,
     group_subscription_plan,
     parse,
     subscription_plan,
 )
-from penstock.daemon.conductor.publications import link_quietly
-from penstock.daemon.conductor.recv_endpoints import (
+from penstock.daemon.conductor.saga import EXCLUSIVE, Refused, Saga
+from penstock.daemon.conductor.sagas.images import leave_half_open, leave_image
+from penstock.daemon.conductor.sagas.linking import (
+    link_image,
+    report_refusal,
+    unlink,
+    wants_publication,
+)
+from penstock.daemon.conductor.sagas.publications import link_quietly
+from penstock.daemon.conductor.sagas.recv_endpoints import (
     acquire,
     add_interest,
     release_if_unused,
     remove_interest,
 )
-from penstock.daemon.conductor.registry import erase, note_subscription
-from penstock.daemon.conductor.saga import EXCLUSIVE, Refused, Saga
-from penstock.daemon.conductor.world import World
+from penstock.daemon.conductor.state.machines import ImageState
+from penstock.daemon.conductor.state.model import Client, Image, Joins, RecvEndpoint, Subscription
+from penstock.daemon.conductor.state.registry import erase, note_subscription
+from penstock.daemon.conductor.state.state import World
 
 Answer = Callable[[SubscriptionReady], None]
 

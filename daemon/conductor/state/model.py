@@ -12,7 +12,7 @@ from typing import Final
 import attrs
 
 from penstock.config import uri
-from penstock.config.control import Message
+from penstock.config.protocol.control import Message
 from penstock.core.driver_types import (
     ALL_TERMS,
     Address,
@@ -23,8 +23,8 @@ from penstock.core.driver_types import (
     SendEndpointParams,
     log_file_length,
 )
-from penstock.daemon.conductor.machines import EndpointState, ImageState, PublicationState
-from penstock.daemon.conductor.plans import PublicationPlan, SubscriptionPlan
+from penstock.daemon.conductor.channel.plans import PublicationPlan, SubscriptionPlan
+from penstock.daemon.conductor.state.machines import EndpointState, ImageState, PublicationState
 
 _FRAME_ALIGNMENT: Final = 32
 TERMS: Final = 3                        # of each log

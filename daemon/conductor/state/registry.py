@@ -11,8 +11,8 @@ from __future__ import annotations
 from typing import Any
 
 from penstock.daemon.conductor.actions import Record
-from penstock.daemon.conductor.machines import ImageState
-from penstock.daemon.conductor.model import (
+from penstock.daemon.conductor.state.machines import ImageState
+from penstock.daemon.conductor.state.model import (
     Client,
     Group,
     Image,
@@ -23,7 +23,7 @@ from penstock.daemon.conductor.model import (
     SubscriberLink,
     Subscription,
 )
-from penstock.daemon.conductor.world import World
+from penstock.daemon.conductor.state.state import World
 
 
 def _note(world: World, kind: str, key: tuple[int, ...], fields: dict[str, Any] | None) -> None:

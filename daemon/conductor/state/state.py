@@ -8,11 +8,13 @@ import random
 from collections.abc import Callable
 from typing import Any
 
-from penstock.config.control import Message
+from penstock.config.protocol.control import Message
 from penstock.core.driver_types import Address
 from penstock.daemon.conductor.actions import Action, LogError, Notify, PublishEvent, SetStorage
-from penstock.daemon.conductor.error_book import ErrorBook
-from penstock.daemon.conductor.model import (
+from penstock.daemon.conductor.saga import Refused, SagaRunner
+from penstock.daemon.conductor.settings import ConductorSettings
+from penstock.daemon.conductor.state.error_book import ErrorBook
+from penstock.daemon.conductor.state.model import (
     Client,
     Group,
     Image,
@@ -22,9 +24,7 @@ from penstock.daemon.conductor.model import (
     SendEndpoint,
     Subscription,
 )
-from penstock.daemon.conductor.saga import Refused, SagaRunner
-from penstock.daemon.conductor.settings import ConductorSettings
-from penstock.daemon.conductor.timers import Timers
+from penstock.daemon.conductor.state.timers import Timers
 
 _SMALL_TERM = 1 << 20
 _FIRST_IMAGE_BYTES = 256 * 1024

@@ -13,9 +13,9 @@ from __future__ import annotations
 from typing import Final
 
 from penstock.daemon.conductor.actions import FitRecvBuffer
-from penstock.daemon.conductor.model import Destination, RecvEndpoint
 from penstock.daemon.conductor.saga import Refused, Saga
-from penstock.daemon.conductor.world import World
+from penstock.daemon.conductor.state.model import Destination, RecvEndpoint
+from penstock.daemon.conductor.state.state import World
 
 LARGEST_BYTES: Final = 1 << 30          # PS_RECV_BUFFER_MAX
 
