@@ -6,11 +6,16 @@ takes several times as long.  The kernel tells how long each thread ran and how 
 processor (``/proc/PID/task/TID/schedstat``).  If the processes of a test ran for r and waited for w
 in a stretch of time, the part r ÷ (r + w) of the stretch counts.  If they had nothing to do, all of
 it counts.
+
+As a command, for the tests in C: ``patience.py SECONDS PROGRAM [ARGUMENT]...`` runs a program and
+ends with its status, or kills it when the time-out is over and ends with 124.
 """
 
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -97,3 +102,28 @@ class Patience:
         """What of it has been used so far."""
         self._check(time.monotonic())
         return self._seconds - self._left_s
+
+
+#: The status of a command that was killed at its time-out; timeout(1) has the same.
+TIMED_OUT = 124
+
+
+def run(seconds: float, command: list[str]) -> int:
+    """Run a command within a time-out.
+
+    :return: its exit status, negative for a signal; TIMED_OUT if it was killed.
+    """
+    patience = Patience(seconds, exact=True)
+    with subprocess.Popen(command) as process:
+        while not patience.is_over:
+            try:
+                return process.wait(STRETCH_S)
+            except subprocess.TimeoutExpired:
+                continue
+        process.kill()
+    return TIMED_OUT
+
+
+if __name__ == "__main__":
+    status = run(float(sys.argv[1]), sys.argv[2:])
+    sys.exit(status if status >= 0 else 128 - status)

@@ -65,6 +65,20 @@ def test_every_wait_ends(clock: Clock) -> None:
     assert rounds <= 1 + 1 / (STRETCH_S * LEAST_SHARE)
 
 
+@pytest.mark.parametrize(("program", "status"), [
+    ("raise SystemExit(3)", 3), ("import os; os.kill(os.getpid(), 9)", 128 + 9),
+    ("while True: pass", patience.TIMED_OUT), ("input()", patience.TIMED_OUT),
+])
+def test_a_program_has_its_time(program: str, status: int) -> None:
+    """One that works without end and one that waits without end are both killed."""
+    seconds = "0.6" if status == patience.TIMED_OUT else "60"
+    with subprocess.Popen(
+        [sys.executable, patience.__file__, seconds, sys.executable, "-c", program],
+        stdin=subprocess.PIPE, stderr=subprocess.DEVNULL,
+    ) as process:
+        assert process.wait() == status
+
+
 def test_the_kernel_tells_of_descendants() -> None:
     program = "import subprocess, sys; subprocess.run([sys.executable, '-c', sys.argv[1]])"
     burn = "print('on', flush=True)\nwhile True: pass"
