@@ -115,11 +115,15 @@ def test_a_stopped_daemon_hands_over(new_host: NewHost, number: signal.Signals) 
 
 @pytest.mark.slow
 def test_ten_restarts_of_each_daemon_in_a_lossy_transfer(
-    new_host: NewHost, port: Port, record_property: Callable[[str, object], None]
+    new_host: NewHost, port: Port, tmp_path: Path,
+    record_property: Callable[[str, object], None],
 ) -> None:
     """Byte for byte, in one session.  How long the stream pauses is reported; what is judged is the
-    processor time that a start takes, so that another program's load proves nothing."""
-    bad = ("--impair", "loss=3%,seed=5")
+    processor time that a start takes, so that another program's load proves nothing.  A busy
+    machine may take longer over a start than an image waits by default."""
+    config = tmp_path / "patient.toml"
+    config.write_text('[timeouts]\nimage_liveness_timeout_ns = "60s"\n')
+    bad = ("--impair", "loss=3%,seed=5", "--config", str(config))
     near, far = new_host(*bad), new_host(*bad)
     channel = f"aeron:udp?endpoint=127.0.0.1:{port()}|term-length=256k"
     with two_clients(near, far) as (client, remote):
