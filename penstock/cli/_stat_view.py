@@ -159,11 +159,11 @@ def render(
                 table(title, [columns[i] for i in used], [[row[i] for i in used] for row in cells],
                       width)
             )
-    parts.append(table("counters", _COUNTERS, _counters(now, before, seconds, show_all), width))
-    if now["errors"]:
+    if now["errors"]:       # above the counters: a terminal of 24 rows shows no more than the first
         parts.append(Text("errors", style="bold"))      # whole, however long
         parts += [Text(f"{row['count']:,} times: {printable(row['text'].encode())}")
                   for row in now["errors"]]
+    parts.append(table("counters", _COUNTERS, _counters(now, before, seconds, show_all), width))
     return Group(*parts)
 
 

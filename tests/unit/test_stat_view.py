@@ -7,6 +7,7 @@ import copy
 import io
 from typing import Any
 
+import pytest
 from rich.console import Console
 
 from penstock.cli._stat_view import render, size
@@ -57,6 +58,41 @@ def test_later_looks_show_rates_and_shares_of_the_interval() -> None:
     assert "512 B/s" in text
     assert "receiver window 25%" in text
     assert "500" in text
+
+
+IMAGE: dict[str, Any] = {
+    "image_id": 4, "stream_id": 1001, "session_id": -5, "source": "10.0.0.2:40456", "position": 0,
+    "strategy": "max", "state": "active", "slowest_subscriber": 0, "gaps": 0, "lost_bytes": 0,
+    "window_bytes": 8 << 20, "rcvbuf_bytes": 208 << 10, "rcvbuf_wanted_bytes": 16 << 20,
+}
+
+
+def image_table(width: int, **fields: int) -> str:
+    snapshot = copy.deepcopy(SNAPSHOT)
+    snapshot["status"]["images"] = [{**IMAGE, **fields}]
+    console = Console(width=width, record=True, file=io.StringIO())
+    console.print(render(snapshot, None, 0.0, False, width=width))
+    return console.export_text()
+
+
+@pytest.mark.parametrize("width", [60, 80, 200])
+def test_a_window_that_does_not_fit_is_shown_at_each_width(width: int) -> None:
+    assert "208.0 KiB of 16.0 MiB" in image_table(width)
+
+
+@pytest.mark.parametrize("buffer", [8 << 20, 16 << 20])
+def test_a_window_that_fits_takes_no_column(buffer: int) -> None:
+    assert "buffer short" not in image_table(200, rcvbuf_bytes=buffer)
+
+
+def test_errors_stand_above_the_counters() -> None:
+    """A live view of 24 rows shows no more than the first of them."""
+    snapshot = copy.deepcopy(SNAPSHOT)
+    snapshot["errors"] = [{"count": 2, "text": "something is wrong"}]
+    console = Console(width=80, record=True, file=io.StringIO())
+    console.print(render(snapshot, None, 0.0, False, width=80))
+    text = console.export_text()
+    assert 0 < text.index("something is wrong") < text.index("Bytes sent")
 
 
 def test_a_stream_without_receiver_says_so_and_all_counters_can_be_shown() -> None:
