@@ -11,6 +11,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/uio.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
 
@@ -84,10 +85,17 @@ int ps_file_reserve(int fd, const char *path, int64_t offset, int64_t length)
 
 int ps_file_zero(int fd, const char *path, int64_t offset, int64_t length)
 {
-    static const uint8_t zeroes[64 * 1024];
+    enum { PIECES = 16 };
+    static const uint8_t zeroes[4096];
     while (length > 0) {
-        const size_t part = length < (int64_t)sizeof zeroes ? (size_t)length : sizeof zeroes;
-        const ssize_t written = pwrite(fd, zeroes, part, (off_t)offset);
+        struct iovec pieces[PIECES];
+        int count = 0;
+        for (int64_t left = length; count < PIECES && left > 0; count++) {
+            const size_t part = left < (int64_t)sizeof zeroes ? (size_t)left : sizeof zeroes;
+            pieces[count] = (struct iovec){ (void *)(uintptr_t)zeroes, part };
+            left -= (int64_t)part;
+        }
+        const ssize_t written = pwritev(fd, pieces, count, (off_t)offset);
         if (written < 0 && errno != EINTR) {
             return ps_fail(PS_E_SYSTEM, "cannot zero %lld bytes of %s: %s", (long long)length, path,
                            strerror(errno));
