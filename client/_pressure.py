@@ -1,19 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Why a publication is held, and by whom."""
+"""Why a publication is held, by whom, and what was refused meanwhile."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 import attrs
+
+from penstock.core.pressure import PressureView, cause_name
 
 
 @attrs.frozen(kw_only=True)
 class Pressure:
-    """Cause that holds a publication back, and the time that it was held.
+    """Both accounts of a publication, read from shared memory.
 
-    The two accounts have equal sums: the time that publishers stood at their limit.
+    The account of time held says how long publishers stood at their limit, by cause and by culprit;
+    the two sums are equal.  The account of refusals counts offers that were refused.
     """
 
     cause: str
@@ -33,12 +35,23 @@ class Pressure:
     blocked_ns: Mapping[str, int]
     """Time held, by cause."""
     blocked_by_ns: Mapping[str, int]
-    """Time held, by culprit; the smallest are one entry, ``other``."""
+    """Time held, by culprit: the eight largest, and ``other`` for all that are unknown."""
 
     client: str = ""
     """Name of the client that is behind, here or beyond the receiver; empty when unknown."""
     held_ns: int = 0
     """How long that cause and culprit have held the publication by now."""
+    error_ns: Mapping[str, int] = attrs.field(factory=dict)
+    """How much too large a culprit's time may be: at most an eighth of all.  Only where more than
+    eight culprits took turns."""
+    refused: Mapping[str, int] = attrs.field(factory=dict)
+    """Offers refused, by the cause that bound then; ``none``: room came before it was known."""
+    refused_ns: int = 0
+    """Time from a publisher's first refusal to its next success, of all its episodes."""
+    refused_episodes: int = 0
+    """Number of these episodes that ended."""
+    stale: bool = False
+    """The daemon wrote during each try to read: these are the figures of the call before."""
 
     @property
     def summary(self) -> str:
@@ -63,29 +76,23 @@ def _bytes(number: int) -> str:
     return f"{number} bytes"
 
 
-def read_pressure(snapshot: Mapping[str, Any], publication_id: int) -> Pressure | None:
-    """The publication's part of a status snapshot; None when it has gone."""
-    for row in snapshot["publications"]:
-        if row["publication_id"] == publication_id:
-            return _read(row)
-    return None
-
-
-def _read(row: Mapping[str, Any]) -> Pressure:
-    culprit = row["culprit"]
-    peer: Mapping[str, Any] = next(
-        (p for p in row["peers"] if culprit.startswith(f"receiver {p['receiver_id']} ")), {}
-    )
+def pressure_of(view: PressureView, now_ns: int) -> Pressure:
+    """The accounts for people, closed at ``now_ns`` of the monotonic clock."""
     return Pressure(
-        cause=row["cause"],
-        culprit=culprit,
-        reason=peer.get("reason", ""),
-        reason_client=peer.get("reason_client", 0),
-        backlog_bytes=row["backlog_bytes"],
-        client=row["culprit_name"],
-        held_ns=row["held_ns"],
-        strategy=row["strategy"],
-        rate_bytes_per_s=row["rate_bytes_per_s"],
-        blocked_ns=dict(row["blocked_ns"]),
-        blocked_by_ns=dict(row["blocked_by_ns"]),
+        cause=cause_name(view.cause),
+        culprit=view.culprit_text,
+        reason=cause_name(view.reason) if view.reason else "",
+        reason_client=view.reason_client,
+        backlog_bytes=view.backlog_bytes,
+        client=view.client[1],
+        held_ns=view.held_ns(now_ns),
+        strategy=view.strategy,
+        rate_bytes_per_s=view.rate_bytes_per_s,
+        blocked_ns=view.by_cause(now_ns),
+        blocked_by_ns=view.by_culprit(now_ns),
+        error_ns=view.errors(),
+        refused=view.refusals(),
+        refused_ns=view.refused_ns,
+        refused_episodes=view.refused_episodes,
+        stale=view.stale,
     )

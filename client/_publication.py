@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import contextlib
+import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
@@ -13,7 +14,7 @@ import attrs
 from penstock.client._batches import Block, as_block
 from penstock.client._claim import Claim
 from penstock.client._offer import TRANSIENT, Offer, offer_code
-from penstock.client._pressure import Pressure, read_pressure
+from penstock.client._pressure import Pressure, pressure_of
 from penstock.client._restart import LostSession
 from penstock.client._subscription import removal
 from penstock.config.protocol import control
@@ -28,6 +29,7 @@ from penstock.core.errors import (
     PublicationFailed,
     TimeoutExpired,
 )
+from penstock.core.pressure import NO_PRESSURE, PressureView
 
 if TYPE_CHECKING:
     from penstock.client._client import Client
@@ -38,7 +40,6 @@ SessionCallback: TypeAlias = Callable[[LostSession], object]
 _MAX_BATCH = 2**31 - 1
 _LOST_KEPT = 16
 _HELD = (Offer.BACK_PRESSURED, Offer.RATE_LIMITED)
-_DIAGNOSIS_S = 1.0  # for the daemon to say who holds a stream
 _TURNS = 16  # offers in a row while a term turns
 _MISUSE = -1000  # positions below this are ps_error_code
 
@@ -120,6 +121,7 @@ class Publication:
         self._constants = core.pub_constants(handle)
         self._notices = client._port.notices(ready.registration_id)
         self._rejections: dict[int, RemoteRejection] = {}
+        self._pressure_seen: PressureView | None = None
 
     def _suspend(self) -> None:
         """The daemon of this session died, and the new daemon could not adopt it: until it is added
@@ -292,12 +294,14 @@ class Publication:
         """Return the cause that holds this publication now, and the time held by cause and by
         culprit.
 
-        Asks the daemon: for diagnosis, not for every message.
+        Reads shared memory and asks nobody: some microseconds, whatever else the daemon serves.
         """
-        found = read_pressure(self._client.status(), self.original_id)
-        if found is None:
-            raise ClosedError("the daemon has no such publication any more")
-        return found
+        handle = self._suspended or self._open()
+        view = core.pub_pressure(handle)
+        if view is None:
+            view = attrs.evolve(self._pressure_seen or NO_PRESSURE, stale=True)
+        self._pressure_seen = view
+        return pressure_of(view, time.monotonic_ns())
 
     @property
     def is_connected(self) -> bool:
@@ -523,14 +527,13 @@ class Publication:
         return True
 
     def _raise_timeout(self, position: int, timeout_s: float | None) -> None:
-        """Asks the daemon who holds the stream; without an answer the offer's code has to do."""
+        """Say who holds the stream; where nobody does, the code of the offer has to do."""
         code = offer_code(position)
         why = code.name if code is not None else "room"
         if position in _HELD:
             with contextlib.suppress(PenstockError):
-                status = self._client._port.status(_DIAGNOSIS_S)
-                pressure = read_pressure(status.snapshot, self.original_id)
-                if pressure is not None and pressure.cause != "none":
+                pressure = self.pressure()
+                if pressure.cause != "none":
                     why = f"{why}: {pressure.summary}"
         raise TimeoutExpired(
             f"stream {self.stream_id} on {self._channel} took no message for {timeout_s:g} s: {why}"

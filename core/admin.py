@@ -18,11 +18,11 @@ from penstock.core.driver_types import (
     ErrorRecord,
     ImageView,
     LogParams,
-    PressureView,
     SharedParams,
     SlotKind,
 )
 from penstock.core.library import Library, NativeObject
+from penstock.core.pressure import PressureView, decode
 
 #: The layout of ``penstock.dat`` that this version reads and writes.
 SHARED_VERSION = int(CORE.lib.PS_SHARED_VERSION)
@@ -244,19 +244,12 @@ class Shared(NativeObject):
         self._lib.ps_slot_wake_client(self._handle, index)
 
     def read_pressure(self, publication_slot: int) -> PressureView:
+        """Both accounts of a publication.  Any thread."""
         view = self._ffi.new("ps_pressure_view_t *")
-        self._check(
-            self._lib.ps_slot_read_pressure(self._handle, publication_slot, view), "read pressure"
-        )
-        return PressureView(
-            cause=view.cause,
-            since_ns=view.since_ns,
-            culprit=view.culprit,
-            blocked_ns=tuple(view.blocked_ns),
-            culprits=tuple(zip(view.culprit_ids, view.culprit_ns, strict=True)),
-            published_ordinal=view.published_ordinal,
-            sent_ordinal=view.sent_ordinal,
-        )
+        code = self._lib.ps_slot_read_pressure(self._handle, publication_slot, view)
+        if code != self._lib.PS_E_AGAIN:
+            self._check(code, "read pressure")
+        return decode(self._ffi, view)
 
     def read_index(self, kind: SlotKind, index: int) -> list[tuple[int, int]]:
         """(position, epoch ns) of the entries of a log's index ring, ascending."""

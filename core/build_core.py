@@ -22,6 +22,7 @@ ROOT = CORE.parent
 # Order matters: a header's types come before their users.
 CORE_DECLARATIONS = (
     "core/src/base/ps_types.h",
+    "core/include/ps_pressure_view.h",
     "core/include/penstock.h",
     "core/src/client/ps_fast.h",
     "core/src/memory/ps_gather.h",

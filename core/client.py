@@ -28,6 +28,7 @@ from penstock.core.messages import MESSAGE as MESSAGE
 from penstock.core.messages import MESSAGE_FIELDS as MESSAGE_FIELDS
 from penstock.core.messages import Messages as Messages
 from penstock.core.messages import copy_bytes as copy_bytes
+from penstock.core.pressure import PressureView, decode
 
 ClientHandle: TypeAlias = Handle
 PublicationHandle: TypeAlias = Handle
@@ -254,6 +255,16 @@ def pub_available_window(pub: PublicationHandle) -> int:
 def pub_is_connected(pub: PublicationHandle) -> int:
     """1 while a receiver is there."""
     return int(pub.lib.ps_pub_is_connected(pub.native))
+
+
+def pub_pressure(pub: PublicationHandle) -> PressureView | None:
+    """Both accounts of the publication; None when the sender wrote in each of eight tries."""
+    view = pub.library.ffi.new("ps_pressure_view_t *")
+    code = pub.lib.ps_pub_pressure(pub.native, view)
+    if code == pub.lib.PS_E_AGAIN:
+        return None
+    pub.library.check(code, "read the pressure")
+    return decode(pub.library.ffi, view)
 
 
 def pub_want_room(pub: PublicationHandle) -> None:

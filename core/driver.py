@@ -178,7 +178,7 @@ class Driver(NativeObject):
 
     def add_publication(self, params: PublicationParams) -> None:
         native = self._ffi.new("ps_publication_params_t *")
-        keep = self._fill(native, params, skip=_HANDLES | {"strategy"})
+        keep = self._fill(native, params, skip=_HANDLES)
         if params.endpoint_id:
             native.endpoint = self._send_endpoints[params.endpoint_id]
         out = self._ffi.new("ps_publication_t **")

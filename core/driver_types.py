@@ -542,17 +542,6 @@ class ImageView:
     congestion_window: int              # 0: no such bound
 
 
-@attrs.frozen(kw_only=True)
-class PressureView:
-    cause: int
-    since_ns: int
-    culprit: int
-    blocked_ns: tuple[int, ...]         # by Cause
-    culprits: tuple[tuple[int, int], ...] = ()  # (id, blocked ns), the last: all others
-    published_ordinal: int
-    sent_ordinal: int
-
-
 def log_file_length(term_length: int, page_size: int = 4096) -> int:
     """Bytes of a log buffer file: three terms and 4 KiB of metadata, rounded to a page."""
     raw = 3 * term_length + 4096

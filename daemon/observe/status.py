@@ -13,7 +13,8 @@ import attrs
 
 from penstock.core.admin import Cnc, Shared
 from penstock.core.driver import Driver
-from penstock.core.driver_types import Agent, Cause, PressureView, ReceiverView
+from penstock.core.driver_types import Agent, ReceiverView
+from penstock.core.pressure import PressureView, cause_name
 from penstock.daemon.conductor.sagas.recv_buffers import wanted_bytes
 from penstock.daemon.conductor.sagas.reliance import strategy_name
 from penstock.daemon.conductor.state.model import (
@@ -84,6 +85,9 @@ class PublicationStatus:
     held_ns: int                        # since when that cause and culprit hold it
     blocked_ns: dict[str, int]          # by cause, since the start, the running interval included
     blocked_by_ns: dict[str, int]       # by culprit, in the same way: equal sums
+    refused: dict[str, int]             # offers, by the cause that bound then
+    refused_ns: int                     # from first refusals to next successes
+    refused_episodes: int
     peers: list[ReceiverStatus]         # live receivers
     log_bytes: int
 
@@ -163,14 +167,14 @@ def client_status(client: Client) -> ClientStatus:
     )
 
 
-def _receiver(view: ReceiverView, names: dict[int, str]) -> ReceiverStatus:
+def _receiver(view: ReceiverView) -> ReceiverStatus:
     return ReceiverStatus(
         receiver_id=view.receiver_id,
         address="" if view.address is None else str(view.address),
         position=view.position,
         window=view.window,
         penstock=view.capabilities != 0,
-        reason="" if view.reason == 0 else names.get(view.reason, f"cause_{view.reason}"),
+        reason="" if view.reason == 0 else cause_name(view.reason),
         reason_client=view.reason_client,
         reason_name=view.reason_name,
         reason_host=view.reason_host,
@@ -178,117 +182,27 @@ def _receiver(view: ReceiverView, names: dict[int, str]) -> ReceiverStatus:
     )
 
 
-def _culprit_name(
-    culprit: int, peers: list[ReceiverStatus], clients: dict[int, LocalClient]
-) -> str:
-    """Who that is: a receiver with its address, a client with its name."""
-    for peer in peers:
-        if peer.receiver_id == culprit:
-            return f"receiver {culprit} at {peer.address}"
-    if culprit in clients:
-        return clients[culprit].text
-    return f"id {culprit}"
-
-
-@attrs.frozen(kw_only=True)
-class Culprit:
-    """The client through whose fault a publication is held."""
-
-    text: str = ""
-    client_id: int = 0
-    name: str = ""
-    backlog_bytes: int = 0
-
-
-@attrs.frozen(kw_only=True)
-class LocalClient:
-    """A client of this daemon, for people."""
-
-    text: str                           # client 463 'slow reader' (pid 10874)
-    name: str
-
-
-def local_clients(world: World) -> dict[int, LocalClient]:
-    found = {}
-    for client in world.clients.values():
-        name = f" '{client.name}'" if client.name else ""
-        pid = f" (pid {client.pid})" if client.pid > 0 else ""
-        found[client.id] = LocalClient(text=f"client {client.id}{name}{pid}", name=client.name)
-    return found
-
-
-def _culprit(
-    view: PressureView, publication: Publication, peers: list[ReceiverStatus],
-    clients: dict[int, LocalClient], position: int, counter: Callable[[int], int],
-) -> Culprit:
-    if not view.culprit:
-        return Culprit()
-    for peer in peers:
-        if peer.receiver_id == view.culprit:
-            return _remote_culprit(peer)
-    local = clients.get(view.culprit)
-    if local is None:
-        return Culprit(text=f"id {view.culprit}")
+def _backlog(
+    view: PressureView, publication: Publication, position: int, counter: Callable[[int], int],
+) -> int:
+    """What the client that is behind has not read: of this host by its position, else as stated."""
+    if view.culprit.address or not view.culprit.id:
+        return view.backlog_bytes
     read = [
         counter(link.counter_id) for link in publication.subscribers.values()
-        if link.subscription.client.id == view.culprit and not link.resting
+        if link.subscription.client.id == view.culprit.id and not link.resting
     ]
-    return Culprit(
-        text=local.text, client_id=view.culprit, name=local.name,
-        backlog_bytes=max(0, position - min(read)) if read else 0,
-    )
-
-
-def _remote_culprit(peer: ReceiverStatus) -> Culprit:
-    """The receiver, and its client as its status message states it; one of an older version states
-    an id alone, Aeron's nothing."""
-    text = f"receiver {peer.receiver_id} at {peer.address}"
-    if peer.reason_client:
-        text += f": client {peer.reason_client}"
-        text += f" '{peer.reason_name}'" if peer.reason_name else ""
-        text += f" on {peer.reason_host}" if peer.reason_host else ""
-    return Culprit(
-        text=text, client_id=peer.reason_client, name=peer.reason_name,
-        backlog_bytes=peer.backlog_bytes,
-    )
-
-
-def _accounts(
-    view: PressureView, names: dict[int, str], peers: list[ReceiverStatus],
-    clients: dict[int, LocalClient], now_ns: int,
-) -> tuple[dict[str, int], dict[str, int]]:
-    """Blocked time by cause and by culprit, closed at now_ns: their sums are equal."""
-    by_cause = {
-        names.get(i, f"cause_{i}"): value for i, value in enumerate(view.blocked_ns) if value
-    }
-    by_culprit: dict[str, int] = {}
-    for culprit, value in view.culprits:
-        if value:
-            name = _culprit_name(culprit, peers, clients) if culprit else "other"
-            by_culprit[name] = by_culprit.get(name, 0) + value
-    if view.cause != Cause.NONE and now_ns > view.since_ns:
-        running = now_ns - view.since_ns
-        cause = names.get(view.cause, f"cause_{view.cause}")
-        by_cause[cause] = by_cause.get(cause, 0) + running
-        name = _culprit_name(view.culprit, peers, clients) if view.culprit else "other"
-        by_culprit[name] = by_culprit.get(name, 0) + running
-    return by_cause, by_culprit
+    return max(0, position - min(read)) if read else 0
 
 
 def publication_status(
     publication: Publication, driver: Driver, shared: Shared, *,
-    clients: dict[int, LocalClient], counter: Callable[[int], int], now_ns: int,
-    running: Running | None = None,
+    counter: Callable[[int], int], now_ns: int, running: Running | None = None,
 ) -> PublicationStatus:
     live = driver.publication_status(publication.id)
     view = shared.read_pressure(publication.slot)
-    names = {int(cause): cause.name.lower() for cause in Cause}
-    peers = [_receiver(v, names) for v in driver.publication_receivers(publication.id)]
-    joiner = driver.publication_joiner(publication.id)
-    known = peers if joiner is None else [*peers, _receiver(joiner, names)]
-    blocked, blocked_by = _accounts(view, names, known, clients, now_ns)
-    culprit = _culprit(view, publication, known, clients, live.producer_position, counter)
-    held = view.cause != Cause.NONE and now_ns > view.since_ns
+    peers = [_receiver(v) for v in driver.publication_receivers(publication.id)]
+    client, name = view.client
     failures = publication.late_limits
     if running is not None:
         failures += running.raised + running.nonsense
@@ -310,14 +224,17 @@ def publication_status(
         rate_bytes_per_s=live.rate_bytes_per_s,
         pressure_signals=live.pressure_signals,
         strategy_failures=failures,
-        cause=names.get(view.cause, f"cause_{view.cause}"),
-        culprit=culprit.text,
-        culprit_client=culprit.client_id,
-        culprit_name=culprit.name,
-        backlog_bytes=culprit.backlog_bytes,
-        held_ns=now_ns - view.since_ns if held else 0,
-        blocked_ns=blocked,
-        blocked_by_ns=blocked_by,
+        cause=cause_name(view.cause),
+        culprit=view.culprit_text,
+        culprit_client=client,
+        culprit_name=name,
+        backlog_bytes=_backlog(view, publication, live.producer_position, counter),
+        held_ns=view.held_ns(now_ns),
+        blocked_ns=view.by_cause(now_ns),
+        blocked_by_ns=view.by_culprit(now_ns),
+        refused=view.refusals(),
+        refused_ns=view.refused_ns,
+        refused_episodes=view.refused_episodes,
         peers=peers,
         log_bytes=publication.log.reserved_bytes,
     )
@@ -395,7 +312,6 @@ def take(
     malformed: int, strategies: StrategyHost, logs: GroupLogs,
 ) -> DaemonStatus:
     """A snapshot.  Conductor thread."""
-    names = local_clients(world)
     images = (image_status(world, image, driver) for image in world.images.values())
     return DaemonStatus(
         version=facts.version,
@@ -412,7 +328,7 @@ def take(
         clients=[client_status(client) for client in world.clients.values()],
         publications=[
             publication_status(
-                p, driver, shared, clients=names, counter=cnc.counter, now_ns=now_ns,
+                p, driver, shared, counter=cnc.counter, now_ns=now_ns,
                 running=strategies.get(p.id),
             )
             for p in world.publications.values()

@@ -9,6 +9,7 @@ import socket
 from collections.abc import Callable
 from pathlib import Path
 
+import attrs
 import pytest
 import trio
 
@@ -16,7 +17,7 @@ import penstock
 from loopback.conftest import NewHost
 from loopback.streams import connected, eventually
 from penstock import Client, Publication
-from penstock.daemon.observe.status import ReceiverStatus, _remote_culprit
+from penstock.core.pressure import NO_PRESSURE, Party
 
 STREAM = 1001
 KIB = 1024
@@ -104,20 +105,13 @@ def test_a_plain_peer_is_named_by_its_address(
         assert re.search(r"by receiver -?\d+ at 127\.0\.0\.1:\d+$", text), text
 
 
-def peer(**fields: object) -> ReceiverStatus:
-    values: dict[str, object] = {
-        "receiver_id": 7, "address": "10.0.0.2:40456", "position": 0, "window": 0, "penstock": True,
-        "reason": "slow_subscriber", "reason_client": 9, "reason_name": "", "reason_host": "",
-        "backlog_bytes": 4096, **fields,
-    }
-    return ReceiverStatus(**values)  # type: ignore[arg-type]
-
-
 def test_an_older_penstock_states_an_id_alone() -> None:
-    culprit = _remote_culprit(peer())
-    assert culprit.text == "receiver 7 at 10.0.0.2:40456: client 9"
-    assert (culprit.client_id, culprit.name, culprit.backlog_bytes) == (9, "", 4096)
-    assert _remote_culprit(peer(reason_client=0)).text == "receiver 7 at 10.0.0.2:40456"
+    view = attrs.evolve(
+        NO_PRESSURE, culprit=Party(id=7, address="10.0.0.2:40456"), reason_client=9,
+    )
+    assert view.culprit_text == "receiver 7 at 10.0.0.2:40456: client 9"
+    assert view.client == (9, "")
+    assert attrs.evolve(view, reason_client=0).culprit_text == "receiver 7 at 10.0.0.2:40456"
 
 
 async def test_an_asynchronous_sender_hears_the_same(new_host: NewHost) -> None:

@@ -424,9 +424,9 @@ static void test_account_sums_hold(void)
         held_ns += cause_now != PS_CAUSE_NONE ? step : 0;
         now_ns += step;
         cause_now = (int32_t)((random >> 20) % 5);
-        ps_account_bind(slot, cause_now, (int64_t)((random >> 30) % 20), now_ns);
+        ps_account_bind(slot, cause_now, (int64_t)((random >> 30) % 20), NULL, now_ns);
     }
-    ps_account_bind(slot, PS_CAUSE_NONE, 0, now_ns);
+    ps_account_bind(slot, PS_CAUSE_NONE, 0, NULL, now_ns);
     for (int i = 0; i < PS_CAUSE_COUNT; i++) {
         by_cause += atomic_load(&slot->blocked_ns[i]);
     }
@@ -436,7 +436,42 @@ static void test_account_sums_hold(void)
     CHECK_EQ(by_cause, held_ns);
     CHECK_EQ(by_culprit, held_ns);
     atomic_store(&slot->cause, 12345); /* a client scribbled: no index from it */
-    ps_account_bind(slot, PS_CAUSE_SPY, 0, now_ns + 1);
+    ps_account_bind(slot, PS_CAUSE_SPY, 0, NULL, now_ns + 1);
+    free(slot);
+}
+
+/* Eight ids with 0.1 s each, then one with 1000 times 10 ms: it is listed, with its error. */
+static void test_the_account_keeps_the_heavy_hitters(void)
+{
+    ps_publication_slot_t *slot = aligned_alloc(PS_LINE, sizeof(*slot));
+    memset(slot, 0, sizeof(*slot));
+    int64_t now_ns = 1;
+    int64_t total = 0;
+    int64_t listed = 0;
+    for (int64_t id = 1; id <= 8; id++) {
+        ps_account_bind(slot, PS_CAUSE_SPY, id, NULL, now_ns);
+        now_ns += 100 * MS;
+        total += 100 * MS;
+    }
+    for (int i = 0; i < 1000; i++) {
+        ps_account_bind(slot, PS_CAUSE_SPY, 99, NULL, now_ns);
+        now_ns += 10 * MS;
+        ps_account_bind(slot, PS_CAUSE_NONE, 0, NULL, now_ns);
+        now_ns += MS;
+        total += 10 * MS;
+    }
+    int64_t shown_ns = 0;
+    for (int i = 0; i <= PS_CULPRITS; i++) {
+        const int64_t error_ns = atomic_load(&slot->culprits[i].error_ns);
+        shown_ns += atomic_load(&slot->culprits[i].blocked_ns);
+        CHECK(error_ns <= total / PS_CULPRITS);
+        if (atomic_load(&slot->culprits[i].id) == 99) {
+            listed = atomic_load(&slot->culprits[i].blocked_ns);
+            CHECK_EQ(listed - error_ns, 10000 * MS);
+        }
+    }
+    CHECK(listed >= 10000 * MS);
+    CHECK_EQ(shown_ns, total);
     free(slot);
 }
 
@@ -495,6 +530,7 @@ int main(void)
     test_a_limit_at_a_terms_start_wakes_nobody();
     test_untethered_spy_is_left_behind();
     test_account_sums_hold();
+    test_the_account_keeps_the_heavy_hitters();
     test_receiver_window_is_charged_to_the_receiver();
     test_index_ring_holds_positions_and_ordinals();
     return 0;

@@ -5,6 +5,7 @@
 #include <sched.h>
 #include <signal.h>
 
+#include "ps_account.h"
 #include "ps_client_internal.h"
 #include "stream.h"
 
@@ -188,7 +189,19 @@ static void pressure_is_read_from_the_slot(void)
     CHECK_EQ(ps_slot_read_pressure(stream.shared, stream.publication_slot, &view), PS_OK);
     CHECK_EQ(view.cause, PS_CAUSE_SPY);
     CHECK_EQ(view.blocked_ns[PS_CAUSE_SPY], 500);
-    CHECK_EQ(view.culprit, 8);
+    CHECK_EQ(view.culprit.id, 8);
+    CHECK_EQ(view.stale, 0);
+    atomic_store(&slot->account_sequence, 7); /* a writer that never ends */
+    CHECK_EQ(ps_slot_read_pressure(stream.shared, stream.publication_slot, &view), PS_E_AGAIN);
+    CHECK(view.stale == 1 && view.cause == PS_CAUSE_SPY && view.culprit.id == 8);
+    ps_account_adopt(slot);
+    CHECK_EQ(ps_slot_read_pressure(stream.shared, stream.publication_slot, &view), PS_OK);
+    snprintf(slot->strategy, sizeof(slot->strategy), "nak");
+    ps_account_bind(slot, PS_CAUSE_SPY, 9, &(ps_holder_t){ .client_slot = 4711, .counter_id = -1 },
+                    600);
+    CHECK_EQ(ps_slot_read_pressure(stream.shared, stream.publication_slot, &view), PS_OK);
+    CHECK(view.culprit.id == 9 && view.culprit.pid == 0 && view.culprit.name[0] == 0);
+    CHECK(strcmp(view.strategy, "nak") == 0);
     atomic_store(&slot->cause, 4711);
     CHECK_EQ(ps_slot_read_pressure(stream.shared, stream.publication_slot, &view), PS_OK);
     CHECK_EQ(view.cause, PS_CAUSE_NONE);

@@ -108,7 +108,7 @@ def test_a_receiver_that_never_joins_is_the_culprit_and_is_logged() -> None:
         host = world.hosts[0]
         (publication,) = host.conductor.world.publications.values()
         status = publication_status(
-            publication, host.driver, host._shared, clients={}, now_ns=world.now_ns,
+            publication, host.driver, host._shared, now_ns=world.now_ns,
             counter=host._cnc.counter,
         )
         assert status.cause == "join_hold"

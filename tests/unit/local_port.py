@@ -78,8 +78,6 @@ class LocalPort:
         self._listener: weakref.ref[Listener] | None = None
         self._next_id = 100
         self._meta: list[mmap.mmap] = []
-        self.cause = "none"
-        self.held_ns = 0
 
     # ---- the port --------------------------------------------------------------------------------
 
@@ -242,15 +240,16 @@ class LocalPort:
         )
 
     def _publication_status(self, identity: int) -> PublicationStatus:
-        """No thread checks the log here: the test says what holds the stream."""
+        """No thread checks the log here."""
         return PublicationStatus(
             publication_id=identity, channel=CHANNEL, stream_id=self._streams[identity],
             session_id=identity * 3, state="active", exclusive=False, clients=1,
             local_subscribers=0, connected=True, receivers=0, position=0, consumer_position=0,
             limit=self.cnc.counter(self.limits[identity]), strategy="", rate_bytes_per_s=0,
-            pressure_signals=0, strategy_failures=0, cause=self.cause, culprit="",
-            culprit_client=0, culprit_name="", backlog_bytes=0, held_ns=self.held_ns,
-            blocked_ns={}, blocked_by_ns={}, peers=[], log_bytes=0,
+            pressure_signals=0, strategy_failures=0, cause="none", culprit="",
+            culprit_client=0, culprit_name="", backlog_bytes=0, held_ns=0,
+            blocked_ns={}, blocked_by_ns={}, refused={}, refused_ns=0, refused_episodes=0, peers=[],
+            log_bytes=0,
         )
 
     def _write_meta(self, publication_id: int, offset: int, data: bytes) -> None:

@@ -14,21 +14,22 @@ enum { PS_SMALL_BYTES = 256, PS_ZERO_BYTES = 2048, PS_AHEAD_BYTES = PS_ZERO_BYTE
 
 /* ---- refusals -------------------------------------------------------------------------------- */
 
-int64_t ps_pub_refuse(const ps_pub_t *pub, int64_t position)
+int64_t ps_pub_refuse(ps_pub_t *pub, int64_t position)
 {
     if (atomic_load_explicit(&pub->log.meta->is_connected, memory_order_acquire) != 1) {
-        return PS_NOT_CONNECTED;
+        return ps_pub_refused(pub, PS_CAUSE_NO_RECEIVER, PS_NOT_CONNECTED);
     }
     if (position >= pub->max_position) {
         return PS_MAX_POSITION_EXCEEDED;
     }
     /* The sender checks again: what held it back may be gone, and it accounts for the time. */
     ps_client_request_to_check(pub->client, pub->slot_index);
-    switch (atomic_load_explicit(&pub->slot->cause, memory_order_relaxed)) {
-    case PS_CAUSE_STORAGE: return PS_STORAGE;
+    const int32_t cause = atomic_load_explicit(&pub->slot->cause, memory_order_relaxed);
+    switch (cause) {
+    case PS_CAUSE_STORAGE: return ps_pub_refused(pub, cause, PS_STORAGE);
     case PS_CAUSE_NAK_RATE:
-    case PS_CAUSE_RATE_LIMIT: return PS_RATE_LIMITED;
-    default: return PS_BACK_PRESSURED;
+    case PS_CAUSE_RATE_LIMIT: return ps_pub_refused(pub, cause, PS_RATE_LIMITED);
+    default: return ps_pub_refused(pub, cause, PS_BACK_PRESSURED);
     }
 }
 
@@ -151,7 +152,7 @@ static inline bool ps_pub_tail(const ps_pub_t *pub, ps_tail_t *tail)
     return true;
 }
 
-int64_t ps_pub_check_offer(const ps_pub_t *pub, int64_t *position, int32_t *room, int64_t *budget)
+int64_t ps_pub_check_offer(ps_pub_t *pub, int64_t *position, int32_t *room, int64_t *budget)
 {
     const int64_t limit = atomic_load_explicit(pub->limit, memory_order_acquire);
     if (pub->exclusive) {

@@ -22,6 +22,11 @@ struct ps_pub {
     int32_t metered;    /* each message takes an ordinal (ps_pub_admit.c) */
     int32_t single_max; /* max_payload; metered: -1, so that nothing takes the short way */
     _Atomic int32_t closed;
+    /* The account of refusals: since when this publisher is refused (0: it is not), and how many
+     * times before the sender had bound a cause. */
+    _Atomic int64_t refused_since_ns;
+    _Atomic int64_t refused_early;
+    const int64_t *clock_ns; /* the simulator's; NULL: CLOCK_MONOTONIC */
     /* Exclusive: where the next frame goes; owned by the one publishing thread. */
     int32_t term_count;
     int32_t term_id;
@@ -58,8 +63,15 @@ static inline void ps_pub_copy(uint8_t *to, const uint8_t *from, size_t length)
     }
 }
 
+/* Measures episodes of refusals by *now_ns, not by the host's clock.  Before the first offer. */
+void ps_pub_set_clock(ps_pub_t *pub, const int64_t *now_ns);
+/* Counts a refusal; returns code. */
+int64_t ps_pub_refused(ps_pub_t *pub, int32_t cause, int64_t code);
+/* The first message accepted after a refusal. */
+void ps_pub_accepted(ps_pub_t *pub);
+
 /* 0 when offers are possible at all, else the code. */
-static inline int64_t ps_pub_gate(const ps_pub_t *pub)
+static inline int64_t ps_pub_gate(ps_pub_t *pub)
 {
     if (ps_client_forked(pub->client)) {
         return ps_client_fail_forked();
@@ -68,7 +80,7 @@ static inline int64_t ps_pub_gate(const ps_pub_t *pub)
         return PS_CLOSED;
     }
     if (PS_UNLIKELY(atomic_load_explicit(&pub->client->daemon_away, memory_order_relaxed))) {
-        return PS_DAEMON_AWAY;
+        return ps_pub_refused(pub, PS_CAUSE_DAEMON_AWAY, PS_DAEMON_AWAY);
     }
     return 0;
 }
@@ -93,6 +105,9 @@ static inline void ps_pub_dirty(const ps_pub_t *pub)
 /* Counts committed messages. */
 static inline void ps_pub_count(ps_pub_t *pub, int64_t messages)
 {
+    if (PS_UNLIKELY(atomic_load_explicit(&pub->refused_since_ns, memory_order_relaxed) != 0)) {
+        ps_pub_accepted(pub);
+    }
     if (pub->exclusive) {
         pub->ordinal += messages;
         atomic_store_explicit(&pub->slot->published_ordinal, pub->ordinal, memory_order_relaxed);
@@ -102,10 +117,10 @@ static inline void ps_pub_count(ps_pub_t *pub, int64_t messages)
 }
 
 /* Why position may not be published at: precedence of docs/spec/rules.md section 5. */
-int64_t ps_pub_refuse(const ps_pub_t *pub, int64_t position);
+int64_t ps_pub_refuse(ps_pub_t *pub, int64_t position);
 /* Bytes that may be reserved as one run at the end of the stream: room in the term and *budget, how
  * far below the limit a message may begin.  Returns 0 or a code. */
-int64_t ps_pub_check_offer(const ps_pub_t *pub, int64_t *position, int32_t *room, int64_t *budget);
+int64_t ps_pub_check_offer(ps_pub_t *pub, int64_t *position, int32_t *room, int64_t *budget);
 /* Takes `required` (aligned) bytes below the limit: 0, or a code (term rotated: ADMIN_ACTION). */
 int64_t ps_pub_reserve(ps_pub_t *pub, int32_t required, ps_space_t *space);
 /* One message; does not mark dirty.  Returns the position after it or a code. */

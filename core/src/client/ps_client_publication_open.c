@@ -161,6 +161,25 @@ int32_t ps_pub_is_connected(const ps_pub_t *pub)
            atomic_load_explicit(&pub->log.meta->is_connected, memory_order_acquire) == 1;
 }
 
+int ps_pub_pressure(const ps_pub_t *pub, ps_pressure_view_t *out)
+{
+    const ps_shared_t *shared = pub->client->shared;
+    if (ps_client_forked(pub->client)) {
+        return ps_client_fail_forked();
+    }
+    if (atomic_load_explicit(&pub->slot->id, memory_order_acquire) != pub->registration_id) {
+        return ps_fail(PS_E_INVALID, "publication %lld has gone: its slot belongs to another",
+                       (long long)pub->registration_id);
+    }
+    const int code = ps_slot_read_pressure(shared, pub->slot_index, out);
+    if (code == PS_OK && out->counter_id >= 0 && out->counter_id < pub->client->counters) {
+        const int64_t behind =
+            ps_pub_position(pub) - ps_client_counter_get(pub->client, out->counter_id);
+        out->backlog_bytes = behind > 0 ? behind : 0;
+    }
+    return code;
+}
+
 void ps_pub_want_room(ps_pub_t *pub)
 {
     if (ps_client_forked(pub->client)) {

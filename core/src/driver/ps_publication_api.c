@@ -4,9 +4,11 @@
  */
 #include "ps_set_up.h"
 
+#include "ps_account.h"
 #include "ps_publication.h"
 
 #include <assert.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "ps_driver_state.h"
@@ -95,6 +97,7 @@ static int take_over(ps_publication_t *pub, int64_t producer)
     const int64_t sent = atomic_load_explicit(pub->sender_position_cell, memory_order_acquire);
     const int64_t limit = atomic_load_explicit(pub->limit_cell, memory_order_acquire);
     const int64_t furthest = (limit > producer ? limit : producer) - 1; /* -1: nothing, ever */
+    ps_account_adopt(pub->slot);
     const int result = check_adopted(pub, sent, limit, producer);
     if (result != PS_OK) {
         return result;
@@ -238,9 +241,12 @@ int ps_publication_add(ps_driver_t *driver, const ps_publication_params_t *param
         free(pub);
         return result;
     }
-    pub->params.log_path = NULL; /* the caller's */
+    pub->params.log_path = NULL; /* the caller's, as is the next */
+    pub->params.strategy = NULL;
     pub->due_ns = &pub->no_due_ns;
     pub->slot = &driver->context.params.shared->publications[params->slot];
+    snprintf(pub->slot->strategy, sizeof(pub->slot->strategy), "%s",
+             params->strategy != NULL ? params->strategy : "");
     pub->ring = &driver->context.params.shared->publication_rings[params->slot];
     pub->window_bytes = params->window_bytes;
     if (pub->window_bytes <= 0 || pub->window_bytes > pub->log.term_length) {

@@ -1,63 +1,140 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * ps_account.c: the blocked-time account of a publication slot.  The culprit table keeps the
- * largest by time: a newcomer with more time than the smallest entry pushes that entry into
- * "other".
+ * ps_account.c: the account of time held of a publication slot.  Culprits are kept in a
+ * space-saving sketch (Metwally, Agrawal, El Abbadi: Efficient Computation of Frequent and Top-k
+ * Elements in Data Streams, 2005): a newcomer takes the entry with the least time and its time with
+ * it, which is the newcomer's error.  So the entries sum to the time held, each is at most error_ns
+ * too large, no error exceeds an eighth of that sum, and whoever held longer than that is listed.
  */
+#include "ps_set_up.h"
+
+#include <stdbool.h>
+#include <string.h>
+
 #include "ps_account.h"
+
+enum { WHO_WORDS = 4 };
 
 static int64_t load(const _Atomic int64_t *cell)
 {
     return atomic_load_explicit(cell, memory_order_relaxed);
 }
 
-/* One writer, readers take relaxed snapshots: no read-modify-write is needed. */
-static void add(_Atomic int64_t *cell, int64_t delta)
+static void store(_Atomic int64_t *cell, int64_t value)
 {
-    atomic_store_explicit(cell, (int64_t)((uint64_t)load(cell) + (uint64_t)delta),
-                          memory_order_relaxed);
+    atomic_store_explicit(cell, value, memory_order_relaxed);
 }
 
-static void charge_culprit(ps_publication_slot_t *slot, int64_t culprit, int64_t blocked_ns)
+/* One writer, readers check the sequence: no read-modify-write is needed. */
+static void add(_Atomic int64_t *cell, int64_t delta)
 {
-    int32_t smallest = 0;
+    store(cell, (int64_t)((uint64_t)load(cell) + (uint64_t)delta));
+}
+
+/* ---- the sequence ---------------------------------------------------------------------------- */
+
+static void begin(ps_publication_slot_t *slot)
+{
+    const uint32_t before = atomic_load_explicit(&slot->account_sequence, memory_order_relaxed);
+    atomic_store_explicit(&slot->account_sequence, before | 1, memory_order_relaxed);
+    /* Release: a reader that sees one of the stores below sees the odd sequence after them. */
+    atomic_thread_fence(memory_order_release);
+}
+
+static void end(ps_publication_slot_t *slot)
+{
+    const uint32_t before = atomic_load_explicit(&slot->account_sequence, memory_order_relaxed);
+    atomic_store_explicit(&slot->account_sequence, (before | 1) + 1, memory_order_release);
+}
+
+/* ---- the sketch ------------------------------------------------------------------------------ */
+
+static void take_who(ps_culprit_t *entry, const ps_publication_slot_t *slot)
+{
+    for (int32_t i = 0; i < WHO_WORDS; i++) {
+        atomic_store_explicit(&entry->who[i],
+                              atomic_load_explicit(&slot->holder[i], memory_order_relaxed),
+                              memory_order_relaxed);
+    }
+}
+
+static void charge(ps_publication_slot_t *slot, int64_t culprit, int64_t blocked_ns)
+{
+    ps_culprit_t *least = &slot->culprits[0];
     if (culprit == 0) {
         add(&slot->culprits[PS_CULPRITS].blocked_ns, blocked_ns);
         return;
     }
     for (int32_t i = 0; i < PS_CULPRITS; i++) {
-        if (load(&slot->culprits[i].id) == culprit) {
-            add(&slot->culprits[i].blocked_ns, blocked_ns);
+        ps_culprit_t *entry = &slot->culprits[i];
+        if (load(&entry->id) == culprit) {
+            add(&entry->blocked_ns, blocked_ns);
+            take_who(entry, slot);
             return;
         }
-        if (load(&slot->culprits[i].blocked_ns) < load(&slot->culprits[smallest].blocked_ns)) {
-            smallest = i;
+        if (load(&entry->blocked_ns) < load(&least->blocked_ns)) {
+            least = entry;
         }
     }
-    const int64_t least = load(&slot->culprits[smallest].blocked_ns);
-    if (blocked_ns <= least) {
-        add(&slot->culprits[PS_CULPRITS].blocked_ns, blocked_ns);
-        return;
-    }
-    add(&slot->culprits[PS_CULPRITS].blocked_ns, least);
-    atomic_store_explicit(&slot->culprits[smallest].id, culprit, memory_order_relaxed);
-    atomic_store_explicit(&slot->culprits[smallest].blocked_ns, blocked_ns, memory_order_relaxed);
+    store(&least->id, culprit);
+    store(&least->error_ns, load(&least->blocked_ns));
+    add(&least->blocked_ns, blocked_ns);
+    take_who(least, slot);
 }
 
-void ps_account_bind(ps_publication_slot_t *slot, int32_t cause, int64_t culprit, int64_t now_ns)
+/* ---- what binds ------------------------------------------------------------------------------ */
+
+static void set_holder(ps_publication_slot_t *slot, const ps_holder_t *holder)
 {
-    const int32_t old = atomic_load_explicit(&slot->cause, memory_order_relaxed);
-    const int64_t old_culprit = load(&slot->cause_culprit);
-    if (old == cause && old_culprit == culprit) {
+    static const ps_holder_t nobody = { .client_slot = -1, .counter_id = -1 };
+    uint64_t words[PS_HOLDER_WORDS] = { 0 };
+    memcpy(words, holder != NULL ? holder : &nobody, sizeof(*holder));
+    for (int32_t i = 0; i < PS_HOLDER_WORDS; i++) {
+        atomic_store_explicit(&slot->holder[i], words[i], memory_order_relaxed);
+    }
+}
+
+bool ps_account_binds(const ps_publication_slot_t *slot, int32_t cause, int64_t culprit)
+{
+    return atomic_load_explicit(&slot->cause, memory_order_relaxed) == cause &&
+           load(&slot->cause_culprit) == culprit;
+}
+
+void ps_account_describe(ps_publication_slot_t *slot, const ps_holder_t *holder)
+{
+    begin(slot);
+    set_holder(slot, holder);
+    end(slot);
+}
+
+void ps_account_bind(ps_publication_slot_t *slot, int32_t cause, int64_t culprit,
+                     const ps_holder_t *holder, int64_t now_ns)
+{
+    if (ps_account_binds(slot, cause, culprit)) {
         return;
     }
+    const int32_t old = atomic_load_explicit(&slot->cause, memory_order_relaxed);
     const int64_t blocked_ns = now_ns - load(&slot->cause_since_ns);
+    begin(slot);
     /* The slot lies in memory that clients can write: an index from it is checked. */
     if (old > PS_CAUSE_NONE && old < PS_CAUSE_COUNT && blocked_ns > 0) {
         add(&slot->blocked_ns[old], blocked_ns);
-        charge_culprit(slot, old_culprit, blocked_ns);
+        charge(slot, load(&slot->cause_culprit), blocked_ns);
     }
-    atomic_store_explicit(&slot->cause_since_ns, now_ns, memory_order_relaxed);
-    atomic_store_explicit(&slot->cause_culprit, culprit, memory_order_relaxed);
+    set_holder(slot, holder);
+    store(&slot->cause_since_ns, now_ns);
+    store(&slot->cause_culprit, culprit);
+    if (cause != PS_CAUSE_NONE) {
+        atomic_store_explicit(&slot->last_cause, cause, memory_order_relaxed);
+        store(&slot->last_cause_ns, now_ns);
+    }
     atomic_store_explicit(&slot->cause, cause, memory_order_release);
+    end(slot);
+}
+
+void ps_account_adopt(ps_publication_slot_t *slot)
+{
+    if ((atomic_load_explicit(&slot->account_sequence, memory_order_relaxed) & 1) != 0) {
+        end(slot);
+    }
 }

@@ -435,32 +435,6 @@ int ps_slot_read_image(const ps_shared_t *shared, int32_t image_slot, ps_image_v
     return PS_OK;
 }
 
-int ps_slot_read_pressure(const ps_shared_t *shared, int32_t publication_slot,
-                          ps_pressure_view_t *out)
-{
-    memset(out, 0, sizeof *out);
-    if (publication_slot < 0 || publication_slot >= shared->n_publications) {
-        return ps_fail(PS_E_INVALID, "publication slot %d is not in 0..%d", publication_slot,
-                       shared->n_publications - 1);
-    }
-    ps_publication_slot_t *slot = &shared->publications[publication_slot];
-    const int32_t cause = atomic_load_explicit(&slot->cause, memory_order_acquire);
-    out->cause = cause >= 0 && cause < PS_CAUSE_COUNT ? cause : PS_CAUSE_NONE;
-    out->since_ns = atomic_load_explicit(&slot->cause_since_ns, memory_order_relaxed);
-    out->culprit = atomic_load_explicit(&slot->cause_culprit, memory_order_relaxed);
-    for (int32_t i = 0; i < PS_CAUSE_COUNT; i++) {
-        out->blocked_ns[i] = atomic_load_explicit(&slot->blocked_ns[i], memory_order_relaxed);
-    }
-    for (int32_t i = 0; i <= PS_CULPRITS; i++) {
-        out->culprit_ids[i] = atomic_load_explicit(&slot->culprits[i].id, memory_order_relaxed);
-        out->culprit_ns[i] =
-            atomic_load_explicit(&slot->culprits[i].blocked_ns, memory_order_relaxed);
-    }
-    out->published_ordinal = atomic_load_explicit(&slot->published_ordinal, memory_order_relaxed);
-    out->sent_ordinal = atomic_load_explicit(&slot->sent_ordinal, memory_order_relaxed);
-    return PS_OK;
-}
-
 /* ---- waking clients -------------------------------------------------------------------------- */
 
 void ps_wake_client_fenced(ps_shared_t *shared, int32_t client_slot)

@@ -84,9 +84,17 @@ typedef struct ps_client_slot {
     _Atomic uint64_t claims_lost; /* commits that found their frame unblocked */
 } ps_client_slot_t;
 
+/* The words of a ps_holder_t (ps_account.h). */
+#define PS_HOLDER_WORDS 16
+
+/* An entry of the sketch of culprits: blocked_ns is at most error_ns too much.  who: the first
+ * words of a ps_holder_t. */
 typedef struct ps_culprit {
-    int64_t id; /* receiver id or client id */
-    int64_t blocked_ns;
+    _Atomic int64_t
+        id; /* receiver id or client id; 0: free, in the last entry all that are unknown */
+    _Atomic int64_t blocked_ns;
+    _Atomic int64_t error_ns;
+    _Atomic uint64_t who[4];
 } ps_culprit_t;
 
 /* Why a publication is in the ready set: there is something to read, or only something to check
@@ -100,6 +108,7 @@ typedef struct ps_publication_slot {
     int64_t client_id;                   /* first owner */
     int32_t session_id;
     int32_t stream_id;
+    char strategy[PS_STRATEGY_BYTES]; /* flow control as the channel states it */
     /* line: publishers (any client) and sender.  dirty: ps_dirty_flag.  DATA and LOOK: in the ready
      * set; set with seq_cst exchange after a commit, then the bit in the bitmap; cleared by the
      * sender BEFORE it checks the log. */
@@ -124,15 +133,22 @@ typedef struct ps_publication_slot {
     /* consumers (spy, IPC) kick the sender when they release to or past this; INT64_MAX = no
      * need */
     alignas(PS_LINE) _Atomic int64_t wake_position;
-    alignas(PS_LINE) _Atomic int32_t cause; /* ps_cause binding now */
+    /* The account of time held (ps_account.c): consistent while the sequence is even and the same
+     * before and after. */
+    alignas(PS_LINE) _Atomic uint32_t account_sequence;
+    _Atomic int32_t cause; /* ps_cause binding now */
     _Atomic int64_t cause_since_ns;
     _Atomic int64_t cause_culprit;
+    _Atomic uint64_t holder[PS_HOLDER_WORDS]; /* of cause_culprit */
+    _Atomic int32_t last_cause;               /* that bound, and since when */
+    _Atomic int64_t last_cause_ns;            /* 0 never */
     _Atomic int64_t blocked_ns[PS_CAUSE_COUNT];
-    /* + other */
-    struct {
-        _Atomic int64_t id;
-        _Atomic int64_t blocked_ns;
-    } culprits[PS_CULPRITS + 1];
+    ps_culprit_t culprits[PS_CULPRITS + 1];
+    /* lines: publishers (any client, fetch_add).  The account of refusals: offers refused, by the
+     * cause that bound then, and the time from a publisher's first refusal to its next success. */
+    alignas(PS_LINE) _Atomic int64_t refused[PS_CAUSE_COUNT];
+    _Atomic int64_t refused_ns;
+    _Atomic int64_t refused_episodes;
     /* reserved: policy state */
     alignas(PS_LINE) _Atomic int64_t depth_bytes;
     _Atomic int64_t peak_bytes;

@@ -8,6 +8,8 @@
 
 #include <stdint.h>
 
+#include "ps_pressure_view.h"
+
 typedef struct ps_shared ps_shared_t;
 
 typedef struct ps_shared_params {
@@ -33,7 +35,7 @@ void ps_shared_adopt(ps_shared_t *shared, const ps_shared_params_t *params);
 void ps_shared_close(ps_shared_t *shared);
 /* The layout of penstock.dat: raised when what it holds changes.  A daemon of one layout refuses
  * the directory of another. */
-enum ps_shared_layout { PS_SHARED_VERSION = 1 };
+enum ps_shared_layout { PS_SHARED_VERSION = 2 };
 enum ps_driver_state { PS_DRIVER_STARTING = 0, PS_DRIVER_RUNNING = 1, PS_DRIVER_STOPPED = 2 };
 void ps_shared_set_state(ps_shared_t *shared, int32_t state);
 int32_t ps_shared_state(const ps_shared_t *shared);
@@ -58,20 +60,11 @@ void ps_slot_describe_client(ps_shared_t *shared, int32_t index, int64_t pid, in
 /* Bumps a client's futex word and wakes it. Any thread. */
 void ps_slot_wake_client(ps_shared_t *shared, int32_t index);
 
-/* The account of a publication slot, read without lock (values may be mid-update by one
- * interval). */
-typedef struct ps_pressure_view {
-    int32_t cause; /* binding now */
-    int64_t since_ns;
-    int64_t culprit;        /* receiver id or client id, 0 unknown */
-    int64_t blocked_ns[32]; /* by ps_cause */
-    int64_t culprit_ids[9]; /* the eight largest; the last entry is all others */
-    int64_t culprit_ns[9];
-    int64_t published_ordinal;
-    int64_t sent_ordinal;
-} ps_pressure_view_t;
+/* Both accounts of a publication slot.  Returns PS_OK, or PS_E_AGAIN with out as it was but stale
+ * set: the sender wrote in each of eight tries.  PS_E_INVALID.  Any thread. */
 int ps_slot_read_pressure(const ps_shared_t *shared, int32_t publication_slot,
                           ps_pressure_view_t *out);
+enum ps_strategy_bytes { PS_STRATEGY_BYTES = 64 };
 
 /* The path of an image as its slot shows it, read without lock. */
 typedef struct ps_image_view {

@@ -207,6 +207,12 @@ static int64_t released_ordinal(const ps_image_t *image)
                                 memory_order_relaxed);
 }
 
+/* What a gap keeps back takes at least half of the window. */
+static bool waits_for_repair(const ps_image_t *image)
+{
+    return image->gaps.count > 0 && image->hwm - ps_image_contiguous(image) >= image->window / 2;
+}
+
 static void fill_trailer(const ps_image_t *image, ps_trailer_t *trailer)
 {
     const ps_driver_params_t *params = image->receiver->params;
@@ -234,6 +240,8 @@ static void fill_trailer(const ps_image_t *image, ps_trailer_t *trailer)
         }
     } else if (image->congestion.binds) {
         trailer->reason = PS_CAUSE_CONGESTION_WINDOW;
+    } else if (waits_for_repair(image)) {
+        trailer->reason = PS_CAUSE_LOSS_REPAIR;
     }
     trailer->congestion_window = ps_congestion_window(&image->congestion);
     trailer->pacing_rate = ps_congestion_rate(&image->congestion);

@@ -256,6 +256,14 @@ void ps_publication_paced(ps_publication_t *pub, int64_t fresh_bytes, int64_t re
 /* Timer; returns when to check again. */
 int64_t ps_publication_pace_timer(ps_publication_t *pub, int64_t now_ns);
 
+/* ---- ps_publication_cause.c ------------------------------------------------------------------ */
+
+/* Binds what holds producers now, or nothing, in the account of the slot.  Bound: the receivers. */
+void ps_publication_account(ps_publication_t *pub, int64_t now_ns);
+/* A receiver said something of itself: the account repeats it if that one holds the publication. */
+void ps_publication_account_restated(ps_publication_t *pub,
+                                     const ps_publication_receiver_t *receiver);
+
 /* ---- ps_publication_limit.c ------------------------------------------------------------------ */
 
 /* Reads producer and local readers, moves pub-lmt, binds the cause, sets wake_position, wakes those
@@ -331,8 +339,6 @@ int64_t ps_publication_step_flow_control(ps_publication_t *pub, int64_t now_ns);
 /* A limit of a custom strategy, which counts until until_ns. */
 void ps_publication_set_custom_limit(ps_publication_t *pub, int64_t limit, int64_t until_ns,
                                      int64_t now_ns);
-/* The receiver states that its congestion window is what holds the sender. */
-bool ps_publication_is_congested(const ps_publication_t *pub, int64_t receiver_id);
 /* Forgets receivers not heard for the connection timeout.  Returns when to check again. */
 int64_t ps_publication_expire_receivers(ps_publication_t *pub, int64_t now_ns);
 

@@ -2,10 +2,8 @@
  *
  * ps_publication_limit.c: how far producers may go (docs/spec/log-buffer.md): the
  * slowest of sender and local readers plus a window, never into memory that is not given up, not
- * backed by storage, or that a stopped claimer may still write.  And, when producers are at the
- * limit, why.
+ * backed by storage, or that a stopped claimer may still write.
  */
-#include "ps_account.h"
 #include "ps_sender.h"
 
 enum { CLEAN_BYTES = 256 * 1024, WAKE_PARTS = 8 };
@@ -228,120 +226,6 @@ static void pull_back(ps_publication_t *pub)
     }
 }
 
-/* ---- cause ----------------------------------------------------------------------------------- */
-
-static int64_t client_id_at(const ps_publication_t *pub, int32_t client_slot)
-{
-    const ps_shared_t *shared = pub->context->params.shared;
-    if (client_slot < 0 || client_slot >= shared->n_clients) {
-        return 0;
-    }
-    return atomic_load_explicit(&shared->clients[client_slot].id, memory_order_relaxed);
-}
-
-static int64_t claimer_at(const ps_publication_t *pub, int64_t position)
-{
-    const uint64_t word =
-        atomic_load_explicit(ps_frame_word(ps_frame_at(&pub->log, position)), memory_order_acquire);
-    const bool shared_claim = (int32_t)(uint32_t)word < 0 && !pub->params.exclusive;
-    return shared_claim ? client_id_at(pub, (int32_t)(uint32_t)(word >> 32)) : 0;
-}
-
-/* Whose edge the limit is.  One that granted more and went can free nothing: then it is the one
- * furthest on of those that are there.  Bound: the receivers. */
-static int64_t holder(const ps_publication_t *pub)
-{
-    int64_t furthest = INT64_MIN;
-    int64_t id = 0;
-    if (pub->fc.counts_receivers) { /* it follows who is there, one by one */
-        return pub->fc.limiting_receiver;
-    }
-    for (int32_t i = 0; i < pub->receiver_count; i++) {
-        if (pub->receivers[i].id == pub->fc.limiting_receiver) {
-            return pub->fc.limiting_receiver;
-        }
-        if (pub->receivers[i].edge > furthest) {
-            furthest = pub->receivers[i].edge;
-            id = pub->receivers[i].id;
-        }
-    }
-    return id;
-}
-
-/* Producers are at the limit: what holds it? */
-static int32_t find_cause(const ps_publication_t *pub, int64_t *culprit)
-{
-    int64_t blocked_at;
-    *culprit = 0;
-    if (!pub->connected) {
-        return PS_CAUSE_NO_RECEIVER;
-    }
-    if (pub->rate_cause != PS_CAUSE_NONE) {
-        *culprit = pub->rate_cause != PS_CAUSE_NAK_RATE ? 0
-                   : pub->endpoint != NULL
-                       ? pub->pressure_control.culprit
-                       : client_id_at(pub, (int32_t)pub->pressure_control.culprit - 1);
-        return pub->rate_cause;
-    }
-    if (pub->bytes_bind || pub->messages_bind) {
-        return PS_CAUSE_RATE_LIMIT;
-    }
-    if (pub->endpoint != NULL && pub->paced) {
-        *culprit = pub->receiver_count > 0 ? pub->receivers[0].id : 0;
-        return PS_CAUSE_CONGESTION_WINDOW;
-    }
-    if (pub->endpoint != NULL && pub->window_shut) {
-        *culprit = holder(pub);
-        if (pub->fc.join_binds) {
-            return PS_CAUSE_JOIN_HOLD;
-        }
-        if (ps_publication_is_congested(pub, *culprit)) {
-            return PS_CAUSE_CONGESTION_WINDOW;
-        }
-        return pub->fc.group_binds || (pub->fc.counts_receivers && *culprit == 0)
-                   ? PS_CAUSE_GROUP_STRATEGY
-                   : PS_CAUSE_RECEIVER_WINDOW;
-    }
-    if (pub->cleaning_behind) {
-        return PS_CAUSE_TERM_ROTATION;
-    }
-    if (ps_publication_is_blocked(pub, &blocked_at)) {
-        *culprit = claimer_at(pub, blocked_at);
-        return PS_CAUSE_BLOCKED_CLAIM;
-    }
-    if (pub->short_send) {
-        return PS_CAUSE_SOCKET;
-    }
-    if (pub->quarantine_clamped) {
-        *culprit = pub->quarantine[0].client_id;
-        return PS_CAUSE_BLOCKED_CLAIM;
-    }
-    if (pub->storage_clamped) {
-        return PS_CAUSE_STORAGE;
-    }
-    if (pub->endpoint == NULL) {
-        *culprit = client_id_at(pub, pub->slowest_client_slot);
-        return PS_CAUSE_SLOW_SUBSCRIBER;
-    }
-    if (pub->gating_count > 0 && pub->slowest_position < pub->sender_position) {
-        *culprit = client_id_at(pub, pub->slowest_client_slot);
-        return PS_CAUSE_SPY;
-    }
-    return pub->bytes_lead_binds || pub->messages_lead_binds ? PS_CAUSE_RATE_LIMIT
-                                                             : PS_CAUSE_SCHEDULER;
-}
-
-static void bind_cause(ps_publication_t *pub, int64_t now_ns)
-{
-    int64_t culprit = 0;
-    int32_t cause = PS_CAUSE_NONE;
-    if (pub->state == PS_PUBLICATION_ACTIVE && !pub->revoked &&
-        (pub->producer_position >= pub->publisher_limit || ps_publication_admits_no_message(pub))) {
-        cause = find_cause(pub, &culprit);
-    }
-    ps_account_bind(pub->slot, cause, culprit, now_ns);
-}
-
 /* Where a local reader's progress must wake a parked sender. */
 static void set_wake_position(ps_publication_t *pub)
 {
@@ -415,7 +299,7 @@ bool ps_publication_update(ps_publication_t *pub, bool sending, int64_t now_ns)
         ps_publication_check_drained(pub);
     }
     wake_for_room(pub, sending || more);
-    bind_cause(pub, now_ns);
+    ps_publication_account(pub, now_ns);
     set_wake_position(pub);
     if (pub->pending != 0) {
         ps_publication_flush_events(pub, now_ns);

@@ -80,9 +80,3 @@ int64_t ps_publication_pace_timer(ps_publication_t *pub, int64_t now_ns)
     ps_sender_ready(ps_publication_sender(pub), pub);
     return INT64_MAX;
 }
-
-bool ps_publication_is_congested(const ps_publication_t *pub, int64_t receiver_id)
-{
-    const int32_t index = ps_map_get(&pub->receiver_index, (uint64_t)receiver_id);
-    return index != 0 && pub->receivers[index - 1].reason == PS_CAUSE_CONGESTION_WINDOW;
-}

@@ -42,6 +42,7 @@ static void show_receiver(ps_publication_t *pub, ps_publication_receiver_t *rece
         memcpy(receiver->view.reason_host, sm->trailer.host, PS_NAME_MAX + 1);
     }
     ps_snapshot_write(pub->snapshot, (int32_t)(receiver - pub->receivers), &receiver->view);
+    ps_publication_account_restated(pub, receiver);
 }
 
 static void forget_receiver(ps_publication_t *pub, ps_publication_receiver_t *receiver)

@@ -217,6 +217,7 @@ static bool is_possible(const ps_probe_t *probe, const ps_probe_pub_t *model, in
     switch (cause) {
     case PS_CAUSE_NO_RECEIVER: return !pub->connected;
     case PS_CAUSE_RECEIVER_WINDOW:
+    case PS_CAUSE_LOSS_REPAIR:
         return network && pub->connected && is_window_shut(pub) &&
                !is_congested(model,
                              atomic_load_explicit(&pub->slot->cause_culprit, memory_order_relaxed));
@@ -290,7 +291,8 @@ static int32_t plain_cause(const ps_probe_pub_t *model)
         pub->receivers[0].reason == PS_CAUSE_CONGESTION_WINDOW) {
         return 0;
     }
-    return PS_CAUSE_RECEIVER_WINDOW;
+    return pub->receivers[0].reason == PS_CAUSE_LOSS_REPAIR ? PS_CAUSE_LOSS_REPAIR
+                                                            : PS_CAUSE_RECEIVER_WINDOW;
 }
 
 static void check_account(ps_probe_t *probe, ps_probe_pub_t *model, int64_t now_ns)

@@ -6,6 +6,7 @@
  */
 #include <stdlib.h>
 
+#include "ps_client_publication.h"
 #include "ps_sim_stamp.h"
 #include "ps_sim_world.h"
 
@@ -193,6 +194,7 @@ static bool offer(ps_simworld_t *world, ps_sim_publisher_t *publisher, int64_t n
         !grow(ledger)) {
         return false;
     }
+    ps_pub_set_clock(pub, &world->now_ns);
     const int64_t number = ledger->count;
     const int32_t size =
         size_of(ledger->seed, number, publisher->params.size_low, publisher->params.size_high);

@@ -1,0 +1,127 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * ps_pressure_view.c: both accounts of a publication slot, copied from shared memory.  The account
+ * of time held is consistent: its sequence was even and the same before and after.  Each refusal
+ * figure is exact by itself, for many publishers add to them.
+ */
+#include "ps_set_up.h"
+
+#include <stdbool.h>
+#include <string.h>
+
+#include "ps_account.h"
+#include "ps_error.h"
+#include "ps_shared.h"
+#include "ps_slots.h"
+
+enum { TRIES = 8, WHO_WORDS = 4 };
+
+static int64_t load(const _Atomic int64_t *cell)
+{
+    return atomic_load_explicit(cell, memory_order_relaxed);
+}
+
+/* A client of this host by its slot, as long as that is still its own; else the address. */
+static void describe(const ps_shared_t *shared, const ps_holder_t *who, ps_pressure_party_t *party)
+{
+    memcpy(party->ip, who->address.ip, sizeof(party->ip));
+    party->family = who->address.family;
+    party->port = who->address.port;
+    party->scope_id = who->address.scope_id;
+    if (who->client_slot < 0 || who->client_slot >= shared->n_clients) {
+        return;
+    }
+    const ps_client_slot_t *slot = &shared->clients[who->client_slot];
+    if (atomic_load_explicit(&slot->id, memory_order_acquire) == party->id) {
+        party->pid = slot->pid;
+        memcpy(party->name, slot->name, sizeof(party->name) - 1);
+    }
+}
+
+static void copy_culprit(const ps_shared_t *shared, const ps_culprit_t *entry,
+                         ps_pressure_party_t *party)
+{
+    uint64_t words[WHO_WORDS];
+    ps_holder_t who = { .client_slot = -1 };
+    party->id = load(&entry->id);
+    party->blocked_ns = load(&entry->blocked_ns);
+    party->error_ns = load(&entry->error_ns);
+    if (party->id != 0) {
+        for (int32_t i = 0; i < WHO_WORDS; i++) {
+            words[i] = atomic_load_explicit(&entry->who[i], memory_order_relaxed);
+        }
+        memcpy(&who, words, sizeof(words));
+        describe(shared, &who, party);
+    }
+}
+
+static void copy_holder(const ps_shared_t *shared, const ps_publication_slot_t *slot,
+                        ps_pressure_view_t *out)
+{
+    uint64_t words[PS_HOLDER_WORDS];
+    ps_holder_t holder;
+    for (int32_t i = 0; i < PS_HOLDER_WORDS; i++) {
+        words[i] = atomic_load_explicit(&slot->holder[i], memory_order_relaxed);
+    }
+    memcpy(&holder, words, sizeof(holder));
+    out->culprit.id = load(&slot->cause_culprit);
+    describe(shared, &holder, &out->culprit);
+    out->counter_id = holder.counter_id;
+    out->reason = holder.reason < PS_CAUSE_COUNT ? holder.reason : PS_CAUSE_NONE;
+    out->reason_client = holder.reason_client;
+    out->backlog_bytes = holder.backlog_bytes > 0 ? holder.backlog_bytes : 0;
+    memcpy(out->reason_name, holder.name, sizeof(out->reason_name) - 1);
+    memcpy(out->reason_host, holder.host, sizeof(out->reason_host) - 1);
+}
+
+static void copy_held(const ps_shared_t *shared, const ps_publication_slot_t *slot,
+                      ps_pressure_view_t *out)
+{
+    const int32_t cause = atomic_load_explicit(&slot->cause, memory_order_relaxed);
+    out->cause = cause >= 0 && cause < PS_CAUSE_COUNT ? cause : PS_CAUSE_NONE;
+    out->since_ns = load(&slot->cause_since_ns);
+    copy_holder(shared, slot, out);
+    for (int32_t i = 0; i < PS_CAUSE_COUNT; i++) {
+        out->blocked_ns[i] = load(&slot->blocked_ns[i]);
+    }
+    for (int32_t i = 0; i <= PS_CULPRITS; i++) {
+        copy_culprit(shared, &slot->culprits[i], &out->culprits[i]);
+    }
+}
+
+static void copy_refusals(const ps_publication_slot_t *slot, ps_pressure_view_t *out)
+{
+    for (int32_t i = 0; i < PS_CAUSE_COUNT; i++) {
+        out->refused[i] = load(&slot->refused[i]);
+    }
+    out->refused_ns = load(&slot->refused_ns);
+    out->refused_episodes = load(&slot->refused_episodes);
+    out->rate_bytes_per_s = load(&slot->rate_bytes_per_s);
+    out->published_ordinal = load(&slot->published_ordinal);
+    out->sent_ordinal = load(&slot->sent_ordinal);
+    memcpy(out->strategy, slot->strategy, sizeof(out->strategy) - 1);
+}
+
+int ps_slot_read_pressure(const ps_shared_t *shared, int32_t publication_slot,
+                          ps_pressure_view_t *out)
+{
+    if (publication_slot < 0 || publication_slot >= shared->n_publications) {
+        return ps_fail(PS_E_INVALID, "publication slot %d is not in 0..%d", publication_slot,
+                       shared->n_publications - 1);
+    }
+    const ps_publication_slot_t *slot = &shared->publications[publication_slot];
+    for (int32_t i = 0; i < TRIES; i++) {
+        ps_pressure_view_t view = { .counter_id = -1 };
+        const uint32_t before = atomic_load_explicit(&slot->account_sequence, memory_order_acquire);
+        copy_held(shared, slot, &view);
+        atomic_thread_fence(memory_order_acquire);
+        if ((before & 1) == 0 &&
+            atomic_load_explicit(&slot->account_sequence, memory_order_relaxed) == before) {
+            copy_refusals(slot, &view);
+            *out = view;
+            return PS_OK;
+        }
+    }
+    out->stale = 1;
+    return PS_E_AGAIN;
+}

@@ -1,0 +1,214 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * ps_publication_cause.c: when producers are at the limit, what holds it and through whose fault
+ * (docs/spec/rules.md section 6).
+ */
+#include "ps_set_up.h"
+
+#include <string.h>
+
+#include "ps_account.h"
+#include "ps_sender.h"
+
+/* What holds a publication. */
+typedef struct ps_blame {
+    int64_t culprit;     /* receiver or client id; 0 unknown */
+    int32_t cause;       /* ps_cause */
+    int32_t client_slot; /* of a client on this host; -1 */
+} ps_blame_t;
+
+static void blame_client(const ps_publication_t *pub, ps_blame_t *blame, int32_t client_slot)
+{
+    const ps_shared_t *shared = pub->context->params.shared;
+    if (client_slot >= 0 && client_slot < shared->n_clients) {
+        blame->culprit =
+            atomic_load_explicit(&shared->clients[client_slot].id, memory_order_relaxed);
+        blame->client_slot = client_slot;
+    }
+}
+
+static void blame_claimer(const ps_publication_t *pub, ps_blame_t *blame, int64_t position)
+{
+    const uint64_t word =
+        atomic_load_explicit(ps_frame_word(ps_frame_at(&pub->log, position)), memory_order_acquire);
+    if ((int32_t)(uint32_t)word < 0 && !pub->params.exclusive) {
+        blame_client(pub, blame, (int32_t)(uint32_t)(word >> 32));
+    }
+}
+
+static const ps_publication_receiver_t *receiver_of(const ps_publication_t *pub, int64_t id)
+{
+    const int32_t index =
+        pub->receiver_count > 0 ? ps_map_get(&pub->receiver_index, (uint64_t)id) : 0;
+    return index != 0 ? &pub->receivers[index - 1] : NULL;
+}
+
+/* Whose edge the limit is.  One that granted more and went can free nothing: then it is the one
+ * furthest on of those that are there.  Bound: the receivers. */
+static int64_t limiting_receiver(const ps_publication_t *pub)
+{
+    int64_t furthest = INT64_MIN;
+    int64_t id = 0;
+    if (pub->fc.counts_receivers) { /* it follows who is there, one by one */
+        return pub->fc.limiting_receiver;
+    }
+    for (int32_t i = 0; i < pub->receiver_count; i++) {
+        if (pub->receivers[i].id == pub->fc.limiting_receiver) {
+            return pub->fc.limiting_receiver;
+        }
+        if (pub->receivers[i].edge > furthest) {
+            furthest = pub->receivers[i].edge;
+            id = pub->receivers[i].id;
+        }
+    }
+    return id;
+}
+
+/* The receiver's window is used up: by what it says of itself, else by the strategy. */
+static int32_t window_cause(const ps_publication_t *pub, int64_t culprit)
+{
+    if (pub->fc.join_binds) {
+        return PS_CAUSE_JOIN_HOLD;
+    }
+    const ps_publication_receiver_t *receiver = receiver_of(pub, culprit);
+    const uint32_t reason = receiver != NULL ? receiver->reason : PS_CAUSE_NONE;
+    if (reason == PS_CAUSE_CONGESTION_WINDOW || reason == PS_CAUSE_LOSS_REPAIR) {
+        return (int32_t)reason;
+    }
+    return pub->fc.group_binds || (pub->fc.counts_receivers && culprit == 0)
+               ? PS_CAUSE_GROUP_STRATEGY
+               : PS_CAUSE_RECEIVER_WINDOW;
+}
+
+static void blame_rate(const ps_publication_t *pub, ps_blame_t *blame)
+{
+    blame->cause = pub->rate_cause;
+    if (pub->rate_cause != PS_CAUSE_NAK_RATE) {
+        return;
+    }
+    if (pub->endpoint != NULL) {
+        blame->culprit = pub->pressure_control.culprit;
+    } else {
+        blame_client(pub, blame, (int32_t)pub->pressure_control.culprit - 1);
+    }
+}
+
+/* The network's side: a rate of congestion control, or a window.  False: neither binds. */
+static bool blame_receivers(const ps_publication_t *pub, ps_blame_t *blame)
+{
+    if (pub->endpoint == NULL || (!pub->paced && !pub->window_shut)) {
+        return false;
+    }
+    if (pub->paced) {
+        blame->culprit = pub->receiver_count > 0 ? pub->receivers[0].id : 0;
+        blame->cause = PS_CAUSE_CONGESTION_WINDOW;
+    } else {
+        blame->culprit = limiting_receiver(pub);
+        blame->cause = window_cause(pub, blame->culprit);
+    }
+    return true;
+}
+
+/* The log's side: cleaning, claims, storage.  False: none binds. */
+static bool blame_log(const ps_publication_t *pub, ps_blame_t *blame)
+{
+    int64_t blocked_at;
+    if (pub->cleaning_behind) {
+        blame->cause = PS_CAUSE_TERM_ROTATION;
+    } else if (ps_publication_is_blocked(pub, &blocked_at)) {
+        blame->cause = PS_CAUSE_BLOCKED_CLAIM;
+        blame_claimer(pub, blame, blocked_at);
+    } else if (pub->short_send) {
+        blame->cause = PS_CAUSE_SOCKET;
+    } else if (pub->quarantine_clamped) {
+        blame->cause = PS_CAUSE_BLOCKED_CLAIM;
+        blame->culprit = pub->quarantine[0].client_id;
+        blame->client_slot = pub->quarantine[0].client_slot;
+    } else if (pub->storage_clamped) {
+        blame->cause = PS_CAUSE_STORAGE;
+    } else {
+        return false;
+    }
+    return true;
+}
+
+/* Producers are at the limit: what holds it? */
+__attribute__((noinline)) static void find_cause(const ps_publication_t *pub, ps_blame_t *blame)
+{
+    if (!pub->connected) {
+        blame->cause = PS_CAUSE_NO_RECEIVER;
+    } else if (pub->rate_cause != PS_CAUSE_NONE) {
+        blame_rate(pub, blame);
+    } else if (pub->bytes_bind || pub->messages_bind) {
+        blame->cause = PS_CAUSE_RATE_LIMIT;
+    } else if (blame_receivers(pub, blame) || blame_log(pub, blame)) {
+        return;
+    } else if (pub->endpoint == NULL) {
+        blame->cause = PS_CAUSE_SLOW_SUBSCRIBER;
+        blame_client(pub, blame, pub->slowest_client_slot);
+    } else if (pub->gating_count > 0 && pub->slowest_position < pub->sender_position) {
+        blame->cause = PS_CAUSE_SPY;
+        blame_client(pub, blame, pub->slowest_client_slot);
+    } else if (pub->bytes_lead_binds || pub->messages_lead_binds) {
+        blame->cause = PS_CAUSE_RATE_LIMIT;
+    } else { /* nothing else: what was accepted waits for the stream's turn */
+        blame->cause = PS_CAUSE_SCHEDULER;
+    }
+}
+
+static void describe_receiver(const ps_publication_receiver_t *receiver, ps_holder_t *holder)
+{
+    const ps_receiver_view_t *view = &receiver->view;
+    holder->address = view->address;
+    holder->reason = (uint8_t)(view->reason < PS_CAUSE_COUNT ? view->reason : PS_CAUSE_NONE);
+    holder->reason_client = view->reason_client;
+    holder->backlog_bytes = view->backlog_bytes;
+    memcpy(holder->name, view->reason_name, sizeof(holder->name));
+    memcpy(holder->host, view->reason_host, sizeof(holder->host));
+}
+
+/* Once an interval. */
+__attribute__((cold, noinline)) static ps_holder_t holder_of(const ps_publication_t *pub,
+                                                             const ps_blame_t *blame)
+{
+    ps_holder_t holder = { .client_slot = blame->client_slot, .counter_id = -1 };
+    const ps_publication_receiver_t *receiver =
+        blame->client_slot < 0 ? receiver_of(pub, blame->culprit) : NULL;
+    if (receiver != NULL) {
+        describe_receiver(receiver, &holder);
+    } else if (pub->fc.join != NULL && pub->fc.join->joiner == blame->culprit) {
+        holder.address = pub->fc.join->joiner_address;
+    }
+    for (int32_t i = 0; blame->client_slot >= 0 && i < pub->subscriber_count; i++) {
+        const ps_publication_subscriber_t *subscriber = &pub->subscribers[i];
+        if (subscriber->client_slot == blame->client_slot &&
+            subscriber->position == pub->slowest_position) {
+            holder.counter_id = subscriber->counter_id;
+        }
+    }
+    return holder;
+}
+
+void ps_publication_account(ps_publication_t *pub, int64_t now_ns)
+{
+    ps_blame_t blame = { .client_slot = -1 };
+    if (pub->state == PS_PUBLICATION_ACTIVE && !pub->revoked &&
+        (pub->producer_position >= pub->publisher_limit || ps_publication_admits_no_message(pub))) {
+        find_cause(pub, &blame);
+    }
+    if (!ps_account_binds(pub->slot, blame.cause, blame.culprit)) {
+        const ps_holder_t holder = holder_of(pub, &blame);
+        ps_account_bind(pub->slot, blame.cause, blame.culprit, &holder, now_ns);
+    }
+}
+
+void ps_publication_account_restated(ps_publication_t *pub,
+                                     const ps_publication_receiver_t *receiver)
+{
+    const int32_t cause = atomic_load_explicit(&pub->slot->cause, memory_order_relaxed);
+    if (cause != PS_CAUSE_NONE && ps_account_binds(pub->slot, cause, receiver->id)) {
+        ps_holder_t holder = { .client_slot = -1, .counter_id = -1 };
+        describe_receiver(receiver, &holder);
+        ps_account_describe(pub->slot, &holder);
+    }
+}
