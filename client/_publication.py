@@ -294,7 +294,7 @@ class Publication:
         """Return the cause that holds this publication now, and the time held by cause and by
         culprit.
 
-        Reads shared memory and asks nobody: some microseconds, whatever else the daemon serves.
+        Reads shared memory in some microseconds, however many streams the daemon serves.
         """
         handle = self._suspended or self._open()
         view = core.pub_pressure(handle)

@@ -192,8 +192,8 @@ int64_t ps_pub_limit(const ps_pub_t *pub);    /* publisher limit, or PS_CLOSED *
 int64_t ps_pub_ordinal_limit(const ps_pub_t *pub);
 int64_t ps_pub_available_window(const ps_pub_t *pub); /* bytes >= 0, or PS_CLOSED */
 int32_t ps_pub_is_connected(const ps_pub_t *pub);
-/* Why offers are refused now and were refused before, and through whose fault: reads shared memory,
- * asks nobody.  PS_OK; PS_E_AGAIN: *out is as the caller passed it, but out->stale is 1;
+/* Why offers are refused now and were refused before, and through whose fault, from shared
+ * memory.  PS_OK; PS_E_AGAIN: *out is as the caller passed it, but out->stale is 1;
  * PS_E_INVALID: the daemon has no such publication any more; PS_E_FORKED.  Any thread.
  * Bound: eight copies of 3 KiB. */
 int ps_pub_pressure(const ps_pub_t *pub, ps_pressure_view_t *out);

@@ -105,6 +105,32 @@ def test_a_plain_peer_is_named_by_its_address(
         assert re.search(r"by receiver -?\d+ at 127\.0\.0\.1:\d+$", text), text
 
 
+def test_refusals_are_counted_until_the_next_success(new_host: NewHost) -> None:
+    host = new_host()
+    with (
+        penstock.connect(host.directory, name="writer") as client,
+        client.add_publication("aeron:ipc?term-length=64k", STREAM) as publication,
+        client.add_subscription("aeron:ipc?term-length=64k", STREAM) as subscription,
+    ):
+        connected(publication, subscription)
+        before = sum(publication.pressure().refused.values())
+        fill(publication)
+        eventually(lambda: publication.pressure().cause == "slow_subscriber", "a cause")
+        for _ in range(10):
+            assert publication.offer(b"x") == penstock.Offer.BACK_PRESSURED
+        held = publication.pressure()
+        assert held.refused["slow_subscriber"] >= 10
+        assert sum(held.refused.values()) > before + 10
+        while publication.offer(b"x") < 0:
+            subscription.poll(lambda *_: None, 100)
+        after = publication.pressure()
+        assert after.refused_episodes > held.refused_episodes
+        assert after.refused_ns > held.refused_ns
+        assert sum(after.blocked_by_ns.values()) == after.total_ns
+        row = next(iter(client.status()["publications"]))
+        assert row["refused"] == dict(publication.pressure().refused)
+
+
 def test_an_older_penstock_states_an_id_alone() -> None:
     view = attrs.evolve(
         NO_PRESSURE, culprit=Party(id=7, address="10.0.0.2:40456"), reason_client=9,
