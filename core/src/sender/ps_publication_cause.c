@@ -72,12 +72,13 @@ static int32_t window_cause(const ps_publication_t *pub, int64_t culprit)
     }
     const ps_publication_receiver_t *receiver = receiver_of(pub, culprit);
     const uint32_t reason = receiver != NULL ? receiver->reason : PS_CAUSE_NONE;
-    if (reason == PS_CAUSE_CONGESTION_WINDOW || reason == PS_CAUSE_LOSS_REPAIR) {
-        return (int32_t)reason;
+    if (reason == PS_CAUSE_CONGESTION_WINDOW) {
+        return PS_CAUSE_CONGESTION_WINDOW;
     }
-    return pub->fc.group_binds || (pub->fc.counts_receivers && culprit == 0)
-               ? PS_CAUSE_GROUP_STRATEGY
-               : PS_CAUSE_RECEIVER_WINDOW;
+    if (pub->fc.group_binds || (pub->fc.counts_receivers && culprit == 0)) {
+        return PS_CAUSE_GROUP_STRATEGY;
+    }
+    return reason == PS_CAUSE_LOSS_REPAIR ? PS_CAUSE_LOSS_REPAIR : PS_CAUSE_RECEIVER_WINDOW;
 }
 
 static void blame_rate(const ps_publication_t *pub, ps_blame_t *blame)

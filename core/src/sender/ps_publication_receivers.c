@@ -76,9 +76,14 @@ static void refresh_receiver(ps_publication_t *pub, const ps_sm_t *sm, int64_t p
     receiver->heard_ns = now_ns;
     receiver->edge = position + sm->window;
     receiver->capabilities = sm->trailer.capabilities;
-    receiver->reason = sm->trailer.capabilities != 0 ? sm->trailer.reason : 0;
+    const uint32_t reason = sm->trailer.capabilities != 0 ? sm->trailer.reason : 0;
+    const bool restated = receiver->reason != reason;
+    receiver->reason = reason;
     receiver->reason_client = sm->trailer.capabilities != 0 ? sm->trailer.reason_client : 0;
     show_receiver(pub, receiver, sm, position, from);
+    if (restated) { /* what it says may be the cause */
+        ps_publication_account(pub, now_ns);
+    }
     pub->has_receivers = true;
     pub->has_initial_connection = true;
     if (!pub->params.group) {

@@ -193,6 +193,17 @@ static bool is_window_shut(const ps_publication_t *pub)
     return length > 0 && pub->sender_position + wire > pub->sender_limit;
 }
 
+/* The receiver states that a gap keeps its window back. */
+static bool is_repairing(const ps_probe_pub_t *model, int64_t receiver_id)
+{
+    for (int32_t i = 0; i < model->receiver_count; i++) {
+        if (model->receivers[i].id == receiver_id) {
+            return model->receivers[i].live && model->receivers[i].reason == PS_CAUSE_LOSS_REPAIR;
+        }
+    }
+    return false;
+}
+
 /* The receiver last said that its congestion window is what is shut. */
 static bool is_congested(const ps_probe_pub_t *model, int64_t receiver_id)
 {
@@ -291,8 +302,7 @@ static int32_t plain_cause(const ps_probe_pub_t *model)
         pub->receivers[0].reason == PS_CAUSE_CONGESTION_WINDOW) {
         return 0;
     }
-    return pub->receivers[0].reason == PS_CAUSE_LOSS_REPAIR ? PS_CAUSE_LOSS_REPAIR
-                                                            : PS_CAUSE_RECEIVER_WINDOW;
+    return PS_CAUSE_RECEIVER_WINDOW;
 }
 
 static void check_account(ps_probe_t *probe, ps_probe_pub_t *model, int64_t now_ns)
@@ -327,11 +337,14 @@ static void check_account(ps_probe_t *probe, ps_probe_pub_t *model, int64_t now_
     /* Of one receiver it is known who holds the stream. */
     const bool named = plain != PS_CAUSE_RECEIVER_WINDOW || pub->receiver_count != 1 ||
                        load(&pub->slot->cause_culprit) == pub->receivers[0].id;
+    /* A receiver's window, in its own words. */
+    const bool repaired = plain == PS_CAUSE_RECEIVER_WINDOW && cause == PS_CAUSE_LOSS_REPAIR &&
+                          is_repairing(model, load(&pub->slot->cause_culprit));
     promise(probe, model, P_HELD, (cause != PS_CAUSE_NONE) == held, now_ns, 1,
             "producers at the limit have a cause");
     promise(probe, model, P_CAUSE,
             cause == PS_CAUSE_NONE || (is_possible(probe, model, cause, now_ns) && named &&
-                                       (plain == 0 || plain == cause)),
+                                       (plain == 0 || plain == cause || repaired)),
             now_ns, 1, "the cause is the one that holds");
 }
 
