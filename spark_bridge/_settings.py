@@ -29,6 +29,8 @@ def tuned_settings(*, local_checkpoints: bool = True) -> dict[str, str]:
     - UNIX sockets between Spark and its Python workers: over TCP each wave of tasks waits some
       40 ms for a delayed acknowledgement.
     - No checksum files beside the checkpoint's, and larger buffers towards Python.
+    - Ten minutes for a Python worker to start, which a busy machine may need: after Spark's 15 s
+      the query fails.
     - ``local_checkpoints``: checkpoint files written as plain files and renamed, half the time of
       the default; for a local or a POSIX file system, not for object stores.
     """
@@ -36,6 +38,7 @@ def tuned_settings(*, local_checkpoints: bool = True) -> dict[str, str]:
         "spark.python.unix.domain.socket.enabled": "true",
         "spark.sql.streaming.checkpoint.fileChecksum.enabled": "false",
         "spark.buffer.size": "1048576",
+        "spark.python.authenticate.socketTimeout": "600s",
     }
     if local_checkpoints:
         settings["spark.sql.streaming.checkpointFileManagerClass"] = _LOCAL_CHECKPOINTS

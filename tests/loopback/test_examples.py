@@ -7,7 +7,6 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -17,16 +16,6 @@ from support.java import needs_java
 EXAMPLES = Path(__file__).parents[2] / "examples"
 TIMEOUT_S = 500.0
 pytestmark = [needs_java, pytest.mark.slow, pytest.mark.timeout(540)]
-
-
-@pytest.fixture(scope="module", autouse=True)
-def patient_spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """A busy machine starts Spark's Python workers slowly; Spark gives them 15 s by default."""
-    folder = tmp_path_factory.mktemp("spark")
-    (folder / "spark-defaults.conf").write_text("spark.python.authenticate.socketTimeout 600s\n")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("SPARK_CONF_DIR", str(folder))
-        yield
 
 
 def run(host: PenstockHost, *argv: str) -> str:

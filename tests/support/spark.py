@@ -33,7 +33,6 @@ def local_session(**environment: str) -> Iterator[SparkSession]:
         "spark.driver.memory": "600m", "spark.sql.shuffle.partitions": "2",
         "spark.driver.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -Xss4m",
         "spark.ui.showConsoleProgress": "false", "spark.log.level": "OFF",
-        "spark.python.authenticate.socketTimeout": "600s",  # a busy machine starts them slowly
     }  # fmt: skip
     session = SparkSession.builder.config(map=settings).getOrCreate()
     register(session)

@@ -124,4 +124,5 @@ def test_a_batch_has_no_options_of_streaming(name: str) -> None:
 
 def test_tuned_settings_are_sparks() -> None:
     assert all(key.startswith("spark.") for key in tuned_settings())
+    assert tuned_settings()["spark.python.authenticate.socketTimeout"] == "600s"
     assert len(tuned_settings()) == len(tuned_settings(local_checkpoints=False)) + 1
