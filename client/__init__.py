@@ -14,13 +14,20 @@ if TYPE_CHECKING:
     from penstock.client._group_errors import (
         DaemonUnreachable,
         GroupError,
+        GroupOwned,
         GroupRefused,
         NotAuthorised,
         RangeNotRetained,
         UnknownGroup,
         UnreliableStream,
     )
-    from penstock.client._groups import GroupControl, GroupState, LogCuts, LogRange
+    from penstock.client._groups import (
+        GroupControl,
+        GroupState,
+        LogCuts,
+        LogRange,
+        LogTimes,
+    )
     from penstock.client._image import Image
     from penstock.client._message import Header, Message, MessageBatch
     from penstock.client._offer import Action, Offer
@@ -42,10 +49,10 @@ _NAMES: Final = {
     "penstock.client._connect": ("connect",),
     "penstock.client._counters": ("Counter", "Counters"),
     "penstock.client._group_errors": (
-        "DaemonUnreachable", "GroupError", "GroupRefused", "NotAuthorised", "RangeNotRetained",
-        "UnknownGroup", "UnreliableStream",
+        "DaemonUnreachable", "GroupError", "GroupOwned", "GroupRefused", "NotAuthorised",
+        "RangeNotRetained", "UnknownGroup", "UnreliableStream",
     ),
-    "penstock.client._groups": ("GroupControl", "GroupState", "LogCuts", "LogRange"),
+    "penstock.client._groups": ("GroupControl", "GroupState", "LogCuts", "LogRange", "LogTimes"),
     "penstock.client._image": ("Image",),
     "penstock.client._message": ("Header", "Message", "MessageBatch"),
     "penstock.client._offer": ("Action", "Offer"),
@@ -71,12 +78,14 @@ __all__ = [
     "Gap",
     "GroupControl",
     "GroupError",
+    "GroupOwned",
     "GroupRefused",
     "GroupState",
     "Header",
     "Image",
     "LogCuts",
     "LogRange",
+    "LogTimes",
     "LostSession",
     "Message",
     "MessageBatch",

@@ -39,6 +39,10 @@ class UnknownGroup(GroupRefused):
     """There is no such group: never opened, closed, or expired."""
 
 
+class GroupOwned(GroupRefused):
+    """Another reader has the group, as far as the daemon knows."""
+
+
 class UnreliableStream(GroupRefused):
     """The flow control of the stream does not wait for slow receivers, so a group would lose."""
 
@@ -55,7 +59,7 @@ class RangeNotRetained(GroupError):
 
 def refusal(failure: control.Failure) -> GroupRefused:
     """The exception that a Failure stands for."""
-    kind = {"unknown_group": UnknownGroup, "unreliable": UnreliableStream}.get(
-        failure.code, GroupRefused
-    )
+    kind = {
+        "unknown_group": UnknownGroup, "owned": GroupOwned, "unreliable": UnreliableStream,
+    }.get(failure.code, GroupRefused)
     return kind(failure.message, code=failure.code)

@@ -50,7 +50,8 @@ class LogRange:
     window_bytes: int
     """The most that may be unacknowledged before the sender is held."""
     time_index: list[tuple[int, int]]
-    """(position, epoch ns) of some frames, ascending."""
+    """(position, epoch ns) of some frames, ascending; of daemons without :meth:`GroupControl.times`
+    only."""
 
 
 @attrs.frozen(kw_only=True)
@@ -61,6 +62,15 @@ class LogCuts:
     """The last is the end of a batch, those before it split it.  None: no message is complete."""
     messages: int
     """In the batch."""
+
+
+@attrs.frozen(kw_only=True)
+class LogTimes:
+    """When a log was where, ascending."""
+
+    positions: list[int]
+    times_ns: list[int]
+    """Epoch ns: the log was at the position at that time at the latest."""
 
 
 @attrs.frozen(kw_only=True)
@@ -80,6 +90,10 @@ class GroupState:
     unreliable: list[str]
     """Of the warnings those of streams that certainly do not wait for the group."""
     logs: list[LogRange]
+    owner: str = ""
+    """The reader, as it calls itself; empty: nobody reads it."""
+    owner_heard_ns: int = 0
+    """How long ago the reader was heard of."""
 
 
 class GroupControl:
@@ -132,6 +146,8 @@ class GroupControl:
         starting: Literal["latest", "earliest"] = "latest",
         expiry_ns: int,
         allow_unreliable: bool = False,
+        owner: str = "",
+        instead_of: str = "",
     ) -> GroupState:
         """Open a group, or find it open: its expiry restarts, its positions stay.
 
@@ -142,25 +158,37 @@ class GroupControl:
         :param expiry_ns: how long it lives without being heard of.
         :param allow_unreliable: whether to take a stream whose flow control does not wait for slow
             receivers, with a warning in the state.
+        :param owner: who reads the group from now on, at most 200 characters; it says so at least
+            every four seconds, in any request.  Empty: whoever asks does not read.
+        :param instead_of: an owner that is known to be dead, to be replaced at once.
+        :raises GroupOwned: another owner was heard of within the last 8 s.
         :raises UnreliableStream: it does not wait, and that is not allowed.
         """
         request = _made(
             control.OpenGroup, name=name, channel=channel, stream_id=stream_id,
             sessions=list(sessions), starting=starting, expiry_ns=expiry_ns,
-            allow_unreliable=allow_unreliable,
+            allow_unreliable=allow_unreliable, owner=owner, instead_of=instead_of,
         )
         return self._state(request)
 
-    def state(self, *, name: str, channel: str, stream_id: int) -> GroupState:
+    def state(
+        self, *, name: str, channel: str, stream_id: int, owner: str = "", leave: bool = False
+    ) -> GroupState:
         """Return the group's state, and keep the group alive.
 
+        :param owner: as :meth:`open` has it.
+        :param leave: the owner reads the group no longer; another may begin at once.
         :raises UnknownGroup: it was never opened, was closed, or has expired.
+        :raises GroupOwned: another owner reads it.
         """
-        return self._state(_made(control.GetGroup, name=name, channel=channel, stream_id=stream_id))
+        return self._state(_made(
+            control.GetGroup, name=name, channel=channel, stream_id=stream_id, leave=leave,
+            owner=owner,
+        ))
 
     def acknowledge(
         self, *, name: str, channel: str, stream_id: int,
-        positions: Mapping[tuple[int, int], int],
+        positions: Mapping[tuple[int, int], int], owner: str = "",
     ) -> GroupState:
         """Everything below the positions is done with; keeps the group alive.
 
@@ -171,7 +199,7 @@ class GroupControl:
         request = _made(
             control.AcknowledgeGroup, name=name, channel=channel, stream_id=stream_id,
             sessions=[key[0] for key in positions], initial_term_ids=[key[1] for key in positions],
-            positions=list(positions.values()),
+            positions=list(positions.values()), owner=owner,
         )
         return self._state(request)
 
@@ -222,6 +250,22 @@ class GroupControl:
         )
         answer = self._port.request(request, control.LogCuts)
         return LogCuts(positions=list(answer.positions), messages=answer.messages)
+
+    def times(
+        self, *, log_id: int, session_id: int, initial_term_id: int, start: int, end: int,
+        most: int = control.MAX_TIMES,
+    ) -> LogTimes:
+        """When the log reached its positions in [start, end).
+
+        :param most: entries of the answer, 2 to 2048; of too many, neighbours in time are joined.
+        :raises RangeNotRetained: no group of the daemon keeps the log any more.
+        """
+        request = _made(
+            control.ReadTimes, log_id=log_id, session_id=session_id,
+            initial_term_id=initial_term_id, start=start, end=end, most=most,
+        )
+        answer = self._port.request(request, control.LogTimes)
+        return LogTimes(positions=list(answer.positions), times_ns=list(answer.times_ns))
 
     def close(self) -> None:
         """Ends the connection, not the groups.  Idempotent."""

@@ -260,6 +260,19 @@ class Shared(NativeObject):
         )
         return [(int(out[i].position), int(out[i].time_ns)) for i in range(count)]
 
+    def read_times(
+        self, kind: SlotKind, index: int, start: int, end: int, most: int
+    ) -> list[tuple[int, int]]:
+        """(position, epoch ns), ascending, of [start, end): the stream was at each position at its
+        time at the latest.  At most ``most``, 2 or more; of too many, neighbours in time are
+        joined."""
+        out = self._ffi.new("ps_index_view_t[]", most)
+        count = self._check(
+            self._lib.ps_slot_read_times(self._handle, int(kind), index, start, end, out, most),
+            "read the times of a stream",
+        )
+        return [(int(out[i].position), int(out[i].time_ns)) for i in range(count)]
+
     def describe_group(
         self, index: int, *, committed: int, retained_from: int, expiry_ms: int
     ) -> None:

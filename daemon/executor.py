@@ -306,6 +306,7 @@ class Executor:
     def _group_handlers(self) -> dict[type[a.Action], Callable[[Any], Any]]:
         return {
             a.ViewLog: self.logs.view,
+            a.ViewTimes: self.logs.times,
             a.OldestPosition: self.logs.oldest,
             a.ReleaseTo: lambda x: self._driver.release(
                 position=x.position, position_counter_id=x.position_counter_id,

@@ -19,6 +19,9 @@ that a range can be planned again from the two offsets alone, after a restart to
 - ``held|KEY``, where a stream has several groups: those that could read the session on from here;
 - ``left|KEY``: where a session was that is over, and its number in the order of leaving. If the
   session returns at a later position, the range in between is missing.
+- ``times|KEY``: when the messages of the batch that ends here arrived (:mod:`._times`). A repeated
+  batch has the same times, wherever it is read.
+- ``records``: the most messages of a part, where option maxRecordsPerPartition was given.
 - ``tasks``: number of parts of the batch that ends here. A driver with more cores or another
   minPartitions splits a repeated batch in the same way, since a sink knows its rows by their part.
 
@@ -41,6 +44,8 @@ _GROUP: Final = "group|"
 _HELD: Final = "held|"
 _LEFT: Final = "left|"
 _TASKS: Final = "tasks"
+_TIMES: Final = "times|"
+_RECORDS: Final = "records"
 
 
 @attrs.frozen(kw_only=True, order=True)
@@ -95,6 +100,8 @@ class Offset:
     held: Mapping[Session, str] = attrs.Factory(dict)
     left: Mapping[Session, Left] = attrs.Factory(dict)
     tasks: int = 0                  # 0: not decided
+    records: int = 0                # 0: any number
+    times: Mapping[Session, str] = attrs.Factory(dict)
 
     def to_plain(self) -> dict[str, Any]:
         """For Spark, keys sorted."""
@@ -112,8 +119,11 @@ class Offset:
             f"{_LEFT}{session}": [left.position, left.number]
             for session, left in self.left.items()
         }
+        plain |= {f"{_TIMES}{session}": text for session, text in self.times.items()}
         if self.tasks:
             plain[_TASKS] = self.tasks
+        if self.records:
+            plain[_RECORDS] = self.records
         return dict(sorted(plain.items()))
 
     @classmethod
@@ -125,10 +135,15 @@ class Offset:
         groups: dict[StreamName, str] = {}
         held: dict[Session, str] = {}
         left: dict[Session, Left] = {}
-        tasks = 0
+        times: dict[Session, str] = {}
+        tasks = records = 0
         for key, value in (plain or {}).items():
             if key == _TASKS:
-                tasks = _count(key, value)
+                tasks = _count(key, value, MOST_PARTITIONS)
+            elif key == _RECORDS:
+                records = _count(key, value, 2**62)
+            elif key.startswith(_TIMES):
+                times[Session.parse(key.removeprefix(_TIMES))] = str(value)
             elif key.startswith(_GROUP):
                 channel, _, stream_id = key.removeprefix(_GROUP).rpartition("|")
                 groups[StreamName(channel=channel, stream_id=_integer(key, stream_id))] = str(value)
@@ -145,7 +160,7 @@ class Offset:
                     ended.add(session)
         return cls(
             positions=positions, begun=begun, ended=frozenset(ended), groups=groups, held=held,
-            left=left, tasks=tasks,
+            left=left, tasks=tasks, records=records, times=times,
         )
 
     def check_streams(self, streams: tuple[StreamName, ...], option: str = "") -> None:
@@ -176,9 +191,9 @@ def _integer(key: str, text: str) -> int:
         raise InvalidArgument(f"{key!r} is no key of an offset") from None
 
 
-def _count(key: str, value: Any) -> int:
-    if not isinstance(value, int) or not 1 <= value <= MOST_PARTITIONS:
-        raise InvalidArgument(f"{key}: {value!r}: expected 1 to {MOST_PARTITIONS}")
+def _count(key: str, value: Any, most: int) -> int:
+    if not isinstance(value, int) or not 1 <= value <= most:
+        raise InvalidArgument(f"{key}: {value!r}: expected 1 to {most}")
     return value
 
 

@@ -33,6 +33,7 @@ NAMES: Final = {
     for name in (
         "channel", "streamId", "sessions", "streams", "subscription", "ackOn", "startingOffsets",
         "endingOffsets", "maxBytesPerTrigger", "maxOffsetsPerTrigger", "minPartitions",
+        "maxRecordsPerPartition",
         "failOnDataLoss", "daemonDir", "control", "keyFile", "serverKey", "serverKeyFile",
         "serverKeys", "payload", "arrowSchema", "includeMetadata", "groupExpiry", "batchBytes",
         "retry", "locality",
@@ -83,6 +84,7 @@ class SourceOptions:
     max_bytes: int | None = None                    # per trigger
     max_messages: int | None = None                 # per trigger
     min_partitions: int | None = None
+    max_records: int | None = None                  # in a partition
     fail_on_data_loss: bool = True
     daemon_dir: str | None = None
     daemons: tuple[Daemon, ...] = (Daemon(),)
@@ -125,6 +127,7 @@ def read_options(options: Mapping[str, str], *, streaming: bool = True) -> Sourc
         max_bytes=_size(given, "maxBytesPerTrigger"),
         max_messages=_optional_integer(given, "maxOffsetsPerTrigger", 2**62),
         min_partitions=_optional_integer(given, "minPartitions", MOST_PARTITIONS),
+        max_records=_optional_integer(given, "maxRecordsPerPartition", 2**62),
         fail_on_data_loss=_boolean(given, "failOnDataLoss", True),
         daemon_dir=given.get("daemondir") or None,
         daemons=_daemons(given),

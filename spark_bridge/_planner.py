@@ -13,8 +13,6 @@ small session never waits for a large one (max-min fairness).
 
 from __future__ import annotations
 
-import bisect
-import heapq
 import itertools
 from collections.abc import Mapping, Sequence
 from typing import Final, TypeVar
@@ -323,9 +321,8 @@ class Range:
     end: int
     term_length: int
     holders: tuple[Holder, ...]
-    time_positions: tuple[int, ...] = ()
-    """Ascending; what lies before one of them had arrived at its time."""
-    times_ns: tuple[int, ...] = ()
+    times: str = ""
+    """Of the session's part of the batch, as its offset has them; empty: none is known."""
 
     @property
     def length(self) -> int:
@@ -338,20 +335,15 @@ def ranges(view: View, start: Offset, end: Offset) -> list[Range]:
     for session, stop in sorted(end.positions.items()):
         begin = start.positions.get(session, end.begun.get(session, stop))
         if begin < stop:
-            found.append(_range(view, session, begin, stop))
+            found.append(_range(view, session, begin, stop, end.times.get(session)))
     return found
 
 
-def _range(view: View, session: Session, start: int, end: int) -> Range:
+def _range(view: View, session: Session, start: int, end: int, times: str | None) -> Range:
     able = [
         h for h in view.holdings.get(session, ())
         if h.log.retained_from <= start and h.log.end_position >= end
     ]
-    times: Sequence[tuple[int, int]] = max((h.log.time_index for h in able), key=len, default=())
-    first = bisect.bisect_right(times, start, key=lambda entry: entry[0])
-    last = bisect.bisect_left(times, end, key=lambda entry: entry[0]) + 1
-    if first == len(times):
-        first = max(0, first - 1)       # older than the newest entry: the best that is known
     return Range(
         session=session, start=start, end=end,
         term_length=able[0].log.term_length if able else 0,
@@ -362,8 +354,7 @@ def _range(view: View, session: Session, start: int, end: int) -> Range:
             )
             for h in able
         ),
-        time_positions=tuple(entry[0] for entry in times[first:last]),
-        times_ns=tuple(entry[1] for entry in times[first:last]),
+        times=times or "",
     )
 
 
@@ -389,13 +380,24 @@ def split(item: Range, places: Sequence[int]) -> list[Range]:
     ]
 
 
-def pack(found: Sequence[Range], count: int) -> list[tuple[int, ...]]:
-    """Which of the ranges each of ``count`` tasks reads: the largest first, each to the task that
-    has least; within a task in order."""
+def pack(found: Sequence[Range], count: int, *, apart: bool = False) -> list[tuple[int, ...]]:
+    """Which of the ranges each task reads.  Neighbours stay together, and tasks are in the order of
+    their ranges.  So the rows of a session are in order from task to task.
+
+    :param count: of tasks; each has about as many bytes as any other, and at least one range.
+    :param apart: each range has a task of its own.
+    """
+    if apart:
+        return [(index,) for index in range(len(found))] or [()]
+    total = max(1, sum(item.length for item in found))
     tasks: list[list[int]] = [[] for _ in range(count)]
-    heap = [(0, task) for task in range(count)]
-    for index in sorted(range(len(found)), key=lambda i: (-found[i].length, i)):
-        load, task = heapq.heappop(heap)
+    before = task = 0
+    for index, item in enumerate(found):
+        middle = (2 * before + item.length) * count // (2 * total)
+        # None is passed over while there are enough ranges for those that follow.
+        task = min(max(task, middle), task + 1 if tasks[task] else task, count - 1)
+        if tasks[task] and len(found) - index <= count - 1 - task:
+            task += 1
         tasks[task].append(index)
-        heapq.heappush(heap, (load + found[index].length, task))
-    return [tuple(sorted(task)) for task in tasks]
+        before += item.length
+    return [tuple(each) for each in tasks]

@@ -16,6 +16,7 @@ import pyarrow as pa
 from penstock.client import GroupError, RangeNotRetained
 from penstock.core import gather
 from penstock.core.errors import CorruptLogError, PenstockError
+from penstock.spark_bridge import _times
 from penstock.spark_bridge._decode import Decoder, Messages
 from penstock.spark_bridge._fetch import FrameSource, RangeLost, sources
 from penstock.spark_bridge._options import SourceOptions
@@ -125,10 +126,8 @@ class _RangeReader:
         self._decoder = decoder
         self._range = item
         self._position = item.start
-        self._times = (
-            np.array(item.time_positions, np.int64),
-            np.array(item.times_ns, np.int64) // 1000,
-        )
+        positions, times_us = _times.decode(item.times)
+        self._times = (np.array(positions, np.int64), np.array(times_us, np.int64))
         self._value_bytes = options.batch_bytes
 
     def batches(self) -> Iterator[Any]:

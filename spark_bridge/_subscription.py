@@ -22,9 +22,10 @@ from penstock.client import (
     UnreliableStream,
 )
 from penstock.core.errors import ClosedError, ConfigurationError, InvalidArgument
+from penstock.spark_bridge import _times
 from penstock.spark_bridge._offsets import Session
 from penstock.spark_bridge._options import Daemon, SourceOptions, StreamName
-from penstock.spark_bridge._planner import View, Want
+from penstock.spark_bridge._planner import Holding, View, Want
 
 _log = logging.getLogger(__name__)
 _T = TypeVar("_T")
@@ -257,6 +258,24 @@ class Subscription:
             start=want.start, max_bytes=max_bytes, max_messages=max_messages, pieces=pieces,
         ))
         return cuts.positions, cuts.messages
+
+    def times(self, holding: Holding, start: int, end: int, *, most: int) -> str:
+        """When [start, end) of a session arrived, as offsets have it; empty: no time is known.
+
+        :raises RangeNotRetained: the log is gone.
+        """
+        log = holding.log
+        try:
+            found = self._patiently(lambda: self._controls[holding.daemon].times(
+                log_id=log.log_id, session_id=log.session_id, initial_term_id=log.initial_term_id,
+                start=start, end=end, most=most,
+            ))
+        except GroupRefused as error:
+            if error.code != "malformed":       # an older daemon tells them with the state
+                raise
+            known = log.time_index
+            return _times.bounded([at for at, _ in known], [when for _, when in known], start, end)
+        return _times.bounded(found.positions, found.times_ns, start, end)
 
     # ---- life ------------------------------------------------------------------------------------
 

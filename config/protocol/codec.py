@@ -190,7 +190,9 @@ def _map(value: Any, _type: Any) -> dict[str, Any]:
 
 @functools.cache
 def _converter() -> cattrs.Converter:
-    converter = cattrs.Converter(forbid_extra_keys=True, detailed_validation=True)
+    converter = cattrs.Converter(
+        forbid_extra_keys=True, detailed_validation=True, omit_if_default=True,
+    )
     for kind in (int, bool, str, bytes):
         converter.register_structure_hook(kind, _exactly(kind))
     converter.register_structure_hook_func(lambda t: getattr(t, "__origin__", None) is list, _list)

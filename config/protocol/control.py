@@ -187,10 +187,16 @@ MAX_FETCH_CREDIT: Final = 8
 FETCH_PIECE_BYTES: Final = 1024 * 1024
 """The largest piece that a fetch is answered with."""
 MAX_CUT_PIECES: Final = 1024
+MAX_TIMES: Final = 2048
+"""The most entries of an answer to ReadTimes; they fit into MAX_MESSAGE_BYTES."""
+MAX_OWNER_CHARS: Final = 200
 
 _NAME: Any = validators.and_(
     validators.min_len(1), validators.max_len(MAX_GROUP_NAME_CHARS),
     validators.matches_re(r"[^\x00-\x1f\x7f]*"),
+)
+_OWNER: Any = validators.and_(
+    validators.max_len(MAX_OWNER_CHARS), validators.matches_re(r"[^\x00-\x1f\x7f]*")
 )
 _SESSIONS: Any = validators.and_(
     validators.max_len(MAX_GROUP_SESSIONS), validators.deep_iterable(_I32)
@@ -217,11 +223,18 @@ class OpenGroup(_OfGroup):
     )
     expiry_ns: int = attrs.field(validator=_ID)
     allow_unreliable: bool = False      # a strategy that does not wait is no reason to refuse
+    owner: str = attrs.field(default="", validator=_OWNER)
+    """Who reads the group from now on; refused with ``owned`` while another owner lives."""
+    instead_of: str = attrs.field(default="", validator=_OWNER)
+    """An owner that the client knows to be dead: it is replaced at once."""
 
 
 @attrs.frozen(kw_only=True)
 class GetGroup(_OfGroup):
     """Return the group's state, and keep the group alive. Reply: GroupReply."""
+
+    owner: str = attrs.field(default="", validator=_OWNER)     # "": not asked as its owner
+    leave: bool = False                                 # the owner reads it no longer
 
 
 @attrs.frozen(kw_only=True)
@@ -232,6 +245,7 @@ class AcknowledgeGroup(_OfGroup):
     sessions: list[int] = attrs.field(validator=validators.deep_iterable(_I32))
     initial_term_ids: list[int] = attrs.field(validator=validators.deep_iterable(_I32))
     positions: list[int] = attrs.field(validator=validators.deep_iterable(_POSITION))
+    owner: str = attrs.field(default="", validator=_OWNER)     # "": not asked as its owner
 
     def __attrs_post_init__(self) -> None:
         if not len(self.sessions) == len(self.initial_term_ids) == len(self.positions):
@@ -282,6 +296,21 @@ class CutLog:
 
 
 @attrs.frozen(kw_only=True)
+class ReadTimes:
+    """When a log that some group holds reached its positions in [start, end), for at most ``most``
+    of them.  Reply: LogTimes, RangeGone."""
+
+    log_id: int = attrs.field(validator=_ID)
+    session_id: int = attrs.field(validator=_I32)
+    initial_term_id: int = attrs.field(validator=_I32)
+    start: int = attrs.field(validator=_POSITION)
+    end: int = attrs.field(validator=_POSITION)
+    most: int = attrs.field(
+        default=MAX_TIMES, validator=validators.and_(validators.ge(2), validators.le(MAX_TIMES))
+    )
+
+
+@attrs.frozen(kw_only=True)
 class FetchCredit:
     """More pieces of the fetch with this message's correlation id; 0 ends it.  No reply."""
 
@@ -320,6 +349,7 @@ ERROR_CODES: Final = (
     "permission",
     "malformed",              # message not understood
     "unknown_group",          # no such consumer group: never opened, closed or expired
+    "owned",                  # somebody else reads the consumer group
     "unreliable",             # the stream's strategy does not wait for the group
     "stalled",                # a fetch whose reader gave no credit for too long
     "not_leased",             # Hello missing or token unknown
@@ -400,6 +430,15 @@ class LogCuts:
 
 
 @attrs.frozen(kw_only=True)
+class LogTimes:
+    """The log was at ``positions[i]`` at ``times_ns[i]`` (epoch) at the latest.  Ascending; the
+    last position is at the end of the range that was asked for, or behind it."""
+
+    positions: list[int]
+    times_ns: list[int]
+
+
+@attrs.frozen(kw_only=True)
 class RangeGone:
     """A fetch or a cut requested what the log does not hold any more, or not yet."""
 
@@ -474,7 +513,7 @@ Message = (
     | PublicationError
     | DaemonStopping
     | OpenGroup | GetGroup | AcknowledgeGroup | CloseGroup | ListGroups | Fetch | FetchCredit
-    | CutLog | GroupReply | GroupList | FetchPiece | LogCuts | RangeGone
+    | CutLog | ReadTimes | GroupReply | GroupList | FetchPiece | LogCuts | LogTimes | RangeGone
 )
 
 MESSAGE_TYPES: Final[dict[str, type[Any]]] = {cls.__name__: cls for cls in get_args(Message)}

@@ -8,6 +8,7 @@ behind the bound is found by the next one.
 
 from __future__ import annotations
 
+import time
 from typing import Final
 
 from penstock.core import admin
@@ -30,20 +31,29 @@ class GroupLogs:
     def view(self, action: a.ViewLog) -> a.LogView:
         """The log as it is now."""
         position = self._cnc.counter(action.committed_counter_id)
-        index = self._index(action)
         if action.end_counter_id >= 0:
             end = self._cnc.counter(action.end_counter_id)
-            return a.LogView(
-                committed=min(position, end), end_position=end, time_index=index
-            )
+            return a.LogView(committed=min(position, end), end_position=end)
         reader = self._reader(action.path)
         start = min(max(position, self._ends.get(action.path, 0)), reader.producer())
         end = reader.end(start, _WALK_BYTES)
         self._ends[action.path] = end
         return a.LogView(
-            committed=min(position, end), end_position=end, time_index=index,
+            committed=min(position, end), end_position=end,
             more=end - start >= _WALK_BYTES,
         )
+
+    def times(self, action: a.ViewTimes) -> tuple[tuple[int, int], ...]:
+        """When the log reached the positions of a range.  Data that its table does not know yet has
+        arrived by now."""
+        found: list[tuple[int, int]] = []
+        if action.slot >= 0 and action.start < action.end:
+            found = self._shared.read_times(
+                action.kind, action.slot, action.start, action.end, action.most
+            )
+        if action.start < action.end and (not found or found[-1][0] < action.end):
+            found = [*found[: action.most - 1], (action.end, time.time_ns())]
+        return tuple(found)
 
     def oldest(self, action: a.OldestPosition) -> int:
         """A frame that the sender will not clean before its publication knows the reader."""
@@ -72,8 +82,3 @@ class GroupLogs:
         if path not in self._readers:
             self._readers[path] = GroupLog(path)
         return self._readers[path]
-
-    def _index(self, action: a.ViewLog) -> tuple[tuple[int, int], ...]:
-        if action.slot < 0:
-            return ()
-        return tuple(self._shared.read_index(action.kind, action.slot))

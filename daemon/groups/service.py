@@ -35,6 +35,7 @@ from penstock.config.protocol.control import (
     ListGroups,
     Message,
     OpenGroup,
+    ReadTimes,
 )
 from penstock.config.settings.models import ControlTcpConfig
 from penstock.daemon.control_socket import correlation_of
@@ -51,7 +52,7 @@ _REQUESTED_EACH: Final = 32                 # of one connection
 _BATCH: Final = 64
 _IDLE_S: Final = 1.0
 _FORWARDED: Final = (
-    OpenGroup, GetGroup, AcknowledgeGroup, CloseGroup, ListGroups, GetStatus,
+    OpenGroup, GetGroup, AcknowledgeGroup, CloseGroup, ListGroups, ReadTimes, GetStatus,
 )
 
 Request = Callable[[int, Any], None]

@@ -29,6 +29,7 @@ from penstock.client import (
 
 NewHost = Callable[..., PenstockHost]
 SECOND_NS = 10**9
+MS_NS = 10**6
 EXPIRY_NS = 600 * SECOND_NS
 TERM = 64 * 1024
 MESSAGE = b"m" * 992                    # 1024 bytes in the log
@@ -278,17 +279,41 @@ def test_readers_that_died_hold_nobody_up(new_host: NewHost, tmp_path: Path) -> 
             assert sum(map(len, control.fetch(**whole))) == log.end_position
 
 
-def test_the_time_index_runs_beside_the_log(client: Client, control: GroupControl) -> None:
-    group = Group(control, "aeron:ipc", 2005)
-    with client.add_publication("aeron:ipc?term-length=1m", 2005) as publication:
-        before_ns = time.time_ns()
-        for _ in range(100):
-            assert publication.send(MESSAGE, 10) > 0
-        eventually(lambda: bool(group.log().time_index), "no entry in the index")
-        index = group.log().time_index
-        assert index == sorted(index)
-        assert all(before_ns - 10**9 < time_ns < time.time_ns() + 10**9 for _, time_ns in index)
+@pytest.mark.parametrize("channel", ["aeron:ipc?term-length=1m", "udp"])
+def test_each_position_has_the_time_at_which_it_came(
+    client: Client, control: GroupControl, port: Callable[[], int], channel: str
+) -> None:
+    """Of four hundred messages, each sent when the one before it had arrived, and a daemon that
+    looks at the stream only afterwards."""
+    if channel == "udp":
+        channel = f"aeron:udp?endpoint=127.0.0.1:{port()}|term-length=1m"
+    group = Group(control, channel.replace("?term-length=1m", ""), 2005)
+    sent: list[tuple[int, int, int]] = []
+    with client.add_publication(channel, 2005) as publication:
+        assert publication.wait_connected(30)
+        for _ in range(400):
+            before_ns = time.time_ns()
+            position = publication.send(MESSAGE, 10)
+            eventually(lambda end=position: group.log().end_position >= end, "it arrives")
+            sent.append((position, before_ns, time.time_ns()))
+        log = group.log()
+        known = {"log_id": log.log_id, "session_id": log.session_id,
+                 "initial_term_id": log.initial_term_id}
+        asked_ns = time.time_ns()
+        for start in (0, sent[100][0], sent[-2][0]):
+            found = control.times(**known, start=start, end=log.end_position)
+            assert found.positions == sorted(set(found.positions))
+            for position, before_ns, after_ns in sent:
+                if position > start:
+                    at = next(n for n, to in enumerate(found.positions) if to >= position)
+                    late_ns = max(MS_NS, (asked_ns - before_ns) // 90)      # docs/spark.md
+                    if channel.startswith("aeron:ipc"):
+                        late_ns += 250 * MS_NS      # a busy machine: its sender looks later
+                    assert before_ns - 5 * MS_NS < found.times_ns[at] < after_ns + late_ns + MS_NS
+        assert len(control.times(**known, start=0, end=log.end_position, most=16).positions) <= 16
     group.close()
+    with pytest.raises(RangeNotRetained, match="no group keeps log"):
+        control.times(**known, start=0, end=64)
 
 
 def test_a_late_group_begins_where_it_is_told(client: Client, control: GroupControl) -> None:

@@ -20,7 +20,7 @@ from loopback.streams import eventually
 from loopback.test_remote_control import keygen
 from penstock.client import GroupControl
 from penstock.spark_bridge._options import read_options
-from penstock.spark_bridge._source import _Planning
+from penstock.spark_bridge._source import Planning
 
 EXPIRY_S = 2
 
@@ -68,7 +68,7 @@ def _deadline_ns(control: GroupControl) -> int:
 def test_a_daemon_that_does_not_answer_lets_no_group_of_another_one_expire(
     daemons: list[Daemon], tmp_path: Path, slow: int
 ) -> None:
-    planning = _Planning(read_options({
+    planning = Planning(read_options({
         "channel": "aeron:ipc", "streamId": "1001", "subscription": "kept",
         "groupExpiry": f"{EXPIRY_S}s", "keyFile": str(tmp_path / "query.key_secret"),
         "control": ",".join(daemon.address for daemon in daemons),

@@ -7,7 +7,8 @@ from __future__ import annotations
 import json
 import signal
 import sys
-from collections.abc import Callable, Iterator
+import time
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, TypedDict
 
@@ -20,7 +21,7 @@ import penstock
 from loopback.streams import eventually
 from penstock.client import GroupControl
 from penstock.core.errors import InvalidArgument
-from penstock.spark_bridge import _source
+from penstock.spark_bridge import _planning, _times
 from penstock.spark_bridge._fetch import RangeLost, sources
 from penstock.spark_bridge._offsets import Offset
 from penstock.spark_bridge._options import Daemon, SourceOptions, read_options
@@ -105,7 +106,7 @@ def options(host: PenstockHost, *, streaming: bool = True, **more: str) -> Sourc
 
 def planned(reading: SourceOptions) -> tuple[Offset, list[Any]]:
     """The first offset, and the first batch."""
-    planning = _source._Planning(reading)
+    planning = _planning.Planning(reading)
     try:
         start = planning.initial()
         end = planning.latest(start, None, 0)
@@ -120,12 +121,12 @@ def test_a_batch_read_leaves_a_querys_group_as_it_was(
     key = key_of(control)
     middle = sent // 2 // 64 * 64
     reading = options(host, streaming=False, startingOffsets=json.dumps({key: middle}))
-    planning = _source._Planning(reading)
+    planning = _planning.Planning(reading)
     try:
         [partition] = planning.batch()
     finally:
         planning.stop()
-    assert isinstance(partition, _source.Partition)
+    assert isinstance(partition, _planning.Partition)
     [found] = partition.table
     assert (found.start, found.end) == (middle, sent)
     state = control.state(**KEY)
@@ -163,7 +164,7 @@ def test_a_query_begins_between_messages_only(
 ) -> None:
     def begin(**starting: int) -> Offset:
         reading = options(host, streaming=streaming, startingOffsets=json.dumps(starting))
-        planning = _source._Planning(reading)
+        planning = _planning.Planning(reading)
         try:
             return planning.initial(acknowledge=streaming)
         finally:
@@ -192,7 +193,7 @@ def test_both_limits_of_a_batch_hold(
     host: PenstockHost, control: GroupControl, sent: int
 ) -> None:
     """What a message limit leaves to others must not pass the limit of bytes."""
-    planning = _source._Planning(options(host))
+    planning = _planning.Planning(options(host))
     try:
         start = planning.initial()
         for most_bytes, most_messages, end in (
@@ -211,7 +212,7 @@ def test_a_batch_is_split_alike_whenever_it_is_read(
     not split anew what the old daemon had planned."""
     split: list[list[Any]] = []
     for wanted in ("4", "2"):
-        planning = _source._Planning(options(host, minPartitions=wanted, maxBytesPerTrigger="4k"))
+        planning = _planning.Planning(options(host, minPartitions=wanted, maxBytesPerTrigger="4k"))
         try:
             if not split:
                 start = planning.initial()
@@ -224,6 +225,79 @@ def test_a_batch_is_split_alike_whenever_it_is_read(
     assert split[0] == split[1]
     assert len(split[0]) == 4
     assert (end.tasks, further.tasks) == (4, 2)
+
+
+def times_of(partitions: Sequence[Any]) -> list[tuple[int, int]]:
+    """(position, microseconds) of each message, as a task would give them."""
+    found = []
+    for partition in partitions:
+        for item in partition.table:
+            known = _times.decode(item.times)
+            found += [
+                (at, next(us for to, us in zip(*known, strict=True) if to >= at))
+                for at in range(item.start + 64, item.end + 1, 64)
+            ]
+    return found
+
+
+def test_a_batch_has_the_same_times_whenever_it_is_planned(
+    host: PenstockHost, control: GroupControl, sent: int
+) -> None:
+    """After the stream went on for longer than a daemon remembers exactly, after the daemon's
+    death, and by a driver that knows nothing but the offsets."""
+    started_ns = time.time_ns()
+    planning = _planning.Planning(options(host))
+    with penstock.connect(host.directory) as client:
+        publication = client.add_publication(CHANNEL, STREAM)
+        try:
+            start = planning.initial()
+            end = Offset.from_plain(planning.latest(start, None, 0).to_plain())
+            first = times_of(planning.partitions(start, end))
+            for number in range(2000):
+                publication.send(b"message %d" % number)
+            again = times_of(planning.partitions(start, end))
+        finally:
+            planning.stop()
+        host.kill()
+        host.start()
+        planning = _planning.Planning(options(host))
+        try:
+            later = times_of(planning.partitions(start, end))
+        finally:
+            planning.stop()
+    assert [at for at, _ in first] == list(range(64, sent + 1, 64))
+    assert first == again == later
+    assert all(us * 1000 < started_ns for _, us in first)
+
+
+def test_rows_are_in_order_from_task_to_task(
+    host: PenstockHost, control: GroupControl, sent: int
+) -> None:
+    """However many tasks there are, and however few messages each may have."""
+    planning = _planning.Planning(options(host))
+    try:
+        start = planning.initial()
+    finally:
+        planning.stop()
+    for wanted, most, tasks in (("3", None, 3), ("7", None, 7), ("1", "30", 4), ("4", "10", 12)):
+        more = {} if most is None else {"maxRecordsPerPartition": most}
+        planning = _planning.Planning(options(host, minPartitions=wanted, **more))
+        try:
+            end = planning.latest(start, None, 0)
+            split = planning.partitions(start, end)
+        finally:
+            planning.stop()
+        found: list[Any] = [item for part in split for item in part.table]
+        assert [item.start for item in found] == [0, *(item.end for item in found[:-1])]
+        assert found[-1].end == sent
+        assert len(split) == tasks if most is None else len(split) >= tasks
+        assert most is None or all(item.length // 64 <= int(most) for item in found)
+        # Another driver's options do not split a planned batch anew.
+        other = _planning.Planning(options(host, minPartitions="2", maxRecordsPerPartition="3"))
+        try:
+            assert other.partitions(start, Offset.from_plain(end.to_plain())) == split
+        finally:
+            other.stop()
 
 
 def test_a_daemon_that_refuses_is_not_left_out_in_silence(
@@ -260,14 +334,14 @@ def test_a_first_batch_is_not_empty_because_its_group_expired(
     assert partition.table[0].end == sent
     control.close_group(**KEY)
     for policy, what in (("true", "raised"), ("false", "skipped")):
-        planning = _source._Planning(options(host, failOnDataLoss=policy))
+        planning = _planning.Planning(options(host, failOnDataLoss=policy))
         try:
             again = planning.initial()      # Spark asks anew: batch 0 was not committed
             if what == "raised":
-                with pytest.raises(_source.DataLoss, match="before the first batch"):
+                with pytest.raises(_planning.DataLoss, match="before the first batch"):
                     planning.partitions(again, end)
             else:
-                assert planning.partitions(again, end) == [_source.Partition(0, (), ())]
+                assert planning.partitions(again, end) == [_planning.Partition(0, (), ())]
         finally:
             planning.stop()
 
@@ -290,7 +364,7 @@ def test_a_stream_that_comes_later_and_does_not_wait_ends_the_query_or_is_warned
 ) -> None:
     """Its sender is on another host: what its SETUP says is all that is known."""
     group = "aeron:udp?endpoint=224.0.1.77:24081|interface=127.0.0.1"
-    planning = _source._Planning(read_options(
+    planning = _planning.Planning(read_options(
         plain(host) | {"channel": group, "subscription": "late", "failOnDataLoss": policy}
     ))
     key: dict[str, Any] = {"name": "late", "channel": group, "stream_id": STREAM}

@@ -60,13 +60,17 @@ static void memory_is_taken_with_the_slots(void)
     for (int32_t i = 0; i < 164; i++) {
         CHECK_EQ(ps_slot_allocate(shared, PS_SLOT_PUBLICATION, 1 + i), i);
         CHECK_EQ(ps_slot_allocate(shared, PS_SLOT_IMAGE, 1000 + i), i);
-        CHECK(i >= 63 || memory_of(path) == before); /* the first are there from the start */
     }
+    /* The first rings are there from the start; a time table comes with each slot. */
     const int64_t rings = 200 * (int64_t)sizeof(ps_index_ring_t);
-    CHECK(memory_of(path) >= before + rings - 8192 && memory_of(path) < before + 2 * rings);
+    const int64_t tables = 328 * (int64_t)sizeof(ps_time_table_t);
+    CHECK(memory_of(path) >= before + rings + tables - 16384 &&
+          memory_of(path) < before + 2 * rings + tables + 328 * 8192);
     ps_shared_close(shared);
     CHECK_EQ(ps_shared_open(directory, 0, &shared), PS_OK); /* a new daemon goes on */
     CHECK_EQ(ps_slot_allocate(shared, PS_SLOT_PUBLICATION, 500), 164);
+    ps_slot_free(shared, PS_SLOT_PUBLICATION, 7);
+    CHECK_EQ(ps_slot_allocate(shared, PS_SLOT_PUBLICATION, 501), 7);
     CHECK_EQ(unlink(path), 0); /* no more memory can be had: the slot stays free, untouched */
     CHECK_EQ(ps_slot_allocate(shared, PS_SLOT_PUBLICATION, 501), PS_E_SYSTEM);
     CHECK_EQ(ps_slot_id(shared, PS_SLOT_PUBLICATION, 165), 0);
@@ -89,12 +93,15 @@ static void every_kind_lies_in_its_own_place(void)
     }
     memset(shared->publication_rings, 0xff, 64 * sizeof(ps_index_ring_t));
     memset(shared->image_rings, 0xff, 4 * sizeof(ps_index_ring_t));
+    memset(shared->publication_times, 0xff, 64 * sizeof(ps_time_table_t));
+    memset(shared->image_times, 0xff, 4 * sizeof(ps_time_table_t));
     for (int32_t kind = PS_SLOT_CLIENT; kind <= PS_SLOT_GROUP; kind++) {
         for (int32_t i = 0; i < ps_slot_count(shared, kind); i++) {
             CHECK_EQ(ps_slot_id(shared, kind, i), kind * 1000 + i + 1);
         }
     }
-    CHECK((uint8_t *)(shared->image_rings + 4) <= shared->base + shared->length);
+    CHECK((uint8_t *)(shared->image_rings + 4) <= (uint8_t *)shared->publication_times);
+    CHECK((uint8_t *)(shared->image_times + 4) <= shared->base + shared->length);
     CHECK((uintptr_t)shared->publications % PS_LINE == 0);
     ps_shared_close(shared);
     directory_remove(directory);

@@ -36,6 +36,11 @@ class GroupRig(Rig):
         values = {"stream_id": 7, "expiry_ns": EXPIRY_NS, **options}
         return self.group(control.OpenGroup(name=name, channel=channel, **values))
 
+    def get(self, **options: Any) -> Any:
+        return self.group(
+            control.GetGroup(name="query", channel=UDP, stream_id=7, **options)
+        )
+
     def logs(self, channel: str = UDP, name: str = "query") -> list[dict[str, Any]]:
         answer = self.group(control.GetGroup(name=name, channel=channel, stream_id=7))
         found: list[dict[str, Any]] = answer.group["logs"]
@@ -47,6 +52,7 @@ class GroupRig(Rig):
             control.AcknowledgeGroup(
                 name="query", channel=channel, stream_id=7, sessions=[values["session_id"]],
                 initial_term_ids=[values["initial_term_id"]], positions=[position],
+                owner=values.get("owner", ""),
             )
         )
 
@@ -65,6 +71,8 @@ class GroupRig(Rig):
                 end = self.ends[log_id]
                 committed = self.released.get(counter_id, started)
                 return a.LogView(committed=min(committed, end), end_position=end)
+            case a.ViewTimes(start=start, end=end):
+                return tuple((at, 10**9 * at) for at in range(start + 64, end + 64, 64))
             case a.ReleaseTo(position_counter_id=counter_id, position=position):
                 self.released[counter_id] = max(position, self.released.get(counter_id, 0))
             case a.SetCounter(counter_id=counter_id, value=value) if counter_id in self.counters:

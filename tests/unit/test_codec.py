@@ -34,11 +34,14 @@ _BY_FIELD: dict[tuple[type[Any], str], st.SearchStrategy[Any]] = {
     (control.OpenGroup, "starting"): st.sampled_from(["latest", "earliest"]),
     (control.Fetch, "credit"): st.integers(1, control.MAX_FETCH_CREDIT),
     (control.CutLog, "pieces"): st.integers(1, control.MAX_CUT_PIECES),
+    (control.ReadTimes, "most"): st.integers(2, control.MAX_TIMES),
     (control.FetchCredit, "pieces"): st.integers(0, control.MAX_FETCH_CREDIT),
     **{(kind, "name"): st.text(st.characters(categories=["L", "N", "P", "S"]), min_size=1,
                                max_size=30)
        for kind in (control.OpenGroup, control.GetGroup, control.AcknowledgeGroup,
                     control.CloseGroup)},
+    **{(kind, name): st.text(st.characters(categories=["L", "N", "P", "S"]), max_size=30)
+       for kind in (control.OpenGroup, control.GetGroup) for name in ("owner", "instead_of")},
 }
 
 

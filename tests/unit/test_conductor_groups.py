@@ -314,6 +314,68 @@ def test_checking_all_groups_keeps_none_alive() -> None:
     assert not rig.world.groups
 
 
+def test_a_shorter_expiry_time_holds_at_once() -> None:
+    rig = GroupRig()
+    rig.open(expiry_ns=600 * SECOND_NS)
+    rig.open(expiry_ns=5 * SECOND_NS)
+    rig.advance(4)
+    assert rig.world.groups
+    rig.open(expiry_ns=20 * SECOND_NS)      # and a longer one
+    rig.advance(6)
+    assert rig.world.groups
+    rig.advance(15)
+    assert not rig.world.groups
+
+
+# ---- readers -------------------------------------------------------------------------------------
+
+
+def test_a_second_reader_is_refused_while_the_first_lives() -> None:
+    rig = streaming()
+    assert rig.open(owner="a").group["owner"] == "a"
+    for second in ({"owner": "b"}, {"owner": "b", "instead_of": "c"}):
+        refusal = rig.open(**second)
+        assert (refusal.code, "is read by a, heard of 0.0 s ago" in refusal.message) == (
+            "owned", True)
+    assert rig.acknowledge(1024, owner="b").code == "owned"
+    assert rig.logs()[0]["committed"] == 0              # whoever only looks may
+    for _ in range(6):
+        rig.advance(2)
+        assert rig.acknowledge(64, owner="a").group["owner"] == "a"
+    rig.advance(7)
+    assert rig.open(owner="b").code == "owned"
+    rig.advance(1)
+    assert rig.open(owner="b").group["owner"] == "b"    # silent for 8 s: gone
+    assert "is read by b" in rig.acknowledge(1024, owner="a").message
+
+
+def test_a_reader_that_leaves_or_is_known_to_be_dead_is_followed_at_once() -> None:
+    rig = streaming()
+    rig.open(owner="a")
+    assert rig.get(owner="a", leave=True).group["owner"] == ""
+    assert rig.open(owner="b").group["owner"] == "b"
+    assert rig.open(owner="c", instead_of="b").group["owner"] == "c"
+    assert rig.open(owner="b", instead_of="b").code == "owned"
+
+
+# ---- times ---------------------------------------------------------------------------------------
+
+
+def test_times_are_told_while_a_group_keeps_the_log() -> None:
+    rig = streaming()
+    image = rig.image()
+    question = control.ReadTimes(
+        log_id=image, session_id=42, initial_term_id=3, start=128, end=256
+    )
+    alive = rig.group(question)
+    assert (alive.positions[-1], len(alive.positions)) == (256, 2)
+    end_stream(rig, image)
+    kept = rig.group(question)
+    assert (kept.positions, kept.times_ns) == (alive.positions, alive.times_ns)
+    rig.acknowledge(4096)
+    assert isinstance(rig.group(question), control.RangeGone)
+
+
 def test_expiry_gives_up_what_was_kept_of_an_ended_stream() -> None:
     rig = streaming()
     rig.event(EventType.IMAGE_INACTIVE, kind=ObjectKind.IMAGE, id=rig.image(),

@@ -19,8 +19,8 @@ from penstock.spark_bridge._locality import assign
 from penstock.spark_bridge._offsets import Left, Offset, Session
 from penstock.spark_bridge._options import StreamName, read_options
 from penstock.spark_bridge._planner import Holder, Range, View
+from penstock.spark_bridge._planning import Planning, _not_beyond
 from penstock.spark_bridge._reader import DataLoss
-from penstock.spark_bridge._source import _not_beyond, _Planning
 
 CHANNEL = "aeron:udp?endpoint=localhost:40456|term-length=64k"
 STREAM = StreamName(channel=CHANNEL, stream_id=1001)
@@ -93,8 +93,14 @@ def test_each_range_is_read_by_one_task(lengths: list[int], count: int) -> None:
     tasks = planner.pack(table, count)
     assert len(tasks) == count
     assert sorted(index for task in tasks for index in task) == list(range(len(table)))
+    # In order from task to task, neighbours together, none idle while another has two.
+    assert [index for task in tasks for index in task] == list(range(len(table)))
+    assert all(tasks[:len(table)]) or len(table) == 0
     loads = [sum(table[i].length for i in task) for task in tasks]
-    assert max(loads) - min(loads) <= max((r.length for r in table), default=0)
+    largest = max((r.length for r in table), default=0)
+    if len(table) > count:
+        assert max(loads) <= sum(loads) / count + 2 * largest
+    assert planner.pack(table, count, apart=True) == [(n,) for n in range(len(table))] or not table
     cuts = planner.pieces(table, count)
     assert all(number >= 1 for number in cuts)
     assert sum(cuts) <= count + len(table)
@@ -118,21 +124,16 @@ def test_ranges_go_to_tasks_on_their_hosts(homes: list[str], hosts: list[str]) -
             assert homes[index] == host or homes[index] not in hosts
 
 
-def test_a_range_is_cut_where_it_may_be_and_knows_its_times() -> None:
-    times = [(4096 * n, 10**9 * n) for n in range(1, 9)]
+def test_a_range_is_cut_where_it_may_be_and_has_the_times_of_its_offset() -> None:
+    now = [(4096 * n, 10**9 * n) for n in range(1, 9)]      # what a daemon would say by now
     found = planner.ranges(
-        view(log(1, end_position=32768, time_index=times)),
-        Offset(positions={session(1): 4096}), Offset(positions={session(1): 16384}),
+        view(log(1, end_position=32768, time_index=now)), Offset(positions={session(1): 4096}),
+        Offset(positions={session(1): 16384}, times={session(1): "frozen"}),
     )
-    assert [(r.start, r.end) for r in found] == [(4096, 16384)]
-    assert found[0].time_positions == (8192, 12288, 16384)
+    assert [(r.start, r.end, r.times) for r in found] == [(4096, 16384, "frozen")]
     parts = planner.split(found[0], [4096, 8192, 16384])
     assert [(r.start, r.end) for r in parts] == [(4096, 8192), (8192, 16384)]
-    late = planner.ranges(
-        view(log(1, end_position=40960, time_index=times)),
-        Offset(positions={session(1): 32768}), Offset(positions={session(1): 40960}),
-    )
-    assert late[0].times_ns == (8 * 10**9,)
+    assert all(part.times == "frozen" for part in parts)
 
 
 def test_tasks_are_as_many_as_there_is_work_for() -> None:
@@ -152,16 +153,19 @@ _sessions = st.builds(
 _positions = st.dictionaries(_sessions, st.integers(0, 2**50).map(lambda n: 32 * n), max_size=6)
 
 
-@given(positions=_positions, begun=_positions, tasks=st.integers(0, 1024), data=st.data())
+@given(positions=_positions, begun=_positions, tasks=st.integers(0, 1024),
+       records=st.integers(0, 2**62), data=st.data())
 def test_offsets_are_the_same_text_however_they_were_made(
-    positions: dict[Session, int], begun: dict[Session, int], tasks: int, data: st.DataObject
+    positions: dict[Session, int], begun: dict[Session, int], tasks: int, records: int,
+    data: st.DataObject,
 ) -> None:
     ended = data.draw(st.sets(st.sampled_from(sorted(positions)))) if positions else set()
     left = data.draw(st.dictionaries(_sessions, st.builds(
         Left, st.integers(0, 2**50).map(lambda n: 32 * n), st.integers(1, 2**40)), max_size=6))
     offset = Offset(positions=positions, begun=begun, ended=frozenset(ended), left=left,
                     groups={s.stream: "1.5 2.7" for s in positions},
-                    held=dict.fromkeys(begun, "2.7"), tasks=tasks)
+                    held=dict.fromkeys(begun, "2.7"), tasks=tasks, records=records,
+                    times=dict.fromkeys(positions, "gAEC"))
     text = json.dumps(offset.to_plain())
     assert Offset.from_plain(json.loads(text)) == offset
     shuffled = dict(data.draw(st.permutations(sorted(positions.items()))))
@@ -408,9 +412,9 @@ def test_each_byte_is_read_once_whatever_comes_between(
             assert read.get(session(key), first[session(key)]) == one.end_position
 
 
-def planning_of(*, fail: bool) -> _Planning:
+def planning_of(*, fail: bool) -> Planning:
     """As a driver has it that has just started."""
-    return _Planning(read_options({
+    return Planning(read_options({
         "channel": CHANNEL, "streamId": "1001", "subscription": "q", "failOnDataLoss": str(fail),
     }))
 

@@ -20,7 +20,7 @@ from support.frames import Stream
 from penstock.client import DaemonUnreachable, GroupRefused, NotAuthorised, RangeNotRetained
 from penstock.core import gather
 from penstock.core.errors import InvalidArgument
-from penstock.spark_bridge import _fetch, _reader
+from penstock.spark_bridge import _fetch, _reader, _times
 from penstock.spark_bridge._offsets import Session
 from penstock.spark_bridge._options import Daemon, SourceOptions, StreamName
 from penstock.spark_bridge._planner import Holder, Range
@@ -73,7 +73,7 @@ def whole(stream: Stream) -> Range:
         session=Session(channel="aeron:ipc", stream_id=stream.stream_id,
                         session_id=stream.session_id, initial_term_id=stream.initial_term_id),
         start=stream.start, end=stream.position, term_length=stream.term_length,
-        holders=(HOLDER,), time_positions=(stream.position,), times_ns=(10**9,),
+        holders=(HOLDER,), times=_times.encode([(stream.position, 10**9)]),
     )
 
 

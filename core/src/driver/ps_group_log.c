@@ -157,6 +157,27 @@ int32_t ps_slot_read_index(const ps_shared_t *shared, int32_t kind, int32_t slot
     return kept - lost;
 }
 
+int32_t ps_slot_read_times(const ps_shared_t *shared, int32_t kind, int32_t slot, int64_t start,
+                           int64_t end, ps_index_view_t *out, int32_t capacity)
+{
+    const bool image = kind == PS_SLOT_IMAGE;
+    const int32_t slots = image ? shared->n_images : shared->n_publications;
+    if ((!image && kind != PS_SLOT_PUBLICATION) || slot < 0 || slot >= slots) {
+        return ps_fail(PS_E_INVALID, "no times of slot %d, kind %d", slot, kind);
+    }
+    const ps_time_table_t *table = (image ? shared->image_times : shared->publication_times) + slot;
+    ps_time_point_t *points = malloc(PS_TIMES_MOST * sizeof *points);
+    if (points == NULL) {
+        return ps_fail(PS_E_NO_MEMORY, "no memory for the times of a stream");
+    }
+    const int32_t count = ps_times_read(table, start, end, points, capacity);
+    for (int32_t i = 0; i < count; i++) {
+        out[i] = (ps_index_view_t){ .position = points[i].position, .time_ns = points[i].time_ns };
+    }
+    free(points);
+    return count;
+}
+
 int ps_slot_describe_group(ps_shared_t *shared, int32_t index, int64_t committed,
                            int64_t retained_from, int64_t expiry_ms)
 {

@@ -47,6 +47,10 @@ typedef struct ps_index_view {
 int32_t ps_slot_read_index(const ps_shared_t *shared, int32_t kind, int32_t slot,
                            ps_index_view_t *out, int32_t capacity);
 
+/* When a slot's stream reached the positions of [start, end): ps_times_read. */
+int32_t ps_slot_read_times(const ps_shared_t *shared, int32_t kind, int32_t slot, int64_t start,
+                           int64_t end, ps_index_view_t *out, int32_t capacity);
+
 /* Moves the position of a subscriber that has no process, as a client's release would: never
  * backwards.  Conductor thread.  publication_slot -1: of a network image. */
 typedef struct ps_release_params {

@@ -163,6 +163,7 @@ static void prepare_slot(ps_image_t *image)
 
     image->slot = &shared->images[params->slot];
     image->ring = &shared->image_rings[params->slot];
+    image->times = &shared->image_times[params->slot];
     image->slot->join_position = image->join_position;
     image->slot->join_ordinal = image->ordinal;
     image->slot->session_id = params->session_id;

@@ -149,6 +149,7 @@ static int set_start(ps_publication_t *pub)
     pub->consumer_position = start;
     pub->blocked_position = -1;
     pub->index_position = start;
+    pub->timed_position = start;
     pub->sent_ordinal = pub->sent_ordinal < 0 ? 0 : pub->sent_ordinal;
     pub->reserved_position = pub->params.reserved_position;
     pub->kept_position = pub->params.kept_position;
@@ -248,6 +249,7 @@ int ps_publication_add(ps_driver_t *driver, const ps_publication_params_t *param
     snprintf(pub->slot->strategy, sizeof(pub->slot->strategy), "%s",
              params->strategy != NULL ? params->strategy : "");
     pub->ring = &driver->context.params.shared->publication_rings[params->slot];
+    pub->times = &driver->context.params.shared->publication_times[params->slot];
     pub->window_bytes = params->window_bytes;
     if (pub->window_bytes <= 0 || pub->window_bytes > pub->log.term_length) {
         pub->window_bytes = pub->log.term_length / 2;

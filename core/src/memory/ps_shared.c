@@ -7,6 +7,7 @@
 
 #include <limits.h>
 #include <linux/futex.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -44,6 +45,7 @@ static void ps_shared_plan(ps_shared_header_t *plan)
     plan->subscriber_bytes = sizeof(ps_subscriber_slot_t);
     plan->group_bytes = sizeof(ps_group_slot_t);
     plan->ring_bytes = sizeof(ps_index_ring_t);
+    plan->times_bytes = sizeof(ps_time_table_t);
     uint64_t at = PS_HEADER_REGION + PS_DRIVER_REGION;
     plan->dirty_offset = at;
     at += ps_lines((uint64_t)plan->publications / 8);
@@ -59,6 +61,8 @@ static void ps_shared_plan(ps_shared_header_t *plan)
     at += ps_lines((uint64_t)plan->groups * plan->group_bytes);
     plan->ring_offset = at;
     at += ((uint64_t)plan->publications + (uint64_t)plan->images) * plan->ring_bytes;
+    plan->times_offset = at;
+    at += ((uint64_t)plan->publications + (uint64_t)plan->images) * plan->times_bytes;
     plan->file_bytes = (at + 4095) & ~UINT64_C(4095);
 }
 
@@ -90,6 +94,12 @@ static ps_shared_t *ps_shared_attach(uint8_t *base, const ps_shared_header_t *pl
         ps_fail(PS_E_NO_MEMORY, "no memory for a handle of %s", ps_shared_name);
         return NULL;
     }
+    shared->times_backed = calloc((size_t)plan->publications + (size_t)plan->images, 1);
+    if (shared->times_backed == NULL) {
+        free(shared);
+        ps_fail(PS_E_NO_MEMORY, "no memory for a handle of %s", ps_shared_name);
+        return NULL;
+    }
     shared->base = base;
     shared->length = plan->file_bytes;
     shared->header = (void *)base;
@@ -102,6 +112,8 @@ static ps_shared_t *ps_shared_attach(uint8_t *base, const ps_shared_header_t *pl
     shared->groups = (void *)(base + plan->group_offset);
     shared->publication_rings = (void *)(base + plan->ring_offset);
     shared->image_rings = shared->publication_rings + plan->publications;
+    shared->publication_times = (void *)(base + plan->times_offset);
+    shared->image_times = shared->publication_times + plan->publications;
     shared->n_clients = plan->clients;
     shared->n_publications = plan->publications;
     shared->n_images = plan->images;
@@ -111,7 +123,8 @@ static ps_shared_t *ps_shared_attach(uint8_t *base, const ps_shared_header_t *pl
     return shared;
 }
 
-/* Index rings are most of the file, so all but the first take memory with their slots only. */
+/* Index rings and time tables are most of the file, so they take memory with their slots only, but
+ * for the first rings. */
 static void ps_shared_holes(const ps_shared_header_t *plan, ps_file_range_t out[2])
 {
     const int64_t ring = plan->ring_bytes;
@@ -119,10 +132,9 @@ static void ps_shared_holes(const ps_shared_header_t *plan, ps_file_range_t out[
     const int64_t images_end = images_at + plan->images * ring;
     const int64_t first = PS_RINGS_BACKED * ring;
     out[0] = (ps_file_range_t){ (int64_t)plan->ring_offset + first, images_at };
-    out[1] = (ps_file_range_t){ images_at + first, images_end };
-    for (int32_t i = 0; i < 2; i++) {
-        out[i].from = out[i].from < out[i].to ? out[i].from : out[i].to;
-    }
+    out[0].from = out[0].from < out[0].to ? out[0].from : out[0].to;
+    out[1] = (ps_file_range_t){ images_at + first, (int64_t)plan->file_bytes };
+    out[1].from = out[1].from < images_end ? out[1].from : images_end;
 }
 
 int ps_shared_create(const ps_shared_params_t *params, ps_shared_t **out)
@@ -249,6 +261,7 @@ void ps_shared_close(ps_shared_t *shared)
 {
     if (shared != NULL) {
         ps_file_unmap(shared->base, shared->length);
+        free(shared->times_backed);
         free(shared);
     }
 }
@@ -336,6 +349,7 @@ static void ps_slot_reset(ps_shared_t *shared, int32_t kind, const ps_slots_t *s
         atomic_store_explicit(&shared->publications[index].wake_position, INT64_MAX,
                               memory_order_relaxed);
         memset(&shared->publication_rings[index], 0, sizeof(ps_index_ring_t));
+        ps_times_reset(&shared->publication_times[index]);
         atomic_fetch_and_explicit(&shared->dirty[index / 64], ~(UINT64_C(1) << (index % 64)),
                                   memory_order_relaxed);
     } else if (kind == PS_SLOT_IMAGE) {
@@ -344,18 +358,32 @@ static void ps_slot_reset(ps_shared_t *shared, int32_t kind, const ps_slots_t *s
         atomic_store_explicit(&shared->images[index].wake_position, INT64_MAX,
                               memory_order_relaxed);
         memset(&shared->image_rings[index], 0, sizeof(ps_index_ring_t));
+        ps_times_reset(&shared->image_times[index]);
     }
 }
 
 static int ps_slot_reserve(ps_shared_t *shared, int32_t kind, int32_t index)
 {
-    const ps_index_ring_t *ring = kind == PS_SLOT_PUBLICATION ? &shared->publication_rings[index]
-                                  : kind == PS_SLOT_IMAGE     ? &shared->image_rings[index]
-                                                              : NULL;
-    if (ring == NULL || index < PS_RINGS_BACKED) {
+    if (kind != PS_SLOT_PUBLICATION && kind != PS_SLOT_IMAGE) {
         return PS_OK;
     }
-    return ps_file_reserve_in(shared->path, (const uint8_t *)ring - shared->base, sizeof *ring);
+    const bool image = kind == PS_SLOT_IMAGE;
+    uint8_t *backed = &shared->times_backed[image ? shared->n_publications + index : index];
+    const ps_time_table_t *times =
+        (image ? shared->image_times : shared->publication_times) + index;
+    const ps_index_ring_t *ring = (image ? shared->image_rings : shared->publication_rings) + index;
+    int code = PS_OK;
+    if (*backed == 0) {
+        code =
+            ps_file_reserve_in(shared->path, (const uint8_t *)times - shared->base, sizeof *times);
+    }
+    if (code == PS_OK && *backed == 0 && index >= PS_RINGS_BACKED) {
+        code = ps_file_reserve_in(shared->path, (const uint8_t *)ring - shared->base, sizeof *ring);
+    }
+    if (code == PS_OK) {
+        *backed = 1;
+    }
+    return code;
 }
 
 int32_t ps_slot_allocate(ps_shared_t *shared, int32_t kind, int64_t id)

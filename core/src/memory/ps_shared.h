@@ -31,6 +31,7 @@
 #include "ps_cause.h"
 #include "ps_line.h"
 #include "ps_slots.h"
+#include "ps_times.h"
 
 #define PS_SHARED_MAGIC  UINT64_C(0x4b434f54534e4550) /* "PENSTOCK" */
 #define PS_INDEX_ENTRIES 256
@@ -42,9 +43,9 @@ typedef struct ps_shared_header {
     uint32_t header_bytes;
     int32_t clients, publications, images, subscribers, groups, index_entries;
     uint32_t client_bytes, publication_bytes, image_bytes, subscriber_bytes, group_bytes,
-        ring_bytes;
+        ring_bytes, times_bytes;
     uint64_t dirty_offset, client_offset, publication_offset, image_offset, subscriber_offset,
-        group_offset, ring_offset, file_bytes;
+        group_offset, ring_offset, times_offset, file_bytes;
 } ps_shared_header_t;
 
 typedef struct ps_driver_slot {
@@ -238,6 +239,9 @@ struct ps_shared {
     ps_group_slot_t *groups;
     ps_index_ring_t *publication_rings;
     ps_index_ring_t *image_rings;
+    ps_time_table_t *publication_times;
+    ps_time_table_t *image_times;
+    uint8_t *times_backed; /* of this process: the tables that have memory; images behind */
     int32_t n_clients, n_publications, n_images, n_subscribers, n_groups; /* trusted copies */
     int32_t read_only;
     char path[4096]; /* of the file */

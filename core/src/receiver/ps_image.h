@@ -103,6 +103,7 @@ struct ps_image {
     ps_log_t log;
     ps_image_slot_t *slot;
     ps_index_ring_t *ring;
+    ps_time_table_t *times;
     _Atomic int64_t *high_water_cell;
     _Atomic int64_t *position_cell;
     _Atomic int64_t *naks_cell;

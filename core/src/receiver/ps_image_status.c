@@ -377,6 +377,9 @@ static bool publish(ps_image_t *image, int64_t now_ns)
     if (advanced) {
         assert(contiguous > image->position);
         image->position = contiguous;
+        /* Before the position: a batch that ends there finds its time. */
+        ps_times_note(image->times, contiguous, now_ns + ps_context_epoch_offset_ns(image->context),
+                      image->log.term_length);
         atomic_store_explicit(image->position_cell, contiguous, memory_order_release);
         image->wake = 1;
         if (now_ns >= image->rtt_due_ns && image->state == PS_IMAGE_ACTIVE) {

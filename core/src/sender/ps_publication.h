@@ -96,6 +96,7 @@ struct ps_publication {
     ps_log_t log;
     ps_publication_slot_t *slot;
     ps_index_ring_t *ring;
+    ps_time_table_t *times;
     int64_t window_bytes;
     _Atomic int64_t *limit_cell, *position_cell, *sender_position_cell, *sender_limit_cell,
         *back_pressure_cell, *naks_cell, *receivers_cell;
@@ -120,6 +121,7 @@ struct ps_publication {
     int64_t end_position;      /* draining: final producer position */
     int64_t sent_ordinal;
     int64_t index_position, index_ns;
+    int64_t timed_position; /* of the newest time */
     /* sender: state */
     int32_t state;    /* ps_publication_state */
     uint32_t pending; /* ps_publication_pending */

@@ -15,6 +15,11 @@ void ps_publication_add_index(ps_publication_t *pub, int64_t position, int64_t o
 {
     const int64_t step = ps_publication_term(pub) / INDEX_PARTS;
     const int64_t advanced = position - pub->index_position;
+    if (position > pub->timed_position) {
+        pub->timed_position = position;
+        ps_times_note(pub->times, position, now_ns + ps_context_epoch_offset_ns(pub->context),
+                      ps_publication_term(pub));
+    }
     if (advanced <= 0 || (advanced < step && now_ns - pub->index_ns < PS_TICK_NS)) {
         return;
     }

@@ -130,13 +130,12 @@ class LogView:
     committed: int
     end_position: int
     more: bool = False                  # the walk to the end was cut short
-    time_index: tuple[tuple[int, int], ...] = ()
 
 
 @attrs.frozen(kw_only=True)
 class ViewLog(Action):
     """Result: LogView.  Without ``end_counter_id`` (-1) the log is walked to its end, from where
-    the last walk ended; a ``slot`` of -1 has no index."""
+    the last walk ended; a ``slot`` of -1 has no times."""
 
     log_id: int
     path: str
@@ -144,6 +143,18 @@ class ViewLog(Action):
     end_counter_id: int
     kind: SlotKind
     slot: int
+
+
+@attrs.frozen(kw_only=True)
+class ViewTimes(Action):
+    """Result: tuple of (position, epoch ns), ascending: when a log reached the positions of
+    [start, end).  The last is at ``end`` or behind it."""
+
+    kind: SlotKind
+    slot: int
+    start: int
+    end: int
+    most: int
 
 
 @attrs.frozen(kw_only=True)

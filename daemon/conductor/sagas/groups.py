@@ -9,6 +9,7 @@ for any subscriber.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
 from typing import Any, Final
 
@@ -23,9 +24,11 @@ from penstock.config.protocol.control import (
     GroupList,
     GroupReply,
     ListGroups,
+    LogTimes,
     Message,
     OpenGroup,
     RangeGone,
+    ReadTimes,
 )
 from penstock.core.driver_types import SlotKind
 from penstock.daemon.conductor.actions import (
@@ -38,6 +41,7 @@ from penstock.daemon.conductor.actions import (
     LogView,
     ReleaseTo,
     ViewLog,
+    ViewTimes,
 )
 from penstock.daemon.conductor.channel.plans import parse
 from penstock.daemon.conductor.saga import Refused, Saga
@@ -70,6 +74,8 @@ from penstock.daemon.conductor.state.registry import erase, note_group
 from penstock.daemon.conductor.state.state import World
 
 GROUP_LIMIT: Final = 256                # of one daemon, whatever its slots
+#: A reader that was not heard of for so long has gone; readers speak at least every 4 s.
+OWNER_LEASE_NS: Final = 8 * SECOND_NS
 
 
 # ---- commands ------------------------------------------------------------------------------------
@@ -91,12 +97,19 @@ def _serve(world: World, message: Message | Locate) -> Saga[Message | Located]:
     match message:
         case Locate():
             return (yield from _locate(world, message))
+        case ReadTimes():
+            return (yield from _times(world, message))
         case OpenGroup():
             group = yield from _open(world, message)
+            own(world, group, message.owner, instead_of=message.instead_of)
         case GetGroup():
             group = _find(world, message)
+            own(world, group, message.owner)
+            if message.leave and message.owner:
+                group.owner = ""
         case AcknowledgeGroup():
             group = _find(world, message)
+            own(world, group, message.owner)
             yield from _acknowledge(world, group, message)
         case CloseGroup():
             group = _find(world, message)
@@ -112,6 +125,32 @@ def _serve(world: World, message: Message | Locate) -> Saga[Message | Located]:
     _touch(world, group)
     state = yield from _state(world, group)
     return GroupReply(group=state)
+
+
+def check_owner(world: World, group: Group, owner: str, *, instead_of: str = "") -> None:
+    """Refuses a reader of a group that another one reads, or has read a moment ago.  A request
+    that states no owner is for those who only look."""
+    if not owner or owner == group.owner or not group.owner or group.owner == instead_of:
+        return
+    silent_ns = world.now_ns - group.owner_heard_ns
+    if silent_ns < OWNER_LEASE_NS:
+        raise Refused(
+            "owned",
+            f"group {group.name} of stream {group.stream_id} on {group.channel} is read by "
+            f"{group.owner}, heard of {silent_ns / SECOND_NS:.1f} s ago: give each query a "
+            "subscription of its own, or stop that one",
+        )
+
+
+def own(world: World, group: Group, owner: str, *, instead_of: str = "") -> None:
+    """Makes the sender of a request the group's reader, or refuses the request."""
+    if not owner:
+        return
+    check_owner(world, group, owner, instead_of=instead_of)
+    if group.owner != owner:
+        group.owner = owner
+        note_group(world, group)
+    group.owner_heard_ns = world.now_ns
 
 
 def _find(world: World, message: GetGroup | AcknowledgeGroup | CloseGroup) -> Group:
@@ -138,9 +177,12 @@ def _open(world: World, message: OpenGroup) -> Saga[Group]:
     group = _lookup(world, key)
     if group is not None:
         _compare(group, message)
+        check_owner(world, group, message.owner, instead_of=message.instead_of)
         if group.expiry_ns != message.expiry_ns:
             group.expiry_ns = message.expiry_ns
             note_group(world, group)
+            _touch(world, group)
+            watch(world, group)         # a shorter time holds from now on
         return group
     if len(world.groups) >= GROUP_LIMIT:
         raise Refused("limit", f"{len(world.groups)} groups are open, which is the limit")
@@ -276,7 +318,9 @@ def _state(world: World, group: Group) -> Saga[dict[str, Any]]:
         "name": group.name, "channel": group.channel, "stream_id": group.stream_id,
         "group_id": group.id, "daemon_id": world.settings.daemon_id,
         "daemon_epoch": world.settings.daemon_epoch, "host": world.settings.host,
-        "expires_ns": expires_ns, "warnings": warnings_of(world, group),
+        "expires_ns": expires_ns, "owner": group.owner,
+        "owner_heard_ns": max(0, world.now_ns - group.owner_heard_ns) if group.owner else 0,
+        "warnings": warnings_of(world, group),
         "unreliable": unreliable(world, group), "logs": logs,
     }
 
@@ -297,7 +341,6 @@ def view_retained(world: World, retained: Retained) -> Saga[LogView]:
         return view
     return LogView(
         committed=min(view.committed, retained.end_position), end_position=retained.end_position,
-        time_index=tuple(retained.time_index),
     )
 
 
@@ -327,7 +370,44 @@ def _locate(world: World, message: Locate) -> Saga[Located | RangeGone]:
     return Located(path=path, lowest=floor, end=end)
 
 
-def _is(message: Locate, log_id: int, session_id: int, initial_term_id: int) -> bool:
+def _times(world: World, message: ReadTimes) -> Saga[LogTimes | RangeGone]:
+    """When a log that some group keeps reached its positions."""
+    for group in list(world.groups.values()):
+        for link in links_of(group):
+            source = link.source
+            if _is(message, source.id, source.session_id, source.initial_term_id):
+                look = view_of(source, link.counter_id)
+                return (yield from _read_times(message, look.kind, look.slot))
+        kept = group.retained.get(message.log_id)
+        if kept is None or \
+                not _is(message, kept.log_id, kept.session_id, kept.initial_term_id):
+            continue
+        live = world.images.get(kept.log_id) or world.publications.get(kept.log_id)
+        if live is not None and not kept.ended:
+            look = view_of(live, kept.counter_id)
+            return (yield from _read_times(message, look.kind, look.slot))
+        return _reply([
+            entry for n, entry in enumerate(kept.time_index)
+            if entry[0] > message.start and (n == 0 or kept.time_index[n - 1][0] < message.end)
+        ][: message.most])
+    return RangeGone(
+        lowest=0, end=0,
+        message=f"no group keeps log {message.log_id} of session {message.session_id} (any more)",
+    )
+
+
+def _read_times(message: ReadTimes, kind: SlotKind, slot: int) -> Saga[LogTimes]:
+    found = yield ViewTimes(
+        kind=kind, slot=slot, start=message.start, end=message.end, most=message.most
+    )
+    return _reply(found)
+
+
+def _reply(found: Sequence[tuple[int, int]]) -> LogTimes:
+    return LogTimes(positions=[e[0] for e in found], times_ns=[e[1] for e in found])
+
+
+def _is(message: Locate | ReadTimes, log_id: int, session_id: int, initial_term_id: int) -> bool:
     return (message.log_id, message.session_id, message.initial_term_id) == (
         log_id, session_id, initial_term_id
     )
@@ -342,10 +422,7 @@ def _log(
         "session_id": session_id, "initial_term_id": initial_term_id, "term_length": term_length,
         "mtu": mtu, "log_path": path, "retained_from": view.committed, "committed": view.committed,
         "end_position": view.end_position, "ended": ended, "window_bytes": window,
-        "time_index": [
-            [position, time_ns] for position, time_ns in view.time_index
-            if position >= view.committed
-        ],
+        "time_index": [],               # ReadTimes has them
     }
 
 
@@ -404,8 +481,11 @@ def _touch(world: World, group: Group) -> None:
 def watch(world: World, group: Group) -> None:
     """Ends the group once nothing was heard of it for its expiry time."""
 
+    group.watches += 1
+    number = group.watches
+
     def check() -> None:
-        if world.groups.get(group.id) is not group:
+        if world.groups.get(group.id) is not group or group.watches != number:
             return
         if world.now_ns < group.deadline_ns:
             watch(world, group)
@@ -458,6 +538,7 @@ def adopt_group(world: World, group_id: int, fields: dict[str, Any]) -> None:
     assert client_id == group_id
     client = make_client(world, group_id, client_slot, values["name"])
     group = Group(id=group_id, client=client, **values)
+    group.owner_heard_ns = world.now_ns
     world.groups[group.id] = group
     note_group(world, group)
     _touch(world, group)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import attrs
 
+from penstock.config.protocol.control import MAX_TIMES
 from penstock.core.driver_types import SlotKind
 from penstock.daemon.conductor.actions import (
     DeleteFile,
@@ -21,6 +22,7 @@ from penstock.daemon.conductor.actions import (
     RemovePublicationSubscriber,
     SetCounter,
     ViewLog,
+    ViewTimes,
 )
 from penstock.daemon.conductor.saga import Refused, Saga
 from penstock.daemon.conductor.state.model import (
@@ -148,6 +150,10 @@ def _settle(world: World, group: Group, retained: Retained, check: ViewLog) -> S
         view: LogView = yield check
         while view.more:
             view = yield check
+        times: tuple[tuple[int, int], ...] = yield ViewTimes(
+            kind=check.kind, slot=check.slot, start=view.committed, end=view.end_position,
+            most=MAX_TIMES,
+        )
     except Refused as refused:              # its file is gone or damaged: there is nothing to keep
         world.emit(
             LogError(
@@ -160,7 +166,7 @@ def _settle(world: World, group: Group, retained: Retained, check: ViewLog) -> S
     if group.retained.get(retained.log_id) is not retained:
         return
     retained.end_position = view.end_position
-    retained.time_index = list(view.time_index)
+    retained.time_index = list(times)
     retained.ended = True
     note_retained(world, retained)
     if view.committed >= view.end_position:

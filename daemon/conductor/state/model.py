@@ -314,6 +314,9 @@ class Group:
     expiry_ns: int
     allow_unreliable: bool
     deadline_ns: int = 0
+    owner: str = ""                     # the reader; "": none
+    owner_heard_ns: int = 0
+    watches: int = 0                    # the latest of its expiry timers counts
     retained: dict[int, Retained] = attrs.field(factory=dict)           # by log id
 
     @property

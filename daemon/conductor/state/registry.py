@@ -118,7 +118,7 @@ def note_link(world: World, link: SubscriberLink) -> None:
 def note_group(world: World, group: Group) -> None:
     names = (
         "slot", "name", "channel", "stream_id", "sessions", "starting", "expiry_ns",
-        "allow_unreliable",
+        "allow_unreliable", "owner",
     )
     fields = {name: getattr(group, name) for name in names}
     fields |= {"client_id": group.client.id, "client_slot": group.client.slot}

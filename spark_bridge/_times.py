@@ -1,0 +1,101 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The times of a batch's messages, as an offset keeps them.
+
+The planner asks the daemon once when a session reached its positions, and writes the answer into
+the batch's offset. So a batch has the same times whenever it is read, and wherever. An entry
+(position, time) says that everything before the position had arrived by the time; a message has the
+time of the first entry that is not before it.
+
+As text: base64 of numbers of seven bits a byte, least first, the top bit set but in the last. Two
+for each entry: position in units of 32 bytes and microseconds since the epoch, each as the
+difference from the entry before. Differences of times are folded, for clocks may be set back.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Final
+
+from penstock.core.errors import InvalidArgument
+
+#: Of all sessions of a batch: about 12 KiB of text in its offset.
+MOST_ENTRIES: Final = 2048
+FEWEST_ENTRIES: Final = 8
+_UNIT: Final = 32
+
+
+def entries_each(sessions: int) -> int:
+    """Return how many entries each session of a batch may have."""
+    return max(FEWEST_ENTRIES, MOST_ENTRIES // max(1, sessions))
+
+
+def encode(entries: Iterable[tuple[int, int]]) -> str:
+    """From (position, epoch ns), ascending by position."""
+    out = bytearray()
+    position = time_us = 0
+    for at, time_ns in entries:
+        _add(out, (at - position) // _UNIT)
+        moved = time_ns // 1000 - time_us
+        _add(out, 2 * moved if moved >= 0 else -2 * moved - 1)
+        position, time_us = at, time_ns // 1000
+    return base64.b64encode(out).decode()
+
+
+def decode(text: str) -> tuple[list[int], list[int]]:
+    """Positions and times in microseconds since the epoch.
+
+    :raises InvalidArgument: it is not what :func:`encode` makes.
+    """
+    try:
+        numbers = list(_numbers(base64.b64decode(text, validate=True)))
+    except (binascii.Error, ValueError, IndexError):
+        raise InvalidArgument(f"{text[:40]!r} are no times of an offset") from None
+    positions: list[int] = []
+    times: list[int] = []
+    position = time_us = 0
+    for step, folded in zip(numbers[::2], numbers[1::2], strict=False):
+        position += step * _UNIT
+        time_us += folded // 2 if folded % 2 == 0 else -(folded + 1) // 2
+        if step < 1 or position >= 2**63 or not -(2**62) < time_us < 2**62:
+            raise InvalidArgument(f"{text[:40]!r} are no times of an offset")
+        positions.append(position)
+        times.append(time_us)
+    if len(numbers) % 2:
+        raise InvalidArgument(f"{text[:40]!r} are no times of an offset")
+    return positions, times
+
+
+def bounded(positions: Sequence[int], times: Sequence[int], start: int, end: int) -> str:
+    """The entries that the range [start, end) needs: those in it, and the first at its end or
+    behind it."""
+    entries: list[tuple[int, int]] = []
+    for position, time_ns in zip(positions, times, strict=True):
+        if position <= start or (entries and position <= entries[-1][0]):
+            continue
+        entries.append((position, time_ns))
+        if position >= end:
+            break
+    return encode(entries)
+
+
+def _add(out: bytearray, number: int) -> None:
+    while number > 127:
+        out.append(number & 127 | 128)
+        number >>= 7
+    out.append(number)
+
+
+def _numbers(data: bytes) -> Iterator[int]:
+    number = shift = 0
+    for byte in data:
+        if shift > 63:
+            raise ValueError("a number is too long")
+        number |= (byte & 127) << shift
+        shift += 7
+        if byte < 128:
+            yield number
+            number = shift = 0
+    if shift:
+        raise ValueError("a number is cut off")

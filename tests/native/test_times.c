@@ -1,0 +1,183 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * test_times.c: when a stream was where: the bound of each position's time, however fast the stream
+ * is, however it rests, and however little of it is read. */
+#include <stdlib.h>
+
+#include "ps_times.h"
+#include "stream.h"
+
+enum { MOVES = 200000, TERM = 1 << 20 };
+
+typedef struct past {
+    int64_t position[MOVES], time_ns[MOVES];
+    int32_t count;
+} past_t;
+
+static past_t past;
+static ps_time_table_t table;
+static ps_time_point_t points[PS_TIMES_MOST];
+static uint64_t random_state = 88172645463325252u;
+
+static uint64_t draw(uint64_t below)
+{
+    random_state ^= random_state << 13;
+    random_state ^= random_state >> 7;
+    random_state ^= random_state << 17;
+    return random_state % below;
+}
+
+static void live(int32_t moves, int64_t step_ns, int32_t rest_every, int64_t rest_ns, int64_t bytes)
+{
+    ps_times_reset(&table);
+    past.count = 0;
+    int64_t position = 0;
+    int64_t now = INT64_C(1700000000000000000);
+    for (int32_t i = 0; i < moves; i++) {
+        now += 1 + (int64_t)draw((uint64_t)step_ns * 2);
+        if (draw((uint64_t)rest_every) == 0) {
+            now += (int64_t)draw((uint64_t)rest_ns * 2);
+        }
+        position += 32 + (int64_t)draw((uint64_t)bytes / 16) * 32;
+        past.position[i] = position;
+        past.time_ns[i] = now;
+        ps_times_note(&table, position, now, TERM);
+    }
+    past.count = moves;
+}
+
+/* The bound of the header, for what arrived `age` before the end. */
+static int64_t bound(int64_t age)
+{
+    int64_t span = PS_TIMES_SPAN_NS;
+    for (int32_t i = 0; i < PS_TIMES_LEVELS - 1; i++, span *= 4) {
+        if (age <= 384 * span) {
+            return span;
+        }
+    }
+    return INT64_MAX;
+}
+
+/* Largest lateness of the moves [first, last] as read from the table; -1: one has no time, or one
+ * that lies before its arrival. */
+static int64_t lateness(int32_t first, int32_t last, int32_t capacity, int64_t slack)
+{
+    const int64_t start = first > 0 ? past.position[first - 1] : 0;
+    const int32_t count = ps_times_read(&table, start, past.position[last], points, capacity);
+    CHECK(count >= 1 && count <= capacity);
+    int64_t worst = 0;
+    int32_t at = 0;
+    for (int32_t i = first; i <= last; i++) {
+        while (at < count && points[at].position < past.position[i]) {
+            at++;
+        }
+        CHECK(at < count);
+        const int64_t late = points[at].time_ns - past.time_ns[i];
+        CHECK(late >= 0);
+        const int64_t most = bound(past.time_ns[past.count - 1] - past.time_ns[i]);
+        if (slack >= 0) {
+            CHECK(most == INT64_MAX || late <= most + slack);
+        }
+        worst = late > worst ? late : worst;
+    }
+    return worst;
+}
+
+static void every_position_has_its_time_within_the_bound(void)
+{
+    static const struct {
+        int32_t moves;
+        int64_t step_ns;
+        int32_t rest_every;
+        int64_t rest_ns;
+        int64_t bytes;
+    } lives[] = {
+        { 2000, 5000000, 1000000, 1, 100 },         /* 200 messages a second, ten seconds */
+        { 100000, 20000, 5000, 300000000, 100 },    /* fast, with rests of a third of a second */
+        { 30000, 700000, 40, 20000000, 32 },        /* bursts and gaps about a level's span */
+        { 5000, 100000000, 100, 60000000000, 200 }, /* an hour, with rests of minutes */
+        { 100000, 1000, 1000000, 1, 1400 },         /* a million a second */
+        { 40, 1000000, 2, 4000000000, 64 },         /* hardly anything */
+    };
+    for (size_t i = 0; i < sizeof lives / sizeof lives[0]; i++) {
+        live(lives[i].moves, lives[i].step_ns, lives[i].rest_every, lives[i].rest_ns,
+             lives[i].bytes);
+        /* All that the last term's worth of bytes holds, and any part of it. */
+        int32_t oldest = past.count - 1;
+        while (oldest > 0 && past.position[past.count - 1] - past.position[oldest - 1] < TERM) {
+            oldest--;
+        }
+        lateness(oldest, past.count - 1, 2048,
+                 2 * (past.time_ns[past.count - 1] - past.time_ns[oldest]) / 2048);
+        for (int32_t part = 0; part < 200; part++) {
+            const int32_t first = oldest + (int32_t)draw((uint64_t)(past.count - oldest));
+            const int32_t last = first + (int32_t)draw((uint64_t)(past.count - first));
+            lateness(first, last, 2048, 2 * (past.time_ns[last] - past.time_ns[first]) / 2048);
+        }
+    }
+}
+
+static void what_rested_for_days_still_has_a_time(void)
+{
+    ps_times_reset(&table);
+    past.count = 0;
+    int64_t now = INT64_C(1700000000000000000);
+    for (int32_t i = 0; i < 4000; i++) { /* two weeks, half a term */
+        now += INT64_C(300000000000);
+        past.position[i] = (i + 1) * (TERM / 8000 / 32 * 32);
+        past.time_ns[i] = now;
+        ps_times_note(&table, past.position[i], now, TERM);
+    }
+    past.count = 4000;
+    const int64_t worst = lateness(0, 3999, 2048, -1);
+    CHECK(worst <= INT64_C(300000000000) * (TERM / 256 / (TERM / 8000 / 32 * 32) + 1));
+}
+
+static void few_points_are_joined_evenly(void)
+{
+    live(20000, 1000000, 1000000, 1, 64);
+    int32_t first = past.count - 5000;
+    const int64_t span = past.time_ns[past.count - 1] - past.time_ns[first];
+    CHECK(lateness(first, past.count - 1, 64, -1) <= 2 * span / 64);
+    CHECK_EQ(ps_times_read(&table, 0, 64, points, 1), PS_E_INVALID);
+    CHECK_EQ(ps_times_read(&table, 64, 32, points, 8), PS_E_INVALID);
+}
+
+static void an_empty_table_and_a_strangers_have_an_answer(void)
+{
+    ps_times_reset(&table);
+    CHECK_EQ(ps_times_read(&table, 0, 1000, points, 8), 0);
+    live(5000, 300000, 100, 3000000, 64);
+    for (int32_t i = 0; i < 2000; i++) {
+        int64_t *words = (int64_t *)(void *)&table;
+        words[draw(sizeof table / sizeof *words)] = (int64_t)draw(UINT64_MAX);
+        const int32_t count = ps_times_read(&table, 0, past.position[4999], points, 100);
+        CHECK(count >= 0 && count <= 100);
+        for (int32_t k = 1; k < count; k++) {
+            CHECK(points[k].position > points[k - 1].position);
+        }
+    }
+}
+
+static void a_clock_set_back_does_not_stop_the_times(void)
+{
+    ps_times_reset(&table);
+    for (int32_t i = 0; i < 100; i++) {
+        ps_times_note(&table, 32 * (i + 1), (i < 50 ? 5000 : 4000) * PS_TIMES_SPAN_NS + i, TERM);
+    }
+    CHECK_EQ(ps_times_read(&table, 32 * 60, 32 * 61, points, 8), 1);
+    CHECK(points[0].time_ns < 4001 * PS_TIMES_SPAN_NS);
+    /* A successor that notes where its predecessor was keeps the predecessor's time. */
+    ps_times_note(&table, 32 * 100, 9000 * PS_TIMES_SPAN_NS, TERM);
+    CHECK_EQ(ps_times_read(&table, 32 * 99, 32 * 100, points, 8), 1);
+    CHECK(points[0].time_ns < 4001 * PS_TIMES_SPAN_NS);
+}
+
+int main(void)
+{
+    every_position_has_its_time_within_the_bound();
+    what_rested_for_days_still_has_a_time();
+    few_points_are_joined_evenly();
+    an_empty_table_and_a_strangers_have_an_answer();
+    a_clock_set_back_does_not_stop_the_times();
+    return 0;
+}
