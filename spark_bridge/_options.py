@@ -18,6 +18,7 @@ from penstock.core.errors import InvalidArgument, PenstockError
 MIB: Final = 1024 * 1024
 DEFAULT_EXPIRY_NS: Final = 600 * 10**9
 DEFAULT_RETRY_NS: Final = 30 * 10**9
+DEFAULT_DELAY_NS: Final = 15 * 60 * 10**9
 DEFAULT_BATCH_BYTES: Final = 4 * MIB
 MOST_BATCH_BYTES: Final = 1024 * MIB
 MOST_SESSIONS: Final = 64
@@ -36,15 +37,19 @@ NAMES: Final = {
         "maxRecordsPerPartition",
         "failOnDataLoss", "daemonDir", "control", "keyFile", "serverKey", "serverKeyFile",
         "serverKeys", "payload", "arrowSchema", "includeMetadata", "groupExpiry", "batchBytes",
-        "retry", "locality",
+        "retry", "locality", "minOffsetsPerTrigger", "maxTriggerDelay", "startingTimestamp",
+        "endingTimestamp",
     )
 }
 #: Of the sink: the same options may serve both ends.
 _SINKS: Final = frozenset({"timeout", "keycolumn", "maxkeys", "markers", "drain", "writeid"})
 #: Spark's own, which reach a source too.
 _SPARKS: Final = frozenset({"path", "checkpointlocation", "queryname"})
-_BATCH_ONLY: Final = frozenset({"endingoffsets"})
-_STREAM_ONLY: Final = frozenset({"ackon", "maxbytespertrigger", "maxoffsetspertrigger"})
+_BATCH_ONLY: Final = frozenset({"endingoffsets", "endingtimestamp"})
+_STREAM_ONLY: Final = frozenset({
+    "ackon", "maxbytespertrigger", "maxoffsetspertrigger", "minoffsetspertrigger",
+    "maxtriggerdelay",
+})
 
 Bound = Literal["latest", "earliest"] | Mapping[str, int]
 
@@ -83,6 +88,10 @@ class SourceOptions:
     ending: Bound = "latest"
     max_bytes: int | None = None                    # per trigger
     max_messages: int | None = None                 # per trigger
+    min_messages: int | None = None                 # per trigger, but for max_delay_ns
+    max_delay_ns: int = DEFAULT_DELAY_NS
+    starting_ns: int | None = None                  # epoch; replaces starting
+    ending_ns: int | None = None
     min_partitions: int | None = None
     max_records: int | None = None                  # in a partition
     fail_on_data_loss: bool = True
@@ -109,6 +118,12 @@ def read_options(options: Mapping[str, str], *, streaming: bool = True) -> Sourc
     :raises InvalidArgument: names the option, its value and what is accepted.
     """
     given = {key.lower(): value for key, value in options.items()}
+    if any(key.startswith("option.") for key in given) or not set(given) - _SPARKS:
+        raise InvalidArgument(
+            "no options reach the source: give channel, streamId and subscription. Spark does not "
+            "pass on those of a table (CREATE TABLE name USING penstock): use CREATE TEMPORARY "
+            "VIEW name USING penstock OPTIONS (...)"
+        )
     _check_names(given, streaming)
     subscription = given.get("subscription", "")
     if not subscription or len(subscription) > 80:
@@ -126,6 +141,10 @@ def read_options(options: Mapping[str, str], *, streaming: bool = True) -> Sourc
         ending=_ending(given),
         max_bytes=_size(given, "maxBytesPerTrigger"),
         max_messages=_optional_integer(given, "maxOffsetsPerTrigger", 2**62),
+        min_messages=_least(given),
+        max_delay_ns=_duration(given, "maxTriggerDelay", DEFAULT_DELAY_NS),
+        starting_ns=_timestamp(given, "startingTimestamp", "startingOffsets"),
+        ending_ns=_timestamp(given, "endingTimestamp", "endingOffsets"),
         min_partitions=_optional_integer(given, "minPartitions", MOST_PARTITIONS),
         max_records=_optional_integer(given, "maxRecordsPerPartition", 2**62),
         fail_on_data_loss=_boolean(given, "failOnDataLoss", True),
@@ -385,6 +404,35 @@ def _optional_integer(given: Mapping[str, str], name: str, most: int) -> int | N
     if not text.isascii() or not text.isdigit() or not 1 <= int(text) <= most:
         raise InvalidArgument(f"option {name}={text!r}: expected a whole number from 1 to {most}")
     return int(text)
+
+
+def _least(given: Mapping[str, str]) -> int | None:
+    least = _optional_integer(given, "minOffsetsPerTrigger", 2**62)
+    most = _optional_integer(given, "maxOffsetsPerTrigger", 2**62)
+    if "maxtriggerdelay" in given and least is None:
+        raise InvalidArgument(
+            "option maxTriggerDelay: goes with minOffsetsPerTrigger: give that, or leave it out"
+        )
+    if least is not None and most is not None and least > most:
+        raise InvalidArgument(
+            f"option minOffsetsPerTrigger={least}: is more than maxOffsetsPerTrigger={most}: lower "
+            "it"
+        )
+    return least
+
+
+def _timestamp(given: Mapping[str, str], name: str, other: str) -> int | None:
+    """Nanoseconds from milliseconds since the epoch, as Kafka's source has them."""
+    text = given.get(name.lower())
+    if text is None:
+        return None
+    if other.lower() in given:
+        raise InvalidArgument(f"options {name} and {other} contradict each other: give one of them")
+    if not text.isascii() or not text.isdigit() or int(text) > 2**62 // 10**6:
+        raise InvalidArgument(
+            f"option {name}={text!r}: expected milliseconds since 1970, such as 1767225600000"
+        )
+    return int(text) * 10**6
 
 
 def _size(given: Mapping[str, str], name: str) -> int | None:

@@ -4,6 +4,7 @@ seen last, and how far it has planned.  One for each query."""
 
 from __future__ import annotations
 
+import bisect
 import contextlib
 import logging
 import os
@@ -31,7 +32,7 @@ _CUT_BYTES: Final = 64 * 1024 * 1024     # a daemon walks no further at once
 _CHECKS: Final = 32
 _REAPPEAR_S: Final = 3.0
 _IDLE_PARTS: Final = 4           # of the time that a look took: a fifth of it all is spent looking
-_IDLE_MOST_S: Final = 0.05
+_IDLE_MOST_S: Final = 0.25
 _PAUSE_S: Final = 0.1
 
 
@@ -64,18 +65,27 @@ class Planning:
         self._turn = 0
         self._idle = False
         self._look_s = 0.0
+        self._batch_at = self._busy_at = time.monotonic()
+        self._awaited: set[Session] = set()     # known to be gone
+        self._compared = False          # with the groups of the checkpoint
 
     def initial(self, *, acknowledge: bool = True) -> Offset:
         """Where the groups stand, which is where startingOffsets put them once."""
         chosen = self._chosen("startingOffsets", self._options.starting)
         self._subscription.open(keep=not acknowledge)
         view = self._check()
-        if chosen:
+        if self._options.starting_ns is not None:
+            view = self._settled(view)
+            chosen = {
+                session: self._place_at(view, session, self._options.starting_ns)
+                for session in view.holdings
+            }
+            view = self._check(chosen) if acknowledge else view
+        elif chosen:
             view = self._settled(view)
             for session, position in chosen.items():
                 self._check_start(view, session, position)
-        if chosen and acknowledge:
-            view = self._check(chosen)
+            view = self._check(chosen) if acknowledge else view
         positions = {
             session: max(view.first(session), chosen.get(session, 0)) for session in view.holdings
         }
@@ -118,26 +128,96 @@ class Planning:
                 )
             at = place
 
+    def _place_at(self, view: View, session: Session, time_ns: int) -> int:
+        """The place behind the messages of a session that had arrived before a time, as far as the
+        daemon knows; the end when all had."""
+        at, end = view.first(session), view.end(session)
+        holding = view.source(session, at)
+        if holding is None:
+            return at
+        positions, times_us = _times.decode(self._subscription.times(
+            holding, at, end, most=_times.MOST_ENTRIES
+        ))
+        first = bisect.bisect_left(times_us, time_ns // 1000)
+        if first == len(positions):
+            return end
+        reach = positions[first - 1] if first > 0 else at
+        while at < reach:           # a message may go on there: its beginning is the place
+            place, _ = self._subscription.cut(Want(
+                session=session, holding=holding, start=at, max_bytes=min(reach - at, _CUT_BYTES)
+            ))
+            if not at < place <= reach:
+                break
+            at = place
+        return at
+
     def latest(self, start: Offset, max_bytes: int | None, max_messages: int) -> Offset:
         start.check_streams(self._options.streams)
         self._subscription.open(start.groups)
-        if self._idle:      # Spark asks every 10 ms, and many sessions make long answers
-            time.sleep(min(_IDLE_PARTS * self._look_s, _IDLE_MOST_S))
+        self._rest()
+        if not self._compared:
+            self._compared = True
+            text = self._left_behind(start)
+            if text:
+                _log.warning("subscription %s%s", self._options.subscription, text)
         view = self._check(start.positions if self._options.ack_on == "batch" else None)
+        view = self._rejoined(view, start)
         if self._available_now and self._target is None:
             view = self._settled(view)
             self._target = {session: view.end(session) for session in view.holdings}
         begin = self._behind_losses(view, start)
         self._check_returns(view, begin)
         found = planner.wants(view, begin, max_bytes=max_bytes, target=self._target)
-        after = planner.advance(view, begin, self._ends(found, max_messages))
+        ends, messages = self._ends(found, max_messages)
+        if self._waits(found, messages):
+            ends = {}
+        after = planner.advance(view, begin, ends)
         if self._target is not None:
             after = _not_beyond(after, self._target, begin)
         # What was lost is behind us only together with something new.
         self._idle = after is begin
+        if not self._idle:
+            self._batch_at = self._busy_at = time.monotonic()
         after = start if self._idle else self._frozen(view, begin, after)
         self._planned = after
         return after
+
+    def _rest(self) -> None:
+        """Spark asks every 10 ms.  A query that has had nothing to read for a while is answered
+        later and later, up to a tenth of the time that it was idle."""
+        if self._idle:
+            idle_s = time.monotonic() - self._busy_at
+            time.sleep(min(max(_IDLE_PARTS * self._look_s, idle_s / 10), _IDLE_MOST_S))
+
+    def _waits(self, found: Sequence[Want], messages: int) -> bool:
+        """Whether the batch is left for later, as option minOffsetsPerTrigger wants it.  A session
+        whose half window is full waits for this query: it is read."""
+        least = self._options.min_messages
+        if least is None or messages >= least or self._available_now:
+            return False
+        full = any(
+            2 * (want.holding.log.end_position - want.start) >= want.holding.log.window_bytes
+            for want in found
+        )
+        waited_ns = (time.monotonic() - self._batch_at) * 1e9
+        return not full and waited_ns < self._options.max_delay_ns
+
+    def _rejoined(self, view: View, start: Offset) -> View:
+        """``view`` once the sessions of ``start`` are there.  Groups that were opened again, after
+        they expired, join a living stream within moments: before that nothing is known to be lost.
+        It is waited for once; with AvailableNow also for the first sessions of a new query."""
+        deadline = time.monotonic() + _REAPPEAR_S
+        while time.monotonic() < deadline:
+            away = {
+                loss.session for loss in planner.losses(view, start) if loss.end is None
+            } - self._awaited
+            first = self._available_now and self._target is None and not view.holdings
+            if not away and not first:
+                return view
+            time.sleep(_PAUSE_S)
+            view = self._check()
+        self._awaited |= {loss.session for loss in planner.losses(view, start)}
+        return view
 
     def _frozen(self, view: View, begin: Offset, after: Offset) -> Offset:
         """The offset with all that a repeated batch must not find out anew."""
@@ -156,8 +236,11 @@ class Planning:
             records=self._options.max_records or 0,
         )
 
-    def _ends(self, found: Sequence[Want], max_messages: int) -> dict[Session, int]:
-        """Where each session's part ends: between messages, which the daemons find.  With a limit
+    def _ends(
+        self, found: Sequence[Want], max_messages: int
+    ) -> tuple[dict[Session, int], int]:
+        """Where each session's part ends, and how many messages there are in all.  A part ends
+        between messages, which the daemons find.  With a limit
         of messages each session has its share first, and then what others left; who comes first
         changes, for a limit may be too small for all."""
         ends: dict[Session, int] = {}
@@ -187,7 +270,7 @@ class Planning:
                     if end <= want.start + want.max_bytes:      # one message is always offered
                         ends[want.session] = end
                         left -= count
-        return ends
+        return ends, max_messages - left
 
     def prepare(self) -> None:
         """The first look that a batch is planned from says how far AvailableNow goes.  (Whether the
@@ -201,7 +284,7 @@ class Planning:
         deadline = time.monotonic() + _REAPPEAR_S
         self._check_outlived(self._check(), start, end)
         while True:
-            view = self._check()
+            view = self._rejoined(self._check(), start)
             found = planner.ranges(view, self._behind_losses(view, start), end)
             if all(item.holders for item in found) or time.monotonic() > deadline:
                 break
@@ -214,16 +297,28 @@ class Planning:
         view = self._settled(self._view)
         ending = self._options.ending
         chosen = self._chosen("endingOffsets", ending)
+        self._check_ends(view, chosen)
+        if self._options.ending_ns is not None:
+            chosen = {
+                session: self._place_at(view, session, self._options.ending_ns)
+                for session in view.holdings
+            }
+        bounded = self._options.ending_ns is not None or not isinstance(ending, str)
         ends: dict[Session, int] = {}
         for session, at in start.positions.items():
             if self._options.sessions and session.session_id not in self._options.sessions:
                 continue                # of a group that others opened for more
             holding = view.source(session, at)
-            last = view.end(session) if isinstance(ending, str) else chosen.get(session, at)
+            last = chosen.get(session, at) if bounded else view.end(session)
             while holding is not None and at < last:
                 want = Want(session=session, holding=holding, start=at,
                             max_bytes=min(last - at, _CUT_BYTES))
                 place, _ = self._subscription.cut(want)
+                if place > last and session in chosen:
+                    raise InvalidArgument(
+                        f"option endingOffsets: {session}: position {last} is not between two "
+                        "messages; the column position has such places"
+                    )
                 if place <= at or place > last:
                     break
                 at = place
@@ -231,6 +326,20 @@ class Planning:
             ends[session] = at
         end = self._frozen(view, start, Offset(positions=ends))
         return self._partitions(view, planner.ranges(view, start, end), end.tasks, end.records)
+
+    @staticmethod
+    def _check_ends(view: View, chosen: Mapping[Session, int]) -> None:
+        for session, position in sorted(chosen.items()):
+            option = f"option endingOffsets: {session}: position {position}"
+            if session not in view.holdings:
+                known = ", ".join(map(str, view.holdings)) or "none"
+                raise InvalidArgument(f"{option}: no daemon has this session; there are {known}")
+            if position > view.end(session):
+                raise InvalidArgument(f"{option} lies behind the end, {view.end(session)}")
+            if position < view.first(session):
+                raise InvalidArgument(
+                    f"{option} lies before the first retained position, {view.first(session)}"
+                )
 
     def _partitions(
         self, view: View, found: Sequence[Range], tasks: int, records: int
@@ -354,10 +463,21 @@ class Planning:
             if self._options.fail_on_data_loss:
                 raise DataLoss(
                     f"data loss: {loss}. To go on with what is left set failOnDataLoss=false; a "
-                    "longer groupExpiry or a faster query avoids it"
+                    f"longer groupExpiry or a faster query avoids it{self._left_behind(start)}"
                 )
             self._notify(loss)
         return planner.skip(start, lost)
+
+    def _left_behind(self, start: Offset) -> str:
+        """What to say of groups that the query read under another subscription."""
+        names = self._subscription.others(start.groups)
+        if not names:
+            return ""
+        return (
+            f". The checkpoint was made with subscription {', '.join(names)}, whose group is still "
+            "there and holds the sender: give the query that name again, or end the group with "
+            f"'penstock groups end {names[0]}'"
+        )
 
     def _notify(self, loss: planner.Loss) -> None:
         """Once of each."""

@@ -26,7 +26,8 @@ from pyspark.sql.datasource import (
     WriterCommitMessage,
 )
 
-from penstock.core.errors import InvalidArgument, MessageTooLong
+from penstock.core.errors import InvalidArgument, MessageTooLong, PenstockError
+from penstock.spark_bridge._one_line import hide
 from penstock.spark_bridge._outlet import Outlet, Pipe, forget, outlet, too_many_keys
 from penstock.spark_bridge._sink_options import (
     VALUE,
@@ -268,7 +269,11 @@ class StreamSink(DataSourceStreamArrowWriter):
         self._job = uuid4()
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
-        return publish_task(self._options, iterator, job=self._job)
+        try:
+            return publish_task(self._options, iterator, job=self._job)
+        except PenstockError as error:
+            hide(error)
+            raise
 
     def commit(
         self, messages: list[WriterCommitMessage | None], batchId: int  # noqa: N803
@@ -287,7 +292,11 @@ class BatchSink(DataSourceArrowWriter):
         self._job = uuid4()
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
-        return publish_task(self._options, iterator, job=self._job)
+        try:
+            return publish_task(self._options, iterator, job=self._job)
+        except PenstockError as error:
+            hide(error)
+            raise
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         """Nothing is left to do: each part carries its own COMMIT."""
@@ -296,11 +305,16 @@ class BatchSink(DataSourceArrowWriter):
         """The sent rows stay without a COMMIT."""
 
 
-def stream_writer(options: Any, schema: StructType) -> StreamSink:
+def stream_writer(options: Any, schema: StructType, overwrite: bool = False) -> StreamSink:
     """The writer of a streaming query.
 
     :raises InvalidArgument: an option or the schema is wrong: names it, and the fix.
     """
+    if overwrite:
+        raise InvalidArgument(
+            "outputMode complete: a stream cannot be replaced by each batch's whole result; use "
+            "append, or update with the key in each row"
+        )
     return StreamSink(_checked(options, schema))
 
 

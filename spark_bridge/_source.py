@@ -35,9 +35,11 @@ from pyspark.sql.streaming.datasource import (
 )
 from pyspark.sql.types import StructType
 
+from penstock.core.errors import PenstockError
 from penstock.spark_bridge._decode import check_schema, ddl
 from penstock.spark_bridge._locality import own_ranges
 from penstock.spark_bridge._offsets import Offset
+from penstock.spark_bridge._one_line import hide, one_line
 from penstock.spark_bridge._options import SourceOptions, read_options
 from penstock.spark_bridge._planning import Partition, Planning
 from penstock.spark_bridge._reader import read_ranges
@@ -55,27 +57,32 @@ class DefaultSource(DataSource):
     def name(cls) -> str:
         return NAME
 
+    @one_line
     def schema(self) -> str:
         """Called when a reader is loaded: what is wrong is said before a query starts."""
         options = read_options(self.options, streaming=_streams(self.options))
         check_reachable(options)
         return ddl(options)
 
+    @one_line
     def streamReader(self, schema: StructType) -> StreamReader:  # noqa: N802
         options = read_options(self.options)
         check_schema(options, schema)
         return StreamReader(options, schema)
 
+    @one_line
     def reader(self, schema: StructType) -> BatchReader:
         options = read_options(self.options, streaming=False)
         check_schema(options, schema)
         return BatchReader(options, schema)
 
+    @one_line
     def streamWriter(self, schema: StructType, overwrite: bool) -> Any:  # noqa: N802
         from penstock.spark_bridge._sink import stream_writer
 
-        return stream_writer(self.options, schema)
+        return stream_writer(self.options, schema, overwrite)
 
+    @one_line
     def writer(self, schema: StructType, overwrite: bool) -> Any:
         from penstock.spark_bridge._sink import batch_writer
 
@@ -109,6 +116,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._planning = Planning(self._options)
         return self._planning
 
+    @one_line
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802
         return self._plan().initial().to_plain()
 
@@ -119,6 +127,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return ReadMaxRows(self._options.max_messages)
         return ReadAllAvailable()
 
+    @one_line
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
         before = Offset.from_plain(start)
         after = self._plan().latest(before, _bytes(limit), self._messages(limit))
@@ -135,12 +144,15 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802
         return self._plan().report()
 
+    @one_line
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
         self._plan().prepare()
 
+    @one_line
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         return self._plan().partitions(Offset.from_plain(start), Offset.from_plain(end))
 
+    @one_line
     def commit(self, end: dict[str, Any]) -> None:
         self._plan().acknowledge(Offset.from_plain(end))
 
@@ -160,7 +172,11 @@ def _read(options: SourceOptions, schema: StructType, partition: Partition) -> I
     own = partition.own
     if options.locality == "barrier":
         own = own_ranges(partition.table, own)
-    return read_ranges(options, schema, [partition.table[index] for index in own])
+    try:
+        yield from read_ranges(options, schema, [partition.table[index] for index in own])
+    except PenstockError as error:
+        hide(error)
+        raise
 
 
 def _bytes(limit: ReadLimit) -> int | None:
@@ -184,6 +200,7 @@ class BatchReader(DataSourceReader):
         self._options = options
         self._schema = schema
 
+    @one_line
     def partitions(self) -> Sequence[InputPartition]:
         planning = Planning(self._options)
         try:

@@ -5,7 +5,9 @@ acknowledged; a daemon that is away for a moment is waited for."""
 from __future__ import annotations
 
 import contextlib
+import itertools
 import logging
+import socket
 import threading
 import time
 from collections.abc import Callable, Container, Mapping
@@ -16,15 +18,25 @@ from penstock.client import (
     DaemonUnreachable,
     GroupControl,
     GroupError,
+    GroupOwned,
     GroupRefused,
     GroupState,
     UnknownGroup,
     UnreliableStream,
 )
-from penstock.core.errors import ClosedError, ConfigurationError, InvalidArgument
+from penstock.client._directory import daemon_directory
+from penstock.client._group_port import SOCKET_NAME as GROUPS_SOCKET
+from penstock.core.errors import (
+    ClosedError,
+    ConfigurationError,
+    InvalidArgument,
+    PenstockError,
+)
 from penstock.spark_bridge import _times
 from penstock.spark_bridge._offsets import Session
 from penstock.spark_bridge._options import Daemon, SourceOptions, StreamName
+from penstock.spark_bridge._owner import is_dead
+from penstock.spark_bridge._owner import token as owner_token
 from penstock.spark_bridge._planner import Holding, View, Want
 
 _log = logging.getLogger(__name__)
@@ -35,7 +47,9 @@ _CHECK_S: Final = 5.0
 _PAUSE_S: Final = 0.2
 _MOST_WARNINGS: Final = 1000
 _ALIVE_PARTS: Final = 4          # of the expiry time
-_ALIVE_MOST_S: Final = 10.0
+_ALIVE_MOST_S: Final = 4.0       # a daemon takes a reader for dead after 8 s
+_CONNECT_S: Final = 1.0
+_readers: Final = itertools.count()     # of this process
 #: What a daemon says whose host does not have a channel's address; another one may have it.
 _ELSEWHERE: Final = frozenset({"no_interface", "address_in_use"})
 #: What is wrong whichever daemon says it.
@@ -61,25 +75,50 @@ def control_of(
 
 
 def check_reachable(options: SourceOptions) -> None:
-    """Whether all daemons answer, before a query starts.
+    """Whether all daemons answer, before a query starts.  A place where no daemon listens is named
+    within a second.
 
     :raises InvalidArgument: one does not: names the option and the fix.
     """
     for daemon in options.daemons:
+        refusal = _connection_refused(daemon)
+        if refusal is not None:
+            raise InvalidArgument(_unreachable(daemon, refusal))
         with contextlib.closing(
             control_of(daemon, options.key_file, timeout_s=_CHECK_S)
         ) as control:
             try:
                 control.groups()
             except GroupError as error:
-                raise InvalidArgument(_unreachable(daemon, error)) from None
+                raise InvalidArgument(_unreachable(daemon, f"{error}.")) from None
 
 
-def _unreachable(daemon: Daemon, error: GroupError) -> str:
+def _connection_refused(daemon: Daemon) -> str | None:
+    """Why no daemon can be spoken to there; None: somebody listens."""
     if daemon.address is not None:
-        return f"option control={daemon.address}: {error}"
+        host, _, port = daemon.address.removeprefix("tcp://").rpartition(":")
+        try:
+            socket.create_connection((host.strip("[]"), int(port)), _CONNECT_S).close()
+        except (OSError, ValueError, OverflowError) as error:
+            return f"{error}."
+        return None
+    path = daemon_directory(daemon.directory) / GROUPS_SOCKET
+    try:
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as one:
+            one.settimeout(_CONNECT_S)
+            one.connect(str(path))
+    except TimeoutError:
+        return None                 # somebody listens, and is busy
+    except OSError as error:
+        return f"{path}: {error.strerror or error}."
+    return None
+
+
+def _unreachable(daemon: Daemon, why: str) -> str:
+    if daemon.address is not None:
+        return f"option control={daemon.address}: no daemon answers: {why}"
     return (
-        f"option daemonDir: no daemon in {daemon.name}: {error} Start one with 'penstock daemon', "
+        f"option daemonDir: no daemon in {daemon.name}: {why} Start one with 'penstock daemon', "
         "name its directory with daemonDir, or a daemon of another host with control"
     )
 
@@ -91,6 +130,10 @@ def _unreliable(channel: str, what: str) -> str:
     )
 
 
+class SubscriptionInUse(PenstockError):
+    """Another query reads the subscription."""
+
+
 class Subscription:
     """The groups of one query.  Made, and used, in the process that plans; the keep-alive threads
     start with the first group, one for each daemon, so that a slow one holds up none."""
@@ -100,6 +143,8 @@ class Subscription:
         self._controls = [
             control_of(daemon, options.key_file) for daemon in options.daemons
         ]
+        self._owner = owner_token(next(_readers))
+        self._reads = True              # not a batch, which only looks
         self._open: set[tuple[int, StreamName]] = set()
         self._elsewhere: set[tuple[int, StreamName]] = set()
         self._heard = [0.0] * len(self._controls)
@@ -115,7 +160,9 @@ class Subscription:
         group that is there stays as it is, with its own expiry time.
 
         :raises InvalidArgument: a channel cannot be subscribed to on any daemon.
+        :raises SubscriptionInUse: another query reads the subscription.
         """
+        self._reads = not keep
         for stream in self._options.streams:
             refusals: list[GroupRefused] = []
             latest = self._options.starting == "latest" and stream not in resumed
@@ -167,14 +214,49 @@ class Subscription:
         self, daemon: int, stream: StreamName, starting: Literal["latest", "earliest"]
     ) -> GroupState:
         options = self._options
-        state = self._patiently(lambda: self._controls[daemon].open(
-            name=options.subscription, channel=stream.channel, stream_id=stream.stream_id,
-            sessions=options.sessions, starting=starting, expiry_ns=options.expiry_ns,
-            allow_unreliable=not options.fail_on_data_loss,
-        ))
+
+        def attempt(dead: str) -> GroupState:
+            return self._patiently(lambda: self._controls[daemon].open(
+                name=options.subscription, channel=stream.channel, stream_id=stream.stream_id,
+                sessions=options.sessions, starting=starting, expiry_ns=options.expiry_ns,
+                allow_unreliable=not options.fail_on_data_loss,
+                owner=self._owner if self._reads else "", instead_of=dead,
+            ))
+
+        state = self._in_turn(daemon, stream, attempt)
         self._open.add((daemon, stream))
         self._heed(state)
         return state
+
+    def _in_turn(
+        self, daemon: int, stream: StreamName, attempt: Callable[[str], GroupState]
+    ) -> GroupState:
+        """The group, once its reader before has gone: at once if it has left or is known to be
+        dead, else when the daemon has not heard of it for some seconds."""
+        dead, silent_ns = "", -1
+        while True:
+            try:
+                return attempt(dead)
+            except GroupOwned as error:
+                refusal = error
+            state = self._controls[daemon].state(
+                name=self._options.subscription, channel=stream.channel,
+                stream_id=stream.stream_id,
+            )
+            if is_dead(state.owner):
+                dead = state.owner
+                continue
+            if not dead and state.owner and state.owner_heard_ns < silent_ns:
+                raise self._in_use(stream, refusal) from None      # it speaks: it lives
+            if state.owner:
+                silent_ns = state.owner_heard_ns
+            if self._stopping.wait(_PAUSE_S):
+                raise refusal
+
+    def _in_use(self, stream: StreamName, refusal: GroupOwned) -> SubscriptionInUse:
+        return SubscriptionInUse(
+            f"option subscription={self._options.subscription}: another query reads it: {refusal}"
+        )
 
     def _is_there(self, daemon: int, stream: StreamName) -> bool:
         try:
@@ -220,26 +302,43 @@ class Subscription:
         }
         control = self._controls[daemon]
         name = self._options.subscription
+        owner = self._owner if self._reads else ""
 
         def request() -> GroupState:
             if not positions:
                 return control.state(
-                    name=name, channel=stream.channel, stream_id=stream.stream_id
+                    name=name, channel=stream.channel, stream_id=stream.stream_id, owner=owner
                 )
             return control.acknowledge(
-                name=name, channel=stream.channel, stream_id=stream.stream_id, positions=positions
+                name=name, channel=stream.channel, stream_id=stream.stream_id,
+                positions=positions, owner=owner,
             )
 
         try:
             state = self._patiently(request)
             self._heed(state)
             return state
+        except GroupOwned as error:
+            raise self._in_use(stream, error) from None
         except UnknownGroup:
             _log.warning(
                 "subscription %s: its group of %s stream %d is gone (it expired, or the daemon "
                 "started anew): opening another", name, stream.channel, stream.stream_id,
             )
             return self._open_group(daemon, stream, "earliest")
+
+    def others(self, marks: Mapping[StreamName, str]) -> list[str]:
+        """Names of groups with these marks (``daemon.group``, as offsets have them) that are not of
+        this subscription: those that a query with another name left behind."""
+        wanted = {mark for text in marks.values() for mark in text.split()}
+        found: set[str] = set()
+        for control in self._controls:
+            with contextlib.suppress(GroupError):
+                found |= {
+                    group.name for group in control.groups()
+                    if f"{group.daemon_id:x}.{group.group_id:x}" in wanted
+                }
+        return sorted(found - {self._options.subscription})
 
     def cut(self, want: Want, *, max_messages: int = 0) -> tuple[int, int]:
         """(end of the batch, messages in it) for one session; the start when nothing is whole."""
@@ -280,8 +379,16 @@ class Subscription:
     # ---- life ------------------------------------------------------------------------------------
 
     def stop(self) -> None:
-        """Ends the keep-alive.  The groups stay until they expire: a restart finds them."""
+        """Ends the keep-alive.  The groups stay until they expire, and a restart finds them.  They
+        have no reader then, so it need not wait."""
         self._stopping.set()
+        if self._reads:
+            with contextlib.suppress(GroupError, ClosedError):      # then the daemon sees it later
+                for daemon, stream in sorted(self._open, key=str):
+                    self._controls[daemon].state(
+                        name=self._options.subscription, channel=stream.channel,
+                        stream_id=stream.stream_id, owner=self._owner, leave=True,
+                    )
         deadline = time.monotonic() + _ATTEMPT_S
         for keeper in self._keepers:
             keeper.join(max(0.0, deadline - time.monotonic()))
@@ -310,7 +417,7 @@ class Subscription:
                 with contextlib.suppress(GroupError, ClosedError):
                     self._controls[daemon].state(
                         name=self._options.subscription, channel=stream.channel,
-                        stream_id=stream.stream_id,
+                        stream_id=stream.stream_id, owner=self._owner if self._reads else "",
                     )
 
     def _streams(self, daemon: int) -> list[StreamName]:

@@ -32,6 +32,7 @@ COMMANDS: Final = {
     "pong": "pong",
     "stat": "stat",
     "flows": "flows",
+    "groups": "groups",
     "loss": "loss",
     "sim": "sim",
     "bench": "bench",

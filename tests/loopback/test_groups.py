@@ -418,6 +418,7 @@ def test_a_new_daemon_goes_on_with_the_groups_of_a_killed_one(
         eventually(lambda: local.log().ended, "the end was not seen")
         with client.add_publication(f"{channel}|term-length=64k", 2009) as publication:
             connected(publication)
+            eventually(lambda: bool(group.state().logs), "the group has no log")
             fill(publication, group.holds)
             log = group.log()
             group.acknowledge(log.committed + 4096)

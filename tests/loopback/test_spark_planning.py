@@ -5,6 +5,7 @@ what a reader must not believe, and the end of the process that plans."""
 from __future__ import annotations
 
 import json
+import os
 import signal
 import sys
 import time
@@ -25,7 +26,7 @@ from penstock.spark_bridge import _planning, _times
 from penstock.spark_bridge._fetch import RangeLost, sources
 from penstock.spark_bridge._offsets import Offset
 from penstock.spark_bridge._options import Daemon, SourceOptions, read_options
-from penstock.spark_bridge._subscription import Subscription
+from penstock.spark_bridge._subscription import Subscription, SubscriptionInUse
 
 STREAM = 1001
 CHANNEL = "aeron:ipc"
@@ -298,6 +299,177 @@ def test_rows_are_in_order_from_task_to_task(
             assert other.partitions(start, Offset.from_plain(end.to_plain())) == split
         finally:
             other.stop()
+
+
+def test_a_second_query_on_a_subscription_is_refused(
+    host: PenstockHost, control: GroupControl, sent: int
+) -> None:
+    """By the name of the first; once that has stopped, at once the next may begin."""
+    first = _planning.Planning(options(host))
+    second = _planning.Planning(options(host))
+    try:
+        start = first.initial()
+        with pytest.raises(SubscriptionInUse, match=rf"is read by process {os.getpid()} on "):
+            second.initial()
+        assert first.latest(start, None, 0).positions
+        assert control.state(**KEY).owner.startswith(f"process {os.getpid()} on ")
+        batch = _planning.Planning(options(host, streaming=False))
+        assert batch.batch()            # which only looks
+        batch.stop()
+        first.stop()
+        assert second.initial() == start
+    finally:
+        second.stop()
+    assert control.state(**KEY).owner == ""
+
+
+def test_a_killed_query_is_followed_at_once(
+    host: PenstockHost, control: GroupControl, sent: int
+) -> None:
+    with host.run("-c", RUNNER, json.dumps(plain(host))) as runner:
+        runner.wait("runs")
+        assert f"process {runner.process.pid} on" in control.state(**KEY).owner
+        runner.process.kill()
+        runner.process.wait()
+    began = time.process_time()
+    planning = _planning.Planning(options(host))
+    try:
+        planning.initial()
+        owner = control.state(**KEY).owner
+    finally:
+        planning.stop()
+    assert owner.startswith(f"process {os.getpid()} on")
+    assert time.process_time() - began < 4      # it did not wait for the daemon's patience
+
+
+def test_a_subscription_that_was_renamed_names_the_group_it_left(
+    host: PenstockHost, control: GroupControl, sent: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    planning = _planning.Planning(options(host))
+    start = planning.initial()
+    end = planning.latest(start, None, 0)
+    planning.stop()
+    renamed = _planning.Planning(options(host, subscription="renamed"))
+    try:
+        renamed.latest(end, None, 0)
+    finally:
+        renamed.stop()
+    assert "made with subscription planned, whose group is still there" in caplog.text
+    assert "penstock groups end planned" in caplog.text
+    with host.command("groups", "end", "nobody", "--dir", str(host.directory)) as refused:
+        assert refused.finish() != 0
+    with host.command("groups", "end", "planned", "--dir", str(host.directory)) as ended:
+        assert ended.finish() == 0
+    assert [group.name for group in control.groups()] == ["renamed"]
+
+
+def test_a_query_that_was_away_for_longer_than_its_group_lives_goes_on(
+    host: PenstockHost, control: GroupControl, sent: int
+) -> None:
+    """Nothing was lost, and its sessions join again in a moment."""
+    planning = _planning.Planning(options(host))
+    start = planning.initial()
+    end = planning.latest(start, None, 0)
+    planning.latest(end, None, 0)       # acknowledges
+    planning.stop()
+    control.close_group(**KEY)
+    later = _planning.Planning(options(host))
+    later.prepare()
+    try:
+        after = later.latest(end, None, 0)
+        assert after.positions.keys() == end.positions.keys()
+    finally:
+        later.stop()
+
+
+def test_available_now_reads_all_that_is_there_to_a_new_query(
+    host: PenstockHost, control: GroupControl, sent: int
+) -> None:
+    """In several batches, and no further, although the stream goes on."""
+    planning = _planning.Planning(options(host))
+    planning.prepare()
+    try:
+        at = planning.initial()
+        seen = []
+        with penstock.connect(host.directory) as client:
+            publication = client.add_publication(CHANNEL, STREAM)
+            while True:
+                after = planning.latest(at, 1000, 0)
+                publication.send(b"later")
+                if after is at:
+                    break
+                [end] = after.positions.values()
+                seen.append(end)
+                at = after
+    finally:
+        planning.stop()
+    assert seen[-1] == sent
+    assert len(seen) > 3
+
+
+def test_a_batch_waits_for_as_many_messages_as_it_should_have(
+    host: PenstockHost, control: GroupControl, sent: int
+) -> None:
+    def taken(**more: str) -> bool:
+        planning = _planning.Planning(options(host, **more))
+        try:
+            start = planning.initial()
+            return planning.latest(start, None, 0) is not start
+        finally:
+            planning.stop()
+
+    assert taken(minOffsetsPerTrigger="100")
+    assert not taken(minOffsetsPerTrigger="101")
+    assert taken(minOffsetsPerTrigger="101", maxTriggerDelay="1ms")
+
+
+def test_a_range_is_chosen_by_time(
+    host: PenstockHost, control: GroupControl, sent: int
+) -> None:
+    """Between two stretches of a stream, with a pause in which the clock is read."""
+    time.sleep(0.05)                    # the pause itself: times are a millisecond exact
+    middle = str(time.time_ns() // 10**6)
+    time.sleep(0.05)
+    with penstock.connect(host.directory) as client:
+        publication = client.add_publication(CHANNEL, STREAM)
+        for number in range(10):
+            publication.send(b"message %d" % number)
+        end = publication.position
+        eventually(
+            lambda: any(x.end_position == end for x in control.state(**KEY).logs), "it is there"
+        )
+
+        def read(**more: str) -> list[tuple[int, int]]:
+            planning = _planning.Planning(options(host, streaming=False, **more))
+            try:
+                found: list[Any] = [x for part in planning.batch() for x in part.table]
+            finally:
+                planning.stop()
+            return [(found[0].start, found[-1].end)] if found else []
+
+        assert read() == [(0, end)]
+        assert read(startingTimestamp=middle) == [(sent, end)]
+        assert read(endingTimestamp=middle) == [(0, sent)]
+        assert read(startingTimestamp=middle, endingTimestamp=middle) == []
+        assert read(startingTimestamp=str(4 * 10**12)) == []
+
+
+def test_a_batch_ends_between_messages_of_known_sessions_only(
+    host: PenstockHost, control: GroupControl, sent: int
+) -> None:
+    key = key_of(control)
+    for ends, words in (
+        ({key: 96}, "position 96 is not between two messages"),
+        ({key: sent + 64}, f"lies behind the end, {sent}"),
+        ({f"{CHANNEL}|{STREAM}|1|2": 64}, "no daemon has this session; there are aeron:ipc"),
+    ):
+        reading = options(host, streaming=False, endingOffsets=json.dumps(ends))
+        planning = _planning.Planning(reading)
+        try:
+            with pytest.raises(InvalidArgument, match=f"option endingOffsets: .*{words}"):
+                planning.batch()
+        finally:
+            planning.stop()
 
 
 def test_a_daemon_that_refuses_is_not_left_out_in_silence(

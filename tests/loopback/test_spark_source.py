@@ -467,8 +467,22 @@ def test_a_daemon_that_is_killed_is_waited_for(
 def test_a_mistake_is_named_when_the_stream_is_loaded(
     spark: SparkSession, stream: Stream, changes: dict[str, str], said: str
 ) -> None:
-    with pytest.raises(AnalysisException, match=said):
+    with pytest.raises(AnalysisException, match=said) as raised:
         spark.readStream.format("penstock").options(**stream.options | changes).load()
+    lines = str(raised.value).strip().splitlines()
+    assert said in lines[0]
+    assert "Traceback" not in str(raised.value)
+
+
+def test_sql_reads_a_view_and_refuses_a_table(spark: SparkSession, stream: Stream) -> None:
+    stream.open()
+    given = ", ".join(f"{key} '{value}'" for key, value in stream.options.items())
+    spark.sql(f"CREATE TEMPORARY VIEW arrived USING penstock OPTIONS ({given})")
+    assert spark.sql("SELECT count(*) FROM arrived").collect()[0][0] == 0
+    with pytest.raises(AnalysisException, match="use CREATE TEMPORARY VIEW") as raised:
+        spark.sql(f"CREATE TABLE arrivals USING penstock OPTIONS ({given})")
+    assert len(str(raised.value).strip().splitlines()) <= 2
+    spark.catalog.dropTempView("arrived")
 
 
 def test_mistakes_that_show_when_the_query_starts(

@@ -97,6 +97,12 @@ def test_daemons_of_other_hosts(tmp_path: Path) -> None:
     ({"includemetadata": "true"}, "option includeMetadata: goes with payload=arrow"),
     ({"groupexpiry": "soon"}, "option groupExpiry='soon'.*30s"),
     ({"batchbytes": "1"}, "option batchBytes=1: expected 64k to 1g"),
+    ({"minoffsetspertrigger": "9", "maxoffsetspertrigger": "8"}, "9: is more than max.*=8"),
+    ({"maxtriggerdelay": "1m"}, "maxTriggerDelay: goes with minOffsetsPerTrigger"),
+    ({"startingtimestamp": "now"}, "startingTimestamp='now': expected milliseconds since 1970"),
+    ({"startingtimestamp": "1", "startingoffsets": "latest"}, "contradict each other"),
+    ({"endingtimestamp": "1"}, "option endingTimestamp: is for spark.read"),
+    ({"option.channel": "x"}, "Spark does not pass on those of a table"),
     ({"locality": "rack"}, "option locality='rack': expected none or barrier"),
     ({"keyfile": "x"}, "option keyFile: goes with control"),
     ({"control": "tcp://a:1"}, "option keyFile is missing.*keygen"),
@@ -112,6 +118,13 @@ def test_daemons_of_other_hosts(tmp_path: Path) -> None:
 def test_a_mistake_is_told_by_its_name_and_the_fix(given: dict[str, str], words: str) -> None:
     with pytest.raises(InvalidArgument, match=words):
         read_options(GOOD | given)
+
+
+def test_a_table_without_options_is_refused_with_what_works() -> None:
+    for given in ({}, {"path": "/warehouse/t"}):
+        with pytest.raises(InvalidArgument, match="CREATE TEMPORARY VIEW") as raised:
+            read_options(given, streaming=False)
+        assert "\n" not in str(raised.value)
 
 
 @pytest.mark.parametrize("name", ["ackon", "maxbytespertrigger", "maxoffsetspertrigger"])
