@@ -1,0 +1,232 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The options in words: the tables of the user's pages are made from this.
+
+``python -m penstock.spark_bridge._option_table`` prints both; a test compares them with the pages,
+and with the options that the code reads.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+#: Names, default, meaning.
+SOURCE: Final = (
+    (
+        "`channel`",
+        "required",
+        "an Aeron URI, or several with commas between them",
+    ),
+    (
+        "`streamId`",
+        "required",
+        "a stream id, or several with commas between them; all of them on each channel",
+    ),
+    (
+        "`streams`",
+        "",
+        "replaces the two options above: JSON, `[{\"channel\": \"aeron:ipc\", \"streamId\": "
+        "1001}]`",
+    ),
+    (
+        "`sessions`",
+        "all",
+        "only these session ids, with commas between them",
+    ),
+    (
+        "`subscription`",
+        "required",
+        "the name under which the daemons keep the query's progress. Each query needs its"
+        " own",
+    ),
+    (
+        "`startingOffsets`",
+        "`latest`, batch: `earliest`",
+        "where a *new* query begins: at the current end, at the oldest retained position,"
+        " or JSON, `{\"CHANNEL\\|STREAM\\|SESSION\\|INITIAL TERM ID\": position}`. A "
+        "checkpoint and an existing subscription take precedence",
+    ),
+    (
+        "`endingOffsets`",
+        "`latest`",
+        "batch only: `latest` or JSON as above",
+    ),
+    (
+        "`maxBytesPerTrigger`",
+        "none",
+        "bytes of log (with headers and padding) in a batch, such as `64m`; each session "
+        "can always give one message",
+    ),
+    (
+        "`maxOffsetsPerTrigger`",
+        "none",
+        "messages in a batch",
+    ),
+    (
+        "`minPartitions`",
+        "one per core of the driver's host, each at least 256 KiB",
+        "number of reading tasks. On a cluster, use the number of task slots",
+    ),
+    (
+        "`minOffsetsPerTrigger`",
+        "none",
+        "least messages of a batch. A batch starts earlier if a session's half window is "
+        "full, and after `maxTriggerDelay`",
+    ),
+    (
+        "`maxTriggerDelay`",
+        "`15m`",
+        "with `minOffsetsPerTrigger`: the longest time between two batches while there is"
+        " data",
+    ),
+    (
+        "`startingTimestamp`",
+        "none",
+        "in place of `startingOffsets`: milliseconds since 1970. A new query begins with "
+        "the messages that arrived then or later",
+    ),
+    (
+        "`endingTimestamp`",
+        "none",
+        "batch only, in place of `endingOffsets`: the batch ends before the messages that"
+        " arrived then or later",
+    ),
+    (
+        "`maxRecordsPerPartition`",
+        "none",
+        "messages in a reading task; more messages make more tasks",
+    ),
+    (
+        "`failOnDataLoss`",
+        "`true`",
+        "`true`: lost data fails the query. `false`: the query skips it with a warning "
+        "and counts it in `lostBytes`",
+    ),
+    (
+        "`ackOn`",
+        "`batch`",
+        "`commit` is for queries with asynchronous progress tracking",
+    ),
+    (
+        "`groupExpiry`",
+        "`10m`, batch `60s`",
+        "time for which the daemon retains data for an absent query",
+    ),
+    (
+        "`retry`",
+        "`30s`",
+        "time to wait for a daemon that does not answer",
+    ),
+    (
+        "`payload`",
+        "`binary`",
+        "`arrow`: see above",
+    ),
+    (
+        "`arrowSchema`, `includeMetadata`",
+        "",
+        "with `payload=arrow`",
+    ),
+    (
+        "`batchBytes`",
+        "`4m`",
+        "payload in one Arrow batch on its way to Spark, `64k` to `1g`",
+    ),
+    (
+        "`daemonDir`",
+        "`$PENSTOCK_DIR`, else `/dev/shm/penstock-$USER`",
+        "directory of this host's daemon",
+    ),
+    (
+        "`control`",
+        "",
+        "daemons of other hosts: `tcp://HOST:PORT`, with commas between them",
+    ),
+    (
+        "`keyFile`",
+        "with `control`",
+        "this client's key pair, the `.key_secret` file of `penstock keygen`; at the same"
+        " path on all hosts",
+    ),
+    (
+        "`serverKey`, `serverKeyFile`, `serverKeys`",
+        "one of them with `control`",
+        "the daemons' public key, a file that holds the key, or JSON `{\"tcp://HOST:PORT\":"
+        " \"key\"}`",
+    ),
+    (
+        "`locality`",
+        "`none`",
+        "`barrier`: see [locality](#locality)",
+    ),
+)
+
+#: Names, default, meaning.
+SINK: Final = (
+    (
+        "`channel`, `streamId`",
+        "required",
+        "the target stream; the channel has no `session-id`",
+    ),
+    (
+        "`daemonDir`",
+        "the executor's `$PENSTOCK_DIR`, else `/dev/shm/penstock-$USER`",
+        "the daemon of the host that runs the task",
+    ),
+    (
+        "`timeout`",
+        "`30s`",
+        "time for which a task waits for room or for a receiver before it fails",
+    ),
+    (
+        "`payload`",
+        "`binary`",
+        "`binary`: the column `value` (binary or string), one message a row. `arrow`: all"
+        " columns; each message is an Arrow IPC batch without schema, at most the "
+        "channel's longest message",
+    ),
+    (
+        "`keyColumn`",
+        "none",
+        "one publication, and so one order, for each value of this column (string, "
+        "binary, int, bigint)",
+    ),
+    (
+        "`maxKeys`",
+        "64",
+        "keys in one task; more are an error, because each key has a log",
+    ),
+    (
+        "`drain`",
+        "`sent`",
+        "when a task is done. `sent`: the daemon has sent everything. `consumed`: the "
+        "readers of every receiver have it. `none`: it is in the log",
+    ),
+    (
+        "`markers`",
+        "`true`",
+        "BEGIN and COMMIT around each part, below",
+    ),
+    (
+        "`writeId`",
+        "none",
+        "distinguishes several writes of one `foreachBatch` into the same stream",
+    ),
+)
+
+
+def names(rows: tuple[tuple[str, str, str], ...]) -> set[str]:
+    """The options that a table explains."""
+    return {name for row in rows for name in re.findall(r"`(\w+)`", row[0])}
+
+
+def table(rows: tuple[tuple[str, str, str], ...]) -> str:
+    """The table in Markdown."""
+    lines = ["| Option | Default | |", "|---|---|---|"]
+    lines += [f"| {' | '.join(row)} |".replace("|  |", "| |") for row in rows]
+    return "\n".join(lines) + "\n"
+
+
+if __name__ == "__main__":
+    print(table(SOURCE))
+    print(table(SINK))
