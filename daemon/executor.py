@@ -26,6 +26,7 @@ from penstock.core.driver_types import (
 from penstock.core.errors import ChannelRefused, PenstockError, StorageError
 from penstock.daemon.addressing import LocalInterface
 from penstock.daemon.conductor import actions as a
+from penstock.daemon.conductor.actions.times import ViewTimes
 from penstock.daemon.groups.logs import GroupLogs
 from penstock.daemon.strategies import StrategyHost, make
 
@@ -306,7 +307,7 @@ class Executor:
     def _group_handlers(self) -> dict[type[a.Action], Callable[[Any], Any]]:
         return {
             a.ViewLog: self.logs.view,
-            a.ViewTimes: self.logs.times,
+            ViewTimes: self.logs.times,
             a.OldestPosition: self.logs.oldest,
             a.ReleaseTo: lambda x: self._driver.release(
                 position=x.position, position_counter_id=x.position_counter_id,

@@ -15,6 +15,7 @@ from penstock.core import admin
 from penstock.core.driver_types import SlotKind
 from penstock.core.group_log import GroupLog
 from penstock.daemon.conductor import actions as a
+from penstock.daemon.conductor.actions.times import ViewTimes
 
 _WALK_BYTES: Final = 32 * 1024 * 1024
 
@@ -43,7 +44,7 @@ class GroupLogs:
             more=end - start >= _WALK_BYTES,
         )
 
-    def times(self, action: a.ViewTimes) -> tuple[tuple[int, int], ...]:
+    def times(self, action: ViewTimes) -> tuple[tuple[int, int], ...]:
         """When the log reached the positions of a range.  Data that its table does not know yet has
         arrived by now."""
         found: list[tuple[int, int]] = []

@@ -10,6 +10,7 @@ from conductor_rig import SECOND_NS, Rig
 
 from penstock.config.protocol import control
 from penstock.daemon.conductor import actions as a
+from penstock.daemon.conductor.actions.times import ViewTimes
 
 UDP = "aeron:udp?endpoint=127.0.0.1:5001"
 GROUP = "aeron:udp?endpoint=224.0.1.1:5001|interface=127.0.0.1"
@@ -71,7 +72,7 @@ class GroupRig(Rig):
                 end = self.ends[log_id]
                 committed = self.released.get(counter_id, started)
                 return a.LogView(committed=min(committed, end), end_position=end)
-            case a.ViewTimes(start=start, end=end):
+            case ViewTimes(start=start, end=end):
                 return tuple((at, 10**9 * at) for at in range(start + 64, end + 64, 64))
             case a.ReleaseTo(position_counter_id=counter_id, position=position):
                 self.released[counter_id] = max(position, self.released.get(counter_id, 0))

@@ -146,18 +146,6 @@ class ViewLog(Action):
 
 
 @attrs.frozen(kw_only=True)
-class ViewTimes(Action):
-    """Result: tuple of (position, epoch ns), ascending: when a log reached the positions of
-    [start, end).  The last is at ``end`` or behind it."""
-
-    kind: SlotKind
-    slot: int
-    start: int
-    end: int
-    most: int
-
-
-@attrs.frozen(kw_only=True)
 class OldestPosition(Action):
     """Result: int, the first frame of a publication's log that is not about to be cleaned."""
 

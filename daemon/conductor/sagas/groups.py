@@ -41,8 +41,8 @@ from penstock.daemon.conductor.actions import (
     LogView,
     ReleaseTo,
     ViewLog,
-    ViewTimes,
 )
+from penstock.daemon.conductor.actions.times import ViewTimes
 from penstock.daemon.conductor.channel.plans import parse
 from penstock.daemon.conductor.saga import Refused, Saga
 from penstock.daemon.conductor.sagas.reliance import (

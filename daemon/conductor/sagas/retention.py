@@ -22,8 +22,8 @@ from penstock.daemon.conductor.actions import (
     RemovePublicationSubscriber,
     SetCounter,
     ViewLog,
-    ViewTimes,
 )
+from penstock.daemon.conductor.actions.times import ViewTimes
 from penstock.daemon.conductor.saga import Refused, Saga
 from penstock.daemon.conductor.state.model import (
     Group,

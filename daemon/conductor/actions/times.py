@@ -1,0 +1,21 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Reading the times of a log's positions."""
+
+from __future__ import annotations
+
+import attrs
+
+from penstock.core.driver_types import SlotKind
+from penstock.daemon.conductor.actions import Action
+
+
+@attrs.frozen(kw_only=True)
+class ViewTimes(Action):
+    """Result: tuple of (position, epoch ns), ascending: when a log reached the positions of
+    [start, end).  The last is at ``end`` or behind it."""
+
+    kind: SlotKind
+    slot: int
+    start: int
+    end: int
+    most: int
