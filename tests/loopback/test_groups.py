@@ -47,6 +47,8 @@ class Group:
         return self.control.state(name="query", channel=self.channel, stream_id=self.stream_id)
 
     def log(self) -> LogRange:
+        """The one log, once its first frame has come."""
+        eventually(lambda: self.state().logs != [], "the group has no log")
         [log] = self.state().logs
         return log
 
@@ -294,7 +296,10 @@ def test_each_position_has_the_time_at_which_it_came(
         for _ in range(400):
             before_ns = time.time_ns()
             position = publication.send(MESSAGE, 10)
-            eventually(lambda end=position: group.log().end_position >= end, "it arrives")
+            eventually(
+                lambda end=position: any(x.end_position >= end for x in group.state().logs),
+                "it arrives",
+            )
             sent.append((position, before_ns, time.time_ns()))
         log = group.log()
         known = {"log_id": log.log_id, "session_id": log.session_id,
