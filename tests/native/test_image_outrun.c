@@ -41,8 +41,8 @@ static void heartbeats_beyond_repair_end_the_image(void)
             world_pass(&world, 100 * MS);
         }
         CHECK_EQ(world_event(&world, PS_EV_IMAGE_INACTIVE, &event), 1);
-        CHECK_EQ(event.reason, PS_END_OUTRUN);
-        CHECK_EQ(event.a, READ);
+        CHECK_EQ(event.ended.reason, PS_END_OUTRUN);
+        CHECK_EQ(event.ended.position, READ);
         world_close(&world);
     }
 }
@@ -58,7 +58,7 @@ static void an_end_beyond_repair_ends_the_image_too(void)
         world_pass(&world, 100 * MS);
     }
     CHECK_EQ(world_event(&world, PS_EV_IMAGE_INACTIVE, &event), 1);
-    CHECK_EQ(event.reason, PS_END_OUTRUN);
+    CHECK_EQ(event.ended.reason, PS_END_OUTRUN);
     world_close(&world);
 }
 
