@@ -67,9 +67,11 @@ def test_the_page_states_the_latencies_of_a_run(name: str) -> None:
     told = run.status_messages
     found = [
         *run.latency_ms(FAST, 1, 4), *run.latency_ms(FAST, 6, 16), *run.latency_ms(SLOW, 6, 16),
-        (told[39] - told[9]) / 3, (told[159] - told[59]) / 10, run.pressure,
+        (told[39] - told[9]) / 3, (told[159] - told[59]) / 10,
     ]
-    assert found == pytest.approx(LATENCIES[name], rel=0.1, abs=2)
+    *stated, signals = LATENCIES[name]
+    assert found == pytest.approx(stated, rel=0.1, abs=2)
+    assert run.pressure == pytest.approx(signals, rel=0.3)      # each change of the law moves it
 
 
 def test_six_strategies_and_three_cadences_of_nak_are_on_the_page() -> None:
