@@ -201,7 +201,7 @@ class _Misfits(Draw):
             return self.scenario
         stream = rng.choice(groups).stream_id
         found = []
-        for kind in rng.sample(MISFITS, rng.choice([2, 3, 3])):
+        for kind in rng.sample(MISFITS, rng.choice([2, 3, 4])):
             self.classes.add(f"misfit: {kind}")
             start = rng.randrange(2 * SECOND_NS)
             found.append(MisfitScript(
