@@ -65,6 +65,7 @@ class EventType(enum.IntEnum):
 class SystemCounter(enum.IntEnum):
     """The system counters that the control plane and the simulator name."""
 
+    OVER_RUNS = 13
     ERRORS = 15
     SHORT_SENDS = 16
     FREE_FAILS = 17

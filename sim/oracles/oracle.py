@@ -137,6 +137,11 @@ def _wire(world: World) -> Iterator[str]:
     hopeless = sum(len(subscriber.unavailable) for subscriber in world.subscribers)
     allowed = 20 + _NAKS_PER_IMAGE * hopeless + _NAKS_PER_LOSS * harm
     allowed += network.delivered if jitters else 0  # late looks like lost
+    # What came beyond the edge is requested when there is room.
+    allowed += sum(
+        host.counters(SystemCounter.OVER_RUNS)[SystemCounter.OVER_RUNS]
+        for host in world.hosts if host.running
+    )
     if wire.naks > allowed:
         yield f"{wire.naks} NAKs for {harm} datagrams harmed"
     for host in world.hosts:
