@@ -132,6 +132,31 @@ static void a_sender_at_its_edge_is_not_cut_to_nothing(void)
     }
 }
 
+/* Its reader was not seen to consume yet: the next window's signal speaks of what was sent before
+ * the cut, unless the sender sent at its limit since. */
+static void a_sender_that_stood_is_not_cut_again(void)
+{
+    for (int32_t sends = 0; sends <= 1; sends++) {
+        ps_pressure_control_t rate;
+        ps_pressure_report_t report = report_of(5, 4);
+        report.rtt_ns = 100 * MS;
+        ps_pressure_control_init(&rate, 1408);
+        stream_for(&rate, 100 * MB, 0, 10 * MS);
+        CHECK(ps_pressure_control_signal(&rate, &report, 100 * MS));
+        const int64_t limit = rate.limit;
+        for (int64_t at_ms = 310; at_ms < 1500; at_ms += 210) {
+            if (sends) {
+                stream_for(&rate, rate.limit, (at_ms - 200) * MS, at_ms * MS);
+            }
+            ps_pressure_control_signal(&rate, &report, at_ms * MS);
+        }
+        CHECK_EQ(rate.limit, sends ? rate.floor : limit);
+        report.rate = MB / 2; /* now it was */
+        report.residue = 1;
+        CHECK(sends || ps_pressure_control_signal(&rate, &report, 1600 * MS));
+    }
+}
+
 /* The slowest that signals: others move the limit down only. */
 static void the_slowest_sets_the_pace(void)
 {
@@ -350,6 +375,7 @@ int main(void)
     RUN(who_takes_all_is_not_cut);
     RUN(an_overrun_cuts_more);
     RUN(a_sender_at_its_edge_is_not_cut_to_nothing);
+    RUN(a_sender_that_stood_is_not_cut_again);
     RUN(the_slowest_sets_the_pace);
     RUN(a_window_is_as_long_as_the_cadence);
     RUN(what_is_known_comes_back_at_once);

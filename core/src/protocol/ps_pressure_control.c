@@ -177,8 +177,11 @@ bool ps_pressure_control_signal(ps_pressure_control_t *rate, const ps_pressure_r
     if (!same && wanted >= rate->limit) {
         return rate->limit != before; /* a slower one is heard already */
     }
-    /* As long as its reader has not been seen to consume, a level says the same each time. */
-    if (report->rate == 0 && same && report->level <= rate->level) {
+    /* As long as its reader has not been seen to consume, a level says the same each time; and so
+     * does the next window's, when next to nothing was sent since the last cut. */
+    const bool stood = anew && ps_pressure_control_measured(rate, now_ns) < rate->limit / 2;
+    if (report->rate == 0 && same && (report->level <= rate->level || stood)) {
+        rate->level = report->level > rate->level ? report->level : rate->level;
         rate->window_end_ns = now_ns + rate->window_ns;
         return rate->limit != before;
     }

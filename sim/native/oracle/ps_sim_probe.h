@@ -99,6 +99,7 @@ typedef struct ps_probe_strength {
     int32_t level, quiet, beyond;
     uint64_t signals;
     int64_t eighths[9], bytes[9]; /* sent, by eighths of 50 ms */
+    bool open; /* a signal near the bound of a rule: what the driver made of it is right */
 } ps_probe_strength_t;
 
 /* The receiver's half. */

@@ -209,7 +209,14 @@ void ps_probe_strength_signal(ps_probe_pub_t *model, const ps_pressure_t *pressu
     if (!same && rate >= strength->limit) {
         return;
     }
-    if (same && pressure->rate == 0 && pressure->level <= strength->level) {
+    /* A sender that stood since its last cut is not cut again for what it sent before. */
+    const double moved = measured(strength, now_ns);
+    const bool stood = anew && moved < strength->limit / 2;
+    const double nearly = strength->limit / 16 + 80.0 * model->pub->log.mtu;
+    strength->open = strength->open || (same && pressure->rate == 0 && anew &&
+                                        apart(moved, strength->limit / 2) <= nearly);
+    if (same && pressure->rate == 0 && (pressure->level <= strength->level || stood)) {
+        strength->level = pressure->level > strength->level ? pressure->level : strength->level;
         strength->end_ns = now_ns + strength->window_ns;
         return;
     }
@@ -238,10 +245,32 @@ static bool is_near(const ps_probe_strength_t *strength, double a, double b)
     return apart(a, b) <= ROUNDED + strength->unsure;
 }
 
+static void follow(ps_probe_strength_t *strength, const ps_pressure_control_t *rate)
+{
+    strength->unsure = 0;
+    strength->limit = (double)rate->limit;
+    strength->wall = (double)rate->wall;
+    strength->wall_dev = (double)rate->wall_dev;
+    strength->base = (double)rate->base;
+    strength->base_until_ns = rate->base_until_ns;
+    strength->end_ns = rate->window_end_ns;
+    strength->window_ns = rate->window_ns;
+    strength->level = rate->level;
+    strength->quiet = rate->quiet;
+    strength->beyond = rate->beyond;
+    strength->signals = rate->signals;
+    strength->culprit = rate->culprit;
+}
+
 static void compare(ps_probe_t *probe, ps_probe_pub_t *model)
 {
     const ps_pressure_control_t *rate = &model->pub->pressure_control;
     ps_probe_strength_t *strength = &model->strength;
+    if (strength->open) { /* either was right */
+        strength->open = false;
+        follow(strength, rate);
+        return;
+    }
     if (!is_near(strength, (double)rate->limit, strength->limit)) {
         complain(probe, model, "another limit", (double)rate->limit, strength->limit);
     }
@@ -257,19 +286,7 @@ static void compare(ps_probe_t *probe, ps_probe_pub_t *model)
         rate->signals != strength->signals || rate->culprit != strength->culprit) {
         complain(probe, model, "other signals count", rate->level, strength->level);
     }
-    strength->unsure = 0;
-    strength->limit = (double)rate->limit;
-    strength->wall = (double)rate->wall;
-    strength->wall_dev = (double)rate->wall_dev;
-    strength->base = (double)rate->base;
-    strength->base_until_ns = rate->base_until_ns;
-    strength->end_ns = rate->window_end_ns;
-    strength->window_ns = rate->window_ns;
-    strength->level = rate->level;
-    strength->quiet = rate->quiet;
-    strength->beyond = rate->beyond;
-    strength->signals = rate->signals;
-    strength->culprit = rate->culprit;
+    follow(strength, rate);
 }
 
 /* A limit that held nothing back lately is not shown. */
