@@ -138,10 +138,10 @@ static void test_data_from_another_port_counts_after_the_timeout(void)
         requested = requested || (sm.flags & PS_SM_SETUP) != 0;
     }
     CHECK(requested);
-    CHECK_EQ(world.image->params.peer_capabilities, 0);
+    CHECK_EQ(world.image->peer_capabilities, 0);
     const speaker_t speaks = { moved.address, PS_CAP_PENSTOCK | PS_CAP_NAK_LIST, 1, 1 };
     setup(&world, &speaks, 128);
-    CHECK_EQ(world.image->params.peer_capabilities, speaks.capabilities);
+    CHECK_EQ(world.image->peer_capabilities, speaks.capabilities);
     free(dgram);
     world_close(&world);
 }
@@ -249,16 +249,16 @@ static void test_one_setup_does_not_change_capabilities(void)
     forged.capabilities = 0;
     memnet_discard(world.memnet);
     setup(&world, &forged, 64);
-    CHECK_EQ(world.image->params.peer_capabilities, all);
+    CHECK_EQ(world.image->peer_capabilities, all);
     CHECK_EQ(setups_requested(&world), 1);
     setup(&world, &sender, 64); /* the answer */
     world_pass(&world, 3 * SECOND);
     CHECK_EQ(setups_requested(&world), 0);
-    CHECK_EQ(world.image->params.peer_capabilities, all);
+    CHECK_EQ(world.image->peer_capabilities, all);
     for (int32_t i = 0; i < 20; i++) { /* a flood changes them, until the sender answers */
         setup(&world, &forged, 64);
     }
-    CHECK_EQ(world.image->params.peer_capabilities, 0);
+    CHECK_EQ(world.image->peer_capabilities, 0);
     CHECK(setups_requested(&world) <= 1);
     for (int32_t i = 0; i < 2; i++) {
         beat(&world, &sender, 64);
@@ -266,7 +266,7 @@ static void test_one_setup_does_not_change_capabilities(void)
         CHECK(setups_requested(&world) >= 1);
         setup(&world, &sender, 64);
     }
-    CHECK_EQ(world.image->params.peer_capabilities, all);
+    CHECK_EQ(world.image->peer_capabilities, all);
     world_close(&world);
 }
 
@@ -290,7 +290,7 @@ static void test_a_second_destination_follows_a_source_of_its_own(void)
     const ps_addr_t first = world.local;
     world.local = other;
     setup(&world, &stranger, 640);
-    CHECK_EQ(world.image->params.peer_capabilities, all);
+    CHECK_EQ(world.image->peer_capabilities, all);
     for (int32_t i = 0; i < 4; i++) {
         eos(&world, &stranger, 640, PS_FLAG_REVOKED);
         world.local = first;

@@ -28,10 +28,11 @@ static void *write_on(void *argument)
 
 static void views_are_never_torn(void)
 {
-    ps_publication_t *pub = calloc(1, sizeof *pub);
+    ps_publication_t *pub = aligned_alloc(PS_LINE, sizeof *pub);
     pthread_t writer;
     int64_t last = 0;
     CHECK(pub != NULL);
+    memset(pub, 0, sizeof *pub);
     pub->receiver_capacity = 2;
     pub->snapshot = ps_snapshot_make(pub->receiver_capacity);
     CHECK(pub->snapshot != NULL);

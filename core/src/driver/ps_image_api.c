@@ -241,15 +241,17 @@ int ps_image_add(ps_driver_t *driver, const ps_image_params_t *params, ps_image_
     if (code != PS_OK) {
         return code;
     }
-    image = calloc(1, sizeof(*image));
+    image = aligned_alloc(PS_LINE, sizeof(*image));
     if (image == NULL) {
         return ps_fail(PS_E_NO_MEMORY, "no memory for an image");
     }
+    memset(image, 0, sizeof(*image));
     image->params = *params;
     image->params.log_path = NULL;
     image->context = &driver->context;
     image->receiver = receiver;
     image->endpoint = params->endpoint;
+    image->peer_capabilities = params->peer_capabilities;
     code = ps_log_map(params->log_path, 0, &image->log);
     if (code != PS_OK) {
         free(image);

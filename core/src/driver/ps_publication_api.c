@@ -10,6 +10,7 @@
 #include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "ps_driver_state.h"
 #include "ps_sender.h"
@@ -228,10 +229,11 @@ int ps_publication_add(ps_driver_t *driver, const ps_publication_params_t *param
     if (result != PS_OK) {
         return result;
     }
-    ps_publication_t *pub = calloc(1, sizeof(*pub));
+    ps_publication_t *pub = aligned_alloc(PS_LINE, sizeof(*pub));
     if (pub == NULL) {
         return ps_fail(PS_E_NO_MEMORY, "no memory for a publication");
     }
+    memset(pub, 0, sizeof(*pub));
     pub->id = params->id;
     pub->context = &driver->context;
     pub->sender = driver->sender;

@@ -95,11 +95,13 @@ typedef struct ps_image_subscriber {
     uint8_t event_pending;       /* PS_EV_SUBSCRIBER not yet taken */
 } ps_image_subscriber_t;
 
+/* Two threads write an image.  Each group begins a line of its own, so that a store of one thread
+ * never takes a line from the other; ps_image_add allocates it aligned. */
 struct ps_image {
-    ps_image_params_t params; /* log_path is not kept */
+    /* line: constant once the receiver has it */
+    ps_image_params_t params; /* log_path is not kept; peer_capabilities: of the first SETUP */
     const ps_context_t *context;
     ps_receiver_t *receiver;
-    ps_recv_endpoint_t *endpoint; /* NULL once that is gone */
     ps_log_t log;
     ps_image_slot_t *slot;
     ps_index_ring_t *ring;
@@ -107,11 +109,16 @@ struct ps_image {
     _Atomic int64_t *high_water_cell;
     _Atomic int64_t *position_cell;
     _Atomic int64_t *naks_cell;
-    _Atomic int64_t dummy_cell; /* for counters that do not exist */
+    _Atomic int64_t *congestion_rtt_cell, *congestion_window_cell; /* counters of type 10 */
+    ps_gap_t *gap_storage;
+
+    /* line: receiver, read by nobody else */
+    alignas(PS_LINE) ps_recv_endpoint_t *endpoint; /* NULL once that is gone */
+    uint32_t peer_capabilities;                    /* of the followed source */
+    _Atomic int64_t dummy_cell;                    /* for counters that do not exist */
 
     /* rebuild */
     ps_gaps_t gaps;
-    ps_gap_t *gap_storage;
     int64_t join_position;
     int64_t hwm;
     int64_t position; /* rcv-pos as last published */
@@ -153,9 +160,8 @@ struct ps_image {
     int64_t beyond_end;   /* end of the last datagram that was not accepted */
     int32_t beyond_count; /* such datagrams, one after the other */
     ps_rtt_t rtt;
-    int64_t rtt_due_ns; /* next request, when data moves */
-    _Atomic int64_t *congestion_rtt_cell, *congestion_window_cell; /* counters of type 10 */
-    int64_t drain_ns;                                              /* when draining began */
+    int64_t rtt_due_ns;    /* next request, when data moves */
+    int64_t drain_ns;      /* when draining began */
     int64_t end_position;  /* INT64_MAX until known and contiguous up to there */
     int64_t error_due_ns;  /* next ERR frame of a rejected image */
     int64_t hold_since_ns; /* when join_hold was first seen, 0 none */
@@ -189,17 +195,16 @@ struct ps_image {
     uint8_t wake;             /* news for the clients in this cycle */
     char reject_text[128];
 
-    /* receiver writes, conductor reads */
-    _Atomic int64_t shown_slowest;
+    /* line: receiver, read by the conductor */
+    alignas(PS_LINE) _Atomic int64_t shown_slowest;
     _Atomic int64_t shown_end;
     _Atomic int32_t shown_gaps;
     _Atomic int32_t shown_subscribers;
     _Atomic int64_t shown_pressure; /* PRESSURE frames sent */
     _Atomic int64_t shown_foreign;
-    /* conductor writes, receiver reads: nothing at or above this is released meanwhile */
-    _Atomic int64_t join_hold;
-    /* conductor */
-    int32_t joined[PS_IMAGE_SUBSCRIBERS_MAX]; /* position counter ids */
+    /* line: conductor; the receiver reads join_hold */
+    alignas(PS_LINE) _Atomic int64_t join_hold; /* nothing at or above this is released meanwhile */
+    int32_t joined[PS_IMAGE_SUBSCRIBERS_MAX];   /* position counter ids */
     int32_t n_joined;
 };
 
@@ -316,12 +321,12 @@ void ps_image_send_rttm(ps_image_t *image, int64_t now_ns);
 int32_t ps_image_pressure(ps_image_t *image, int64_t now_ns);
 static inline bool ps_image_wants_pressure(const ps_image_t *image)
 {
-    return (image->params.peer_capabilities & PS_CAP_PRESSURE) != 0 && image->endpoint != NULL &&
+    return (image->peer_capabilities & PS_CAP_PRESSURE) != 0 && image->endpoint != NULL &&
            image->state == PS_IMAGE_ACTIVE && image->gating != 0;
 }
 static inline bool ps_image_under_nak(const ps_image_t *image)
 {
-    return (image->params.peer_capabilities & PS_CAP_PRESSURE) != 0;
+    return (image->peer_capabilities & PS_CAP_PRESSURE) != 0;
 }
 /* Towards a sender under NAK-strength control a status message only moves the edge: one for each
  * eighth of a term is enough.  A congestion window needs more of them. */

@@ -12,7 +12,7 @@
 
 static bool takes_lists(const ps_image_t *image)
 {
-    return (image->params.peer_capabilities & PS_CAP_NAK_LIST) != 0;
+    return (image->peer_capabilities & PS_CAP_NAK_LIST) != 0;
 }
 
 /* Sends what is in the list, as one frame where the sender takes that, and empties it. */
@@ -134,7 +134,7 @@ static void hold_while_repaired(ps_image_t *image, int64_t now_ns)
 
 static bool one_at_a_time(const ps_image_t *image)
 {
-    return (!image->params.group && image->params.peer_capabilities == 0) ||
+    return (!image->params.group && image->peer_capabilities == 0) ||
            image->receiver->params->loss_recovery == PS_LOSS_SINGLE_GAP;
 }
 

@@ -110,7 +110,7 @@ static void check(ps_image_t *image, int32_t index)
 
 static void believe(ps_image_t *image, const ps_trailer_t *said)
 {
-    image->params.peer_capabilities = said->capabilities;
+    image->peer_capabilities = said->capabilities;
     image->peer.daemon_id = said->daemon_id;
     image->peer.daemon_epoch = said->daemon_epoch;
     image->peer.candidate = said->capabilities;
@@ -145,7 +145,7 @@ static void weigh(ps_image_t *image, int32_t index, const ps_trailer_t *said)
         believe(image, said);
         return;
     }
-    if (said->capabilities == image->params.peer_capabilities && (known || !peer->daemon_id)) {
+    if (said->capabilities == image->peer_capabilities && (known || !peer->daemon_id)) {
         if (!peer->changed || peer->checks == 0) {
             believe(image, said);
         }

@@ -408,7 +408,7 @@ static void note_movement(ps_image_t *image, int64_t now_ns)
  * sender goes half a term ahead whatever the window is, unless storage is given as the reason. */
 void ps_image_bound_window(ps_image_t *image)
 {
-    bool pressure = (image->params.peer_capabilities & PS_CAP_PRESSURE) != 0;
+    bool pressure = (image->peer_capabilities & PS_CAP_PRESSURE) != 0;
     int64_t most = pressure ? image->log.term_length / 2 : image->window;
     int64_t room = image->reserved_position - image->consumption;
 

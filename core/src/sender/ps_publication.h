@@ -86,8 +86,10 @@ typedef struct ps_publication_quarantine {
     int64_t to;
 } ps_publication_quarantine_t;
 
+/* Two threads write a publication.  Each group begins a line of its own, so that a store of one
+ * thread never takes a line from the other; ps_publication_add allocates it aligned. */
 struct ps_publication {
-    /* constants */
+    /* line: constant once the sender has it */
     int64_t id;
     const ps_context_t *context;
     ps_sender_t *sender;
@@ -100,13 +102,22 @@ struct ps_publication {
     int64_t window_bytes;
     _Atomic int64_t *limit_cell, *position_cell, *sender_position_cell, *sender_limit_cell,
         *back_pressure_cell, *naks_cell, *receivers_cell;
-    _Atomic int64_t unused_cell; /* stands in for counters that are not there */
-    /* conductor */
-    int32_t subscribers_requested, clients_requested;
-    /* snapshot for ps_publication_get_status; written by the sender */
-    _Atomic int64_t status_consumer;
+    int32_t receiver_capacity;
+    bool rated; /* any bucket of a rate may bind */
+    bool nak;   /* NAK-strength control */
+    /* [receiver_capacity], for the conductor, and after them the receiver last held for */
+    ps_snapshot_entry_t *snapshot;
+    ps_publication_receiver_t *receivers;
+    /* line: conductor */
+    alignas(PS_LINE) int32_t subscribers_requested;
+    int32_t clients_requested;
+    /* line: sender, read by the conductor (ps_publication_get_status) */
+    alignas(PS_LINE) _Atomic int64_t status_consumer;
+    _Atomic int64_t status_signals; /* PRESSURE frames heard */
     _Atomic int32_t status_connected;
     _Atomic int32_t status_receivers;
+    /* line: sender, read by nobody else */
+    alignas(PS_LINE) _Atomic int64_t unused_cell; /* stands in for counters that are not there */
     /* sender: positions */
     int64_t sender_position;
     int64_t sender_limit;
@@ -171,8 +182,6 @@ struct ps_publication {
     int64_t rate_due_ns;         /* a bucket above is empty until then; INT64_MAX none */
     int64_t rate_position;       /* IPC: counted up to here */
     int32_t rate_cause;          /* ps_cause, or none: no bucket above binds */
-    bool rated;                  /* any bucket above may bind */
-    bool nak;                    /* NAK-strength control */
     /* sender: how far ps-rate admits (ps_publication_admit.c) */
     ps_allowance_t byte_allowance, message_allowance;
     int64_t padding_bytes;   /* of the log that did not travel: padding goes as its header */
@@ -181,14 +190,10 @@ struct ps_publication {
     int64_t admit_due_ns;    /* a limit of a rate rises then; INT64_MAX: none that is reached */
     bool bytes_bind, messages_bind;             /* the rate is used up */
     bool bytes_lead_binds, messages_lead_binds; /* a tenth of a second of it is not sent */
-    _Atomic int64_t status_signals;             /* PRESSURE frames heard */
     int64_t paced_until_ns;                     /* a bucket is empty until then; INT64_MAX none */
     bool paced;                                 /* the congestion bucket ended the last turn */
-    ps_publication_receiver_t *receivers;
-    ps_map_t receiver_index; /* receiver id -> index + 1 */
-    /* [receiver_capacity], for the conductor, and after them the receiver last held for */
-    ps_snapshot_entry_t *snapshot;
-    int32_t receiver_count, receiver_capacity;
+    ps_map_t receiver_index;                    /* receiver id -> index + 1 */
+    int32_t receiver_count;
     int32_t receivers_shown; /* fc-receivers */
     ps_publication_subscriber_t subscribers[PS_PUBLICATION_SUBSCRIBERS];
     int32_t subscriber_count;

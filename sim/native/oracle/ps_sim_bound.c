@@ -66,7 +66,7 @@ static int64_t past_padding(const ps_sim_ledger_t *ledger, const ps_publication_
 static int64_t edge_of(const ps_image_t *image)
 {
     const int64_t half = image->log.term_length / 2;
-    const bool pressure = (image->params.peer_capabilities & PS_CAP_PRESSURE) != 0;
+    const bool pressure = (image->peer_capabilities & PS_CAP_PRESSURE) != 0;
     const int64_t window = pressure                            ? half + half / 2
                            : image->params.window_bytes > half ? half
                                                                : image->params.window_bytes;

@@ -519,14 +519,14 @@ int64_t ps_probe_queue_fill(const ps_image_t *image, int64_t now_ns);
 static inline int64_t ps_probe_accepted_to(const ps_image_t *image)
 {
     const int64_t term = image->log.term_length;
-    return (image->params.peer_capabilities & PS_CAP_PRESSURE) != 0 ? image->consumption + term
-                                                                    : image->sm_position + term / 2;
+    return (image->peer_capabilities & PS_CAP_PRESSURE) != 0 ? image->consumption + term
+                                                             : image->sm_position + term / 2;
 }
 /* A receiver under NAK-strength control says what moves the edge only. */
 static inline bool ps_probe_says_little(const ps_image_t *image)
 {
-    return (image->params.peer_capabilities & PS_CAP_PRESSURE) != 0 &&
-           image->state == PS_IMAGE_ACTIVE && image->params.congestion_control == PS_CC_STATIC;
+    return (image->peer_capabilities & PS_CAP_PRESSURE) != 0 && image->state == PS_IMAGE_ACTIVE &&
+           image->params.congestion_control == PS_CC_STATIC;
 }
 /* From where on consumption makes a status message due, after one at `position`. */
 static inline int64_t ps_probe_sm_due(const ps_image_t *image, int64_t position)

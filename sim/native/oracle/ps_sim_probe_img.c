@@ -344,7 +344,7 @@ static void check_cells(ps_probe_t *probe, ps_probe_image_t *model, int64_t now_
         model->naks = (uint64_t)load(image->naks_cell);
     }
     const int64_t unread = ps_image_contiguous(image) - image->consumption;
-    const int64_t most = (image->params.peer_capabilities & PS_CAP_PRESSURE) != 0
+    const int64_t most = (image->peer_capabilities & PS_CAP_PRESSURE) != 0
                              ? image->log.term_length / 2
                              : image->congestion.window_max;
     const int64_t fill = unread >= most ? 1000000 : unread * 1000000 / most;

@@ -59,7 +59,7 @@ bool ps_probe_is_heard(const ps_image_t *image, int64_t now_ns)
 static bool is_bound(const ps_image_t *image, int64_t *room)
 {
     const int32_t half = image->log.term_length / 2;
-    const bool ahead = (image->params.peer_capabilities & PS_CAP_PRESSURE) != 0;
+    const bool ahead = (image->peer_capabilities & PS_CAP_PRESSURE) != 0;
     const int32_t most =
         ahead || image->params.window_bytes > half ? half : image->params.window_bytes;
     *room = image->reserved_position - image->consumption;
@@ -250,7 +250,7 @@ static int64_t larger(int64_t a, int64_t b)
 
 static bool is_single(const ps_image_t *image)
 {
-    return (!image->params.group && image->params.peer_capabilities == 0) ||
+    return (!image->params.group && image->peer_capabilities == 0) ||
            image->receiver->params->loss_recovery == PS_LOSS_SINGLE_GAP;
 }
 
@@ -463,7 +463,7 @@ void ps_probe_pressure_sent(ps_probe_t *probe, ps_probe_image_t *model,
     if (pressure->backlog_bytes != ps_image_contiguous(image) - image->consumption && alone) {
         complain(probe, model, "PRESSURE states another backlog", pressure->backlog_bytes, fill);
     }
-    if ((image->params.peer_capabilities & PS_CAP_PRESSURE) == 0) {
+    if ((image->peer_capabilities & PS_CAP_PRESSURE) == 0) {
         complain(probe, model, "PRESSURE that nobody requested", 0, 0);
     }
     ps_probe_queue_notified(probe, model, pressure, now_ns);
@@ -475,7 +475,7 @@ static void check_pressure(ps_probe_t *probe, ps_probe_image_t *model, int64_t n
     const ps_image_t *image = model->image;
     const int64_t fill = ps_probe_queue_fill(image, now_ns);
     const int32_t level = ps_probe_queue_level(image, fill);
-    const bool wanted = (image->params.peer_capabilities & PS_CAP_PRESSURE) != 0 &&
+    const bool wanted = (image->peer_capabilities & PS_CAP_PRESSURE) != 0 &&
                         image->endpoint != NULL && image->state == PS_IMAGE_ACTIVE &&
                         image->gating != 0 && level > 0;
     const bool put_off = now_ns < image->pressure.first_ns ||
@@ -509,7 +509,7 @@ static void check_end(ps_probe_t *probe, ps_probe_image_t *model, int64_t now_ns
     if (image->end_reason == PS_END_TIMEOUT && now_ns - model->heard_ns < liveness_ns) {
         complain(probe, model, "an image that is heard ends", now_ns - model->heard_ns, 0);
     }
-    const bool nak = (image->params.peer_capabilities & PS_CAP_PRESSURE) != 0;
+    const bool nak = (image->peer_capabilities & PS_CAP_PRESSURE) != 0;
     const int64_t reach = ps_log_repair_reach(image->log.term_length, image->log.mtu, 1);
     if (image->end_reason == PS_END_OUTRUN &&
         (!nak || ps_image_contiguous(image) >= image->sent_seen - reach)) {
