@@ -2,6 +2,8 @@
  * What receivers said last, read by the conductor while the sender writes it: whole or not at all.
  */
 #include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
 
 #include "check.h"
 #include "ps_driver_state.h"

@@ -3,8 +3,8 @@
  * ps_agent.c: see ps_agent.h.
  */
 #include "ps_agent.h"
+#include "ps_assert.h"
 
-#include <assert.h>
 #include <errno.h>
 #include <sched.h>
 #include <sys/epoll.h>
@@ -20,6 +20,7 @@ int ps_agent_init(ps_agent_t *agent, int32_t id, const ps_context_t *context,
 {
     static const int32_t max_cycle_counter[] = { [PS_AGENT_SENDER] = 28, [PS_AGENT_RECEIVER] = 30 };
     const ps_driver_params_t *params = &context->params;
+    PS_ASSERT(id == PS_AGENT_SENDER || id == PS_AGENT_RECEIVER);
     agent->id = id;
     agent->context = context;
     agent->epoll_fd = -1;
@@ -46,7 +47,7 @@ void ps_agent_wake(const ps_agent_t *agent)
     const uint64_t one = 1;
     /* EAGAIN: the counter is at its end, so the descriptor is readable anyway. */
     if (agent->wake_fd >= 0 && write(agent->wake_fd, &one, sizeof one) < 0) {
-        assert(errno == EAGAIN || errno == EINTR);
+        PS_ASSERT(errno == EAGAIN || errno == EINTR);
     }
 }
 
@@ -73,6 +74,7 @@ int ps_agent_command(ps_agent_t *agent, const ps_command_t *command)
 
 bool ps_agent_emit(ps_agent_t *agent, const ps_event_t *event)
 {
+    PS_ASSERT(event->type > PS_EV_NONE && event->type <= PS_EV_JOIN);
     if (!ps_ring_push(&agent->events, event)) {
         return false;
     }

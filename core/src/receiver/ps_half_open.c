@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "ps_half_open.h"
+#include "ps_assert.h"
 
-#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -83,7 +83,7 @@ static int32_t address_of(ps_half_open_t *half_open, const ps_addr_t *from, bool
         return -1;
     }
     index = half_open->free_address;
-    assert(index >= 0); /* as many as entries */
+    PS_ASSERT(index >= 0); /* as many as entries */
     half_open->free_address = half_open->addresses[index].next_free;
     half_open->addresses[index] =
         (ps_half_open_address_t){ .family = from->family, .oldest = -1, .newest = -1 };
@@ -191,7 +191,7 @@ int32_t ps_half_open_enter(ps_half_open_t *half_open, const ps_addr_t *from, int
         return 0;
     }
     index = half_open->free_entry;
-    assert(index >= 0);
+    PS_ASSERT(index >= 0);
     half_open->free_entry = half_open->entries[index].next_free;
     half_open->entries[index] = (ps_half_open_entry_t){ .since_ns = now_ns, .address = address };
     append(half_open, index);
@@ -202,7 +202,7 @@ void ps_half_open_answered(ps_half_open_t *half_open, int32_t handle, ps_image_t
 {
     ps_half_open_entry_t *entry = &half_open->entries[handle - 1];
 
-    assert(handle > 0 && entry->address >= 0 && entry->image == NULL && image != NULL);
+    PS_ASSERT(handle > 0 && entry->address >= 0 && entry->image == NULL && image != NULL);
     entry->image = image;
     half_open->waiting--;
 }
@@ -210,7 +210,7 @@ void ps_half_open_answered(ps_half_open_t *half_open, int32_t handle, ps_image_t
 void ps_half_open_leave(ps_half_open_t *half_open, int32_t handle)
 {
     if (handle > 0) {
-        assert(half_open->entries[handle - 1].address >= 0);
+        PS_ASSERT(half_open->entries[handle - 1].address >= 0);
         take_out(half_open, handle - 1);
     }
 }

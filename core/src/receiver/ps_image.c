@@ -4,6 +4,7 @@
  * life.  Calls no other file of the receiver.  The conductor's half is ps_image_api.c.
  */
 #include "ps_image.h"
+#include "ps_assert.h"
 
 #include <stdlib.h>
 
@@ -19,6 +20,7 @@ void ps_image_timer(ps_image_t *image, int64_t due_ns)
 
 bool ps_image_emit(ps_image_t *image, ps_event_t *event)
 {
+    PS_ASSERT(event->type > PS_EV_NONE && event->type <= PS_EV_JOIN);
     event->kind = PS_KIND_IMAGE;
     event->id = image->params.id;
     event->now_ns = image->receiver->now_ns;
@@ -61,6 +63,7 @@ bool ps_image_connection_live(const ps_image_t *image, int32_t index, int64_t no
 
 void ps_image_count_loss(ps_image_t *image, int64_t from, int64_t to)
 {
+    PS_ASSERT(to > from);
     image->lost_bytes += to - from;
     image->loss_position = from;
     image->new_loss = 1;

@@ -3,10 +3,10 @@
  * ps_image_commands.c: the conductor's commands to images: handed over, taken back, subscribers,
  * draining, rejection.
  */
-#include <assert.h>
 #include <string.h>
 
 #include "ps_image.h"
+#include "ps_assert.h"
 #include "ps_receiver.h"
 
 static void add_image(ps_receiver_t *receiver, ps_image_t *image)
@@ -15,7 +15,7 @@ static void add_image(ps_receiver_t *receiver, ps_image_t *image)
     const ps_image_params_t *params = &image->params;
     ps_session_t *session = ps_recv_endpoint_find(endpoint, params->stream_id, params->session_id);
 
-    assert(receiver->n_images < receiver->images_limit);
+    PS_ASSERT(receiver->n_images < receiver->images_limit);
     image->receiver = receiver;
     image->index = receiver->n_images;
     receiver->images[receiver->n_images++] = image;
@@ -78,7 +78,7 @@ static void add_subscriber(ps_image_t *image, const ps_subscriber_params_t *para
 {
     ps_image_subscriber_t *subscriber;
 
-    assert(image->n_subscribers < PS_IMAGE_SUBSCRIBERS_MAX);
+    PS_ASSERT(image->n_subscribers < PS_IMAGE_SUBSCRIBERS_MAX);
     subscriber = &image->subscribers[image->n_subscribers++];
     *subscriber = (ps_image_subscriber_t){ .position = ps_counter_cell(image->context->params.cnc,
                                                                        params->position_counter_id),

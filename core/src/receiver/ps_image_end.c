@@ -8,6 +8,7 @@
  * beyond a noted end, or a heartbeat without the flag, withdraws the end.
  */
 #include "ps_image.h"
+#include "ps_assert.h"
 #include "ps_receiver.h"
 
 void ps_image_end(ps_image_t *image, int32_t reason)
@@ -20,6 +21,7 @@ void ps_image_end(ps_image_t *image, int32_t reason)
     if (image->state != PS_IMAGE_ACTIVE) {
         return;
     }
+    PS_ASSERT(reason >= PS_END_OF_STREAM && reason <= PS_END_OUTRUN);
     image->state = PS_IMAGE_ENDED;
     image->end_reason = reason;
     image->event_taken = ps_image_emit(image, &event);

@@ -3,10 +3,10 @@
  * ps_image_frames.c: what a datagram does to an image: data, padding, heartbeats, joined runs, and
  * runs that were received directly into the log.
  */
-#include <assert.h>
 #include <string.h>
 
 #include "ps_image.h"
+#include "ps_assert.h"
 #include "ps_receiver.h"
 
 static int on_heartbeat(ps_image_t *image, const ps_recv_destination_t *destination,
@@ -171,6 +171,7 @@ uint32_t ps_image_on_run(ps_image_t *image, const ps_recv_destination_t *destina
         return 0;
     }
     taken = ps_wire_run(data, length, segment, log->term_length, &messages);
+    PS_ASSERT(taken <= length);
     end = image->hwm + taken;
     if (taken == 0 || image->hwm < image->sm_position || end > ps_image_edge(image) ||
         end - ps_image_contiguous(image) > log->term_length / 2 + taken) {
@@ -218,7 +219,7 @@ uint32_t ps_image_on_direct(ps_image_t *image, const ps_recv_destination_t *dest
     int32_t messages;
     uint32_t taken;
 
-    assert(range->at == (const uint8_t *)first && length <= range->length);
+    PS_ASSERT(range->at == (const uint8_t *)first && length <= range->length);
     if (length < PS_HEADER_BYTES || first->session_id != image->params.session_id ||
         first->stream_id != image->params.stream_id ||
         first->term_offset != (int32_t)(image->hwm & log->term_mask) ||
@@ -226,6 +227,7 @@ uint32_t ps_image_on_direct(ps_image_t *image, const ps_recv_destination_t *dest
         return 0;
     }
     taken = ps_wire_run_from(first_word, range->at, length, segment, log->term_length, &messages);
+    PS_ASSERT(taken <= length);
     if (taken == 0 || !ps_image_admits(image, destination->index, from)) {
         return 0;
     }

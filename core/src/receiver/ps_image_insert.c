@@ -14,8 +14,8 @@
  * first ("seals" it); what lies beyond may be frames of an earlier lap, which nobody can reach.
  */
 #include "ps_image.h"
+#include "ps_assert.h"
 
-#include <assert.h>
 #include <string.h>
 
 #include "ps_receiver.h"
@@ -94,7 +94,7 @@ static void write_run(ps_image_t *image, int64_t position, const uint8_t *data, 
     uint8_t *target = ps_log_at(&image->log, position);
     uint64_t word;
 
-    assert(length >= PS_HEADER_BYTES && length % PS_FRAME_ALIGNMENT == 0);
+    PS_ASSERT(length >= PS_HEADER_BYTES && length % PS_FRAME_ALIGNMENT == 0);
     memcpy(&word, data, sizeof(word));
     memcpy(target + sizeof(word), data + sizeof(word), length - sizeof(word));
     if (image->endpoint->params.media_timestamp || image->endpoint->params.channel_timestamp) {
@@ -107,6 +107,7 @@ static void write_run(ps_image_t *image, int64_t position, const uint8_t *data, 
 /* [hwm, position) is missing, the mark rises over it; the first timer of a new gap: due_ns. */
 static bool append_gap(ps_image_t *image, int64_t position, int64_t due_ns)
 {
+    PS_ASSERT(position > image->hwm);
     if (!ps_gaps_append(&image->gaps, image->hwm, position, due_ns, image->receiver->now_ns)) {
         image->refused++;
         return false;
@@ -123,7 +124,7 @@ bool ps_image_raise_hwm(ps_image_t *image, int64_t position)
     int64_t from = image->hwm;
     int64_t first_ns = 0;
 
-    assert(position >= from);
+    PS_ASSERT(position >= from);
     if (position == from) {
         return true;
     }
@@ -142,8 +143,8 @@ bool ps_image_raise_hwm(ps_image_t *image, int64_t position)
 
 void ps_image_lower_hwm(ps_image_t *image, int64_t position)
 {
-    assert(image->gaps.count > 0 && image->gaps.items[image->gaps.count - 1].to == image->hwm &&
-           position >= image->gaps.items[image->gaps.count - 1].from && position < image->hwm);
+    PS_ASSERT(image->gaps.count > 0 && image->gaps.items[image->gaps.count - 1].to == image->hwm &&
+              position >= image->gaps.items[image->gaps.count - 1].from && position < image->hwm);
     (void)ps_gaps_fill(&image->gaps, position, image->hwm); /* the end of a gap: no split */
     image->hwm = position; /* the word there is zeroed by what fills the rest of the gap */
 }
@@ -163,6 +164,7 @@ static void learn_lateness(ps_image_t *image, int64_t from, int64_t to, const ps
 static bool fill_run(ps_image_t *image, const uint8_t *data, uint32_t length, int64_t start,
                      int64_t from, int64_t to, int64_t rx_ns)
 {
+    PS_ASSERT(from >= start && to > from && to <= image->hwm);
     const ps_gap_t gap = image->gaps.items[ps_gaps_find(&image->gaps, from)];
     bool filled = ps_gaps_fill(&image->gaps, from, to);
     uint32_t at = (uint32_t)(from - start);

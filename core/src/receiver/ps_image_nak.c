@@ -7,6 +7,7 @@
  * the first gap only, and again not before an answer could have come.
  */
 #include "ps_image.h"
+#include "ps_assert.h"
 
 #include "ps_receiver.h"
 
@@ -202,6 +203,7 @@ int32_t ps_image_request(ps_image_t *image, int64_t now_ns)
     }
     count_losses(image, now_ns);
     requested = request(image, limit, now_ns, &due_ns);
+    PS_ASSERT(requested <= limit);
     image->nak_due_ns = due_ns;
     return requested;
 }

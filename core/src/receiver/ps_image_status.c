@@ -8,8 +8,7 @@
  * current consumption of the slowest gating subscriber (docs/decisions/0013).
  */
 #include "ps_image.h"
-
-#include <assert.h>
+#include "ps_assert.h"
 
 #include "ps_receiver.h"
 
@@ -375,7 +374,7 @@ static bool publish(ps_image_t *image, int64_t now_ns)
     atomic_store_explicit(&image->shown_gaps, image->gaps.count, memory_order_relaxed);
     atomic_store_explicit(&image->shown_subscribers, image->n_subscribers, memory_order_relaxed);
     if (advanced) {
-        assert(contiguous > image->position);
+        PS_ASSERT(contiguous > image->position);
         image->position = contiguous;
         /* Before the position: a batch that ends there finds its time. */
         ps_times_note(image->times, contiguous, now_ns + ps_context_epoch_offset_ns(image->context),

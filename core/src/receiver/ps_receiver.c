@@ -8,8 +8,8 @@
  * The cost of a cycle follows the hot images and the sockets, not the open images.
  */
 #include "ps_receiver.h"
+#include "ps_assert.h"
 
-#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -85,7 +85,7 @@ void ps_receiver_on_command(ps_receiver_t *receiver, const ps_command_t *command
     bool known =
         ps_image_on_command(receiver, command) || ps_recv_endpoint_on_command(receiver, command);
 
-    assert(known);
+    PS_ASSERT(known);
     (void)known;
 }
 

@@ -4,6 +4,7 @@
  * checked: a bad datagram costs a counter, an unwanted one nothing.
  */
 #include "ps_receiver.h"
+#include "ps_assert.h"
 
 #include <string.h>
 
@@ -81,6 +82,7 @@ static void report_setup(ps_receiver_t *receiver, const ps_recv_destination_t *d
                                     .peer_flow_control = setup->trailer.flow_control,
                                     .peer_group_tag = setup->trailer.group_tag } };
 
+    PS_ASSERT(destination->index >= 0 && destination->index < PS_RECV_DESTINATIONS_MAX);
     if ((setup->trailer.capabilities & PS_CAP_ORDINALS) != 0) {
         event.setup.peer_ordinal = setup->trailer.ordinal;
     }

@@ -4,14 +4,14 @@
  * control frames, the list of hot images, releases that the conductor waits for, counted faults.
  * Calls no other file of the receiver.
  */
-#include <assert.h>
 #include <string.h>
 
 #include "ps_receiver.h"
+#include "ps_assert.h"
 
 void ps_receiver_fault(ps_receiver_t *receiver, int32_t fault)
 {
-    assert(fault > PS_WIRE_OK && fault < PS_WIRE_FAULTS);
+    PS_ASSERT(fault > PS_WIRE_OK && fault < PS_WIRE_FAULTS);
     atomic_fetch_add_explicit(&receiver->faults[fault], 1, memory_order_relaxed);
     ps_system_add(receiver->context, PS_SYS_INVALID_PACKETS, 1);
 }
@@ -34,6 +34,7 @@ void ps_receiver_flush(ps_receiver_t *receiver)
     if (box->count == 0) {
         return;
     }
+    PS_ASSERT(box->destination != NULL && box->count <= PS_OUTBOX_SLOTS);
     sent = receiver->ops->send(box->destination->socket, &box->to, box->dgrams, box->count,
                                receiver->now_ns);
     if (sent < box->count) {
@@ -68,7 +69,7 @@ void ps_receiver_outbox_commit(ps_receiver_t *receiver, uint32_t length)
 {
     ps_outbox_t *box = &receiver->outbox;
 
-    assert(length > 0 && length <= PS_CONTROL_MAX && box->count < PS_OUTBOX_SLOTS);
+    PS_ASSERT(length > 0 && length <= PS_CONTROL_MAX && box->count < PS_OUTBOX_SLOTS);
     box->dgrams[box->count].data = box->frames[box->count];
     box->dgrams[box->count].length = length;
     box->count++;
@@ -79,7 +80,7 @@ void ps_receiver_outbox_commit(ps_receiver_t *receiver, uint32_t length)
 void ps_receiver_make_hot(ps_receiver_t *receiver, ps_image_t *image)
 {
     if (!image->hot) {
-        assert(receiver->n_hot < receiver->images_limit);
+        PS_ASSERT(receiver->n_hot < receiver->images_limit);
         image->hot = 1;
         receiver->hot[receiver->n_hot++] = image;
     }
@@ -89,7 +90,8 @@ void ps_receiver_forget_image(ps_receiver_t *receiver, ps_image_t *image)
 {
     ps_image_t *last = receiver->images[receiver->n_images - 1];
 
-    assert(receiver->images[image->index] == image);
+    PS_ASSERT(receiver->n_images > 0 && image->index < receiver->n_images);
+    PS_ASSERT(receiver->images[image->index] == image);
     receiver->images[image->index] = last;
     last->index = image->index;
     receiver->n_images--;
@@ -99,6 +101,7 @@ void ps_receiver_forget_image(ps_receiver_t *receiver, ps_image_t *image)
             image->hot = 0;
         }
     }
+    PS_ASSERT(!image->hot);
 }
 
 static bool emit_release(ps_receiver_t *receiver, const ps_pending_release_t *release)
@@ -117,7 +120,7 @@ void ps_receiver_release(ps_receiver_t *receiver, int32_t kind, int64_t id, int6
     const ps_pending_release_t release = { .id = id, .destination = destination, .kind = kind };
 
     if (receiver->n_releases > 0 || !emit_release(receiver, &release)) {
-        assert(receiver->n_releases < receiver->releases_limit);
+        PS_ASSERT(receiver->n_releases < receiver->releases_limit);
         receiver->releases[receiver->n_releases++] = release;
         ps_receiver_timer(receiver, receiver->now_ns);
     }
@@ -130,6 +133,7 @@ void ps_receiver_retry_releases(ps_receiver_t *receiver)
     while (done < receiver->n_releases && emit_release(receiver, &receiver->releases[done])) {
         done++;
     }
+    PS_ASSERT(done <= receiver->n_releases);
     receiver->n_releases -= done;
     memmove(receiver->releases, receiver->releases + done,
             (size_t)receiver->n_releases * sizeof(*receiver->releases));

@@ -4,8 +4,8 @@
  * commands. The conductor's half is ps_recv_endpoint_api.c.
  */
 #include "ps_recv_endpoint.h"
+#include "ps_assert.h"
 
-#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -45,7 +45,7 @@ void ps_recv_endpoint_set_state(ps_recv_endpoint_t *endpoint, ps_session_t *sess
     endpoint->pending -= has_deadline(session->state);
     endpoint->pending += has_deadline(state);
     session->state = state;
-    assert(endpoint->pending >= 0);
+    PS_ASSERT(endpoint->pending >= 0);
 }
 
 ps_session_t *ps_recv_endpoint_insert(ps_recv_endpoint_t *endpoint, int32_t stream_id,
@@ -59,7 +59,9 @@ ps_session_t *ps_recv_endpoint_insert(ps_recv_endpoint_t *endpoint, int32_t stre
         (state == PS_SESSION_PENDING_SETUP && endpoint->pending >= endpoint->sessions_limit / 2)) {
         return NULL;
     }
+    PS_ASSERT(index > 0 && index <= endpoint->sessions_limit);
     session = &endpoint->sessions[index - 1];
+    PS_ASSERT(session->state == PS_SESSION_FREE);
     if (!ps_map_put(&endpoint->session_index, ps_map_key(stream_id, session_id), index)) {
         return NULL;
     }
@@ -79,6 +81,8 @@ void ps_recv_endpoint_erase(ps_recv_endpoint_t *endpoint, ps_session_t *session)
     ps_recv_endpoint_set_state(endpoint, session, PS_SESSION_FREE);
     session->image = NULL;
     session->next_free = endpoint->free_session;
+    PS_ASSERT(session >= endpoint->sessions &&
+              session < endpoint->sessions + endpoint->sessions_limit);
     endpoint->free_session = (int32_t)(session - endpoint->sessions) + 1;
     endpoint->cached = NULL;
 }
@@ -343,9 +347,10 @@ static void detach_destination(ps_receiver_t *receiver, ps_recv_endpoint_t *endp
     }
     ps_receiver_flush(receiver);
     ps_agent_unwatch(receiver->agent, receiver->ops->fd(destination->socket));
-    assert(endpoint->left[index] == NULL);
+    PS_ASSERT(endpoint->left[index] == NULL);
     endpoint->left[index] = destination;
     endpoint->destinations[index] = NULL;
+    PS_ASSERT(receiver->n_destinations > 0);
     receiver->n_destinations--;
     receiver->outbox.destination = NULL;
     for (int32_t i = 0; i < receiver->n_images; i++) {
@@ -371,9 +376,10 @@ static void remove_endpoint(ps_receiver_t *receiver, ps_recv_endpoint_t *endpoin
             receiver->images[i]->endpoint = NULL;
         }
     }
-    assert(receiver->endpoints[endpoint->slot] == endpoint);
+    PS_ASSERT(receiver->endpoints[endpoint->slot] == endpoint);
     receiver->endpoints[endpoint->slot] = last;
     last->slot = endpoint->slot;
+    PS_ASSERT(receiver->n_endpoints > 0);
     receiver->n_endpoints--;
     ps_receiver_release(receiver, PS_KIND_RECV_ENDPOINT, endpoint->params.id, 0);
 }
@@ -392,7 +398,7 @@ static void remove_destination(ps_receiver_t *receiver, ps_recv_endpoint_t *endp
 static void add_destination(ps_receiver_t *receiver, ps_recv_endpoint_t *endpoint,
                             ps_recv_destination_t *destination)
 {
-    assert(endpoint->destinations[destination->index] == NULL);
+    PS_ASSERT(endpoint->destinations[destination->index] == NULL);
     endpoint->destinations[destination->index] = destination;
     destination->elicit_due_ns = receiver->now_ns;
     destination->heard_ns = receiver->now_ns;
@@ -406,9 +412,11 @@ static void set_control(ps_receiver_t *receiver, ps_recv_endpoint_t *endpoint,
                         const ps_command_t *command)
 {
     const int32_t index = command->control.index;
-    ps_recv_destination_t *destination = endpoint->destinations[index];
+    ps_recv_destination_t *destination;
     bool moved;
 
+    PS_ASSERT(index >= 0 && index < PS_RECV_DESTINATIONS_MAX);
+    destination = endpoint->destinations[index];
     if (destination == NULL) {
         return;
     }
@@ -436,7 +444,7 @@ bool ps_recv_endpoint_on_command(ps_receiver_t *receiver, const ps_command_t *co
 
     switch (command->type) {
     case PS_RCMD_ADD_ENDPOINT:
-        assert(receiver->n_endpoints < PS_RECEIVER_ENDPOINTS_MAX);
+        PS_ASSERT(receiver->n_endpoints < PS_RECEIVER_ENDPOINTS_MAX);
         endpoint->slot = receiver->n_endpoints;
         receiver->endpoints[receiver->n_endpoints++] = endpoint;
         break;

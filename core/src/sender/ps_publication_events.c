@@ -3,6 +3,7 @@
  * ps_publication_events.c: events of a publication that wait for room in the agent's ring.
  */
 #include "ps_sender.h"
+#include "ps_assert.h"
 
 static bool emit(ps_publication_t *pub, ps_event_t *event)
 {
@@ -25,6 +26,7 @@ static bool emit_tethers(ps_publication_t *pub)
         if (subscriber->tether_pending && !emit(pub, &event)) {
             return false;
         }
+        PS_ASSERT(subscriber->tether.state <= PS_TETHER_CLOSED);
         subscriber->tether_pending = false;
     }
     return true;

@@ -6,6 +6,7 @@
  * reader's place.  The conductor frees them when it has heard of it.
  */
 #include "ps_sender.h"
+#include "ps_assert.h"
 
 /* What lies below is nobody's: not to be sent again, not to be read. */
 static int64_t lowest_in_use(const ps_publication_t *pub)
@@ -65,6 +66,7 @@ void ps_publication_on_release_terms(ps_publication_t *pub, int32_t least_terms)
     pub->clean_position = from > pub->clean_position ? from : pub->clean_position;
     pub->reserved_position = to;
     pub->kept_position = from;
+    PS_ASSERT(from < to && ((from | to) & pub->log.term_mask) == 0);
     pub->released_to = to;
     pub->rests_at = producer;
 }

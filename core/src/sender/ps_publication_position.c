@@ -3,9 +3,9 @@
  * ps_publication_position.c: where the sender of a publication stands: it moves on, leaves out what
  * spies have passed, keeps the index of positions, and notes a claim that blocks it.
  */
-#include <assert.h>
 
 #include "ps_frame.h"
+#include "ps_assert.h"
 #include "ps_sender.h"
 
 enum { SKIP_FRAMES = 4096, INDEX_PARTS = 256 };
@@ -32,7 +32,7 @@ void ps_publication_add_index(ps_publication_t *pub, int64_t position, int64_t o
 void ps_publication_move_sender(ps_publication_t *pub, int64_t position, int64_t messages,
                                 int64_t now_ns)
 {
-    assert(position >= pub->sender_position);
+    PS_ASSERT(position >= pub->sender_position && messages >= 0);
     pub->sender_position = position;
     pub->sent_ordinal += messages;
     /* release: who sees the position may read what lies below it */

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "ps_sender.h"
+#include "ps_assert.h"
 
 enum { RESEND_WINDOW = 128 * 1024, UNICAST_MULTIPLE = 16 };
 #define JOIN_REPORT_NS INT64_C(1000000000) /* refusals are reported no more often */
@@ -48,6 +49,7 @@ static void show_receiver(ps_publication_t *pub, ps_publication_receiver_t *rece
 static void forget_receiver(ps_publication_t *pub, ps_publication_receiver_t *receiver)
 {
     static const ps_receiver_view_t nobody;
+    PS_ASSERT(receiver >= pub->receivers && receiver < pub->receivers + pub->receiver_count);
     ps_publication_receiver_t *last = &pub->receivers[--pub->receiver_count];
     ps_map_remove(&pub->receiver_index, (uint64_t)receiver->id);
     if (receiver != last) {
@@ -80,6 +82,7 @@ static void refresh_receiver(ps_publication_t *pub, const ps_sm_t *sm, int64_t p
     const bool restated = receiver->reason != reason;
     receiver->reason = reason;
     receiver->reason_client = sm->trailer.capabilities != 0 ? sm->trailer.reason_client : 0;
+    PS_ASSERT(receiver < pub->receivers + pub->receiver_count);
     show_receiver(pub, receiver, sm, position, from);
     if (restated) { /* what it says may be the cause */
         ps_publication_account(pub, now_ns);

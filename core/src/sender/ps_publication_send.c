@@ -4,10 +4,10 @@
  * (docs/spec/wire-format.md section 5).  A datagram is a run of whole frames up to the MTU; a
  * PAD ends it, as its header only.
  */
-#include <assert.h>
 #include <string.h>
 
 #include "ps_frame.h"
+#include "ps_assert.h"
 #include "ps_sender.h"
 
 enum { RETRY_NS = 100 * 1000, PREFETCH_BYTES = 768, PREFETCH_FRAMES = 4 };
@@ -290,6 +290,7 @@ static int32_t resend_slice(ps_publication_t *pub, int64_t now_ns, bool *more)
     }
     const int32_t most = resend_room(pub, now_ns);
     const int32_t found = ps_retransmit_due(&pub->retransmit, now_ns, due, most);
+    PS_ASSERT(most > 0 && most <= PS_TURN_DATAGRAMS && found <= most);
     for (; used < found && count < most; used++) {
         starts[used] = count;
         count +=
@@ -402,7 +403,7 @@ bool ps_publication_send_heartbeat(ps_publication_t *pub, int64_t now_ns)
         ps_place_of(pub->sender_position, pub->log.shift, pub->log.initial_term_id);
     const uint32_t length = ps_wire_build_heartbeat(out, pub->log.session_id, pub->log.stream_id,
                                                     place.term_id, place.term_offset, flags);
-    assert(length == PS_HEARTBEAT_BYTES);
+    PS_ASSERT(length == PS_HEARTBEAT_BYTES);
     if (!ps_send_endpoint_reachable(pub->endpoint)) {
         return false;
     }

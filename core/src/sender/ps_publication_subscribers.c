@@ -4,6 +4,7 @@
  * spies) and the clients that publish into it.
  */
 #include "ps_sender.h"
+#include "ps_assert.h"
 
 void ps_publication_wake_subscribers(ps_publication_t *pub)
 {
@@ -72,6 +73,7 @@ bool ps_publication_read_subscribers(ps_publication_t *pub)
         fastest = subscriber->position > fastest ? subscriber->position : fastest;
     }
     if (pub->gating_count > 0) {
+        PS_ASSERT(slowest <= fastest);
         pub->slowest_position = slowest;
         pub->fastest_position = fastest;
         if (fastest > pub->consumer_position) {

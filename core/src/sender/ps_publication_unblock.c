@@ -5,6 +5,7 @@
  * stopped is padded over after a time-out, and its memory is quarantined until it answers or
  * dies. */
 #include "ps_sender.h"
+#include "ps_assert.h"
 
 enum { WALK_STEPS = 1 << 20, EXCLUSIVE_STEPS = 64, IDLE_CHECKS = 4 };
 
@@ -40,6 +41,7 @@ static void quarantine(ps_publication_t *pub, ps_publication_quarantine_t entry)
             other->claims_lost = entry.claims_lost;
         }
     }
+    PS_ASSERT(pub->quarantine_count < PS_PUBLICATION_QUARANTINE);
     pub->quarantine[pub->quarantine_count++] = entry;
 }
 

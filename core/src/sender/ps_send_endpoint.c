@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "ps_send_endpoint.h"
+#include "ps_assert.h"
 
-#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -60,7 +60,7 @@ int32_t ps_send_endpoint_send(ps_send_endpoint_t *endpoint, const ps_dgram_t *dg
     int32_t errors = 0;
     int32_t taken;
     int64_t bytes = 0;
-    assert(count > 0 && count <= PS_TURN_DATAGRAMS);
+    PS_ASSERT(count > 0 && count <= PS_TURN_DATAGRAMS);
     endpoint->poll_now = true;
     if (endpoint->params.mdc != PS_MDC_NONE) {
         taken = ps_destinations_send(&endpoint->destinations, endpoint->ops, endpoint->data, dgrams,
@@ -76,6 +76,7 @@ int32_t ps_send_endpoint_send(ps_send_endpoint_t *endpoint, const ps_dgram_t *dg
         errors = result < 0;
         taken = result < 0 ? 0 : result;
     }
+    PS_ASSERT(taken >= 0 && taken <= count);
     endpoint->failed = errors > 0;
     if (taken < count) {
         ps_system_add(endpoint->context, PS_SYS_SHORT_SENDS, 1);
@@ -121,6 +122,7 @@ void ps_send_endpoint_queue(ps_send_endpoint_t *endpoint, ps_publication_t *pub,
     if (box->count == PS_SEND_OUTBOX) {
         ps_send_endpoint_flush(endpoint, now_ns);
     }
+    PS_ASSERT(box->count < PS_SEND_OUTBOX && pub->endpoint == endpoint);
     memcpy(box->frames[box->count], frame, PS_HEARTBEAT_BYTES);
     box->of[box->count++] = pub;
 }

@@ -6,6 +6,7 @@
  * and a forged question never reaches the receivers that are there.
  */
 #include "ps_sender.h"
+#include "ps_assert.h"
 
 static bool is_open(const ps_publication_t *pub, const ps_send_endpoint_t *endpoint)
 {
@@ -71,6 +72,7 @@ void ps_send_endpoint_join(ps_send_endpoint_t *endpoint, const ps_addr_t *to, in
         endpoint->due_ns = now_ns;
         ps_sender_due(endpoint->sender, now_ns);
     }
+    PS_ASSERT(endpoint->join_count < PS_JOIN_ANSWERS);
     endpoint->joins[endpoint->join_count++] = *to;
 }
 

@@ -4,8 +4,7 @@
  * and go, and what changes on them.
  */
 #include "ps_sender.h"
-
-#include <assert.h>
+#include "ps_assert.h"
 
 #include "ps_barrier.h"
 
@@ -41,6 +40,7 @@ static void remove_endpoint(ps_sender_t *sender, ps_send_endpoint_t *endpoint)
     if (*link == NULL) {
         return;
     }
+    PS_ASSERT(sender->endpoint_count > 0);
     *link = endpoint->next;
     sender->endpoint_count--;
     if (sender->poll_cursor == endpoint) {
@@ -53,10 +53,9 @@ static void remove_endpoint(ps_sender_t *sender, ps_send_endpoint_t *endpoint)
 
 static void add_publication(ps_sender_t *sender, ps_publication_t *pub)
 {
-    if (sender->by_slot[pub->params.slot] != NULL) { /* the conductor gave one slot twice */
-        assert(!"publication slot in use");
-        return;
-    }
+    PS_ASSERT(sender->by_slot[pub->params.slot] == NULL); /* no slot is given twice */
+    PS_ASSERT(sender->publication_count < sender->capacity);
+    PS_ASSERT(!pub->removed && !pub->in_ready && !pub->in_watch && !pub->hot);
     pub->index = sender->publication_count;
     pub->due_ns = &sender->due_ns[pub->index];
     sender->publications[sender->publication_count++] = pub;
@@ -90,11 +89,13 @@ static void remove_publication(ps_sender_t *sender, ps_publication_t *pub)
     if (pub->endpoint != NULL) {
         ps_publication_t **link = ps_sender_bucket(sender, pub);
         while (*link != pub) {
-            assert(*link != NULL);
+            PS_ASSERT(*link != NULL);
             link = &(*link)->next_bucket;
         }
         *link = pub->next_bucket;
     }
+    PS_ASSERT(sender->by_slot[pub->params.slot] == pub);
+    PS_ASSERT(sender->publication_count > 0 && sender->publications[pub->index] == pub);
     sender->by_slot[pub->params.slot] = NULL;
     ps_publication_t *last = sender->publications[--sender->publication_count];
     sender->publications[pub->index] = last;
@@ -128,6 +129,7 @@ static void on_publication_command(ps_sender_t *sender, ps_publication_t *pub,
                                    const ps_command_t *command)
 {
     const int64_t now_ns = sender->now_ns;
+    PS_ASSERT(pub != NULL && pub->sender == sender);
     switch (command->type) {
     case PS_SC_ADD_PUBLICATION: add_publication(sender, pub); return;
     case PS_SC_REMOVE_PUBLICATION: remove_publication(sender, pub); return;
@@ -168,6 +170,7 @@ void ps_sender_on_command(ps_sender_t *sender, const ps_command_t *command)
         return;
     }
     ps_send_endpoint_t *endpoint = command->send_endpoint;
+    PS_ASSERT(endpoint != NULL && endpoint->sender == sender);
     if (command->type == PS_SC_ADD_ENDPOINT) {
         add_endpoint(sender, endpoint);
     }

@@ -9,9 +9,9 @@
  * A publisher that read HOT did so before its barrier, so its frame, stored before, is seen by that
  * look; one that stores later reads what was stored, and tells (docs/decisions/0020).
  */
-#include <assert.h>
 
 #include "ps_barrier.h"
+#include "ps_assert.h"
 #include "ps_sender.h"
 
 enum { BUSY_MESSAGES = 4, BUSY_CHECKS = 4 };
@@ -103,6 +103,7 @@ static void act(ps_sender_t *sender, ps_publication_t *pub)
 /* Those in [from, hot_count) go back to being told about, behind one barrier. */
 static void cool_from(ps_sender_t *sender, int32_t from)
 {
+    PS_ASSERT(from >= 0 && from <= sender->hot_count);
     if (from == sender->hot_count) {
         return;
     }
@@ -178,4 +179,5 @@ void ps_sender_leave_hot(ps_sender_t *sender, ps_publication_t *pub)
             store_dirty(pub, PS_DIRTY_NOT);
         }
     }
+    PS_ASSERT(!pub->hot);
 }

@@ -6,12 +6,14 @@
 #include <stddef.h>
 
 #include "ps_sender.h"
+#include "ps_assert.h"
 
 void ps_sender_ready(ps_sender_t *sender, ps_publication_t *pub)
 {
     if (pub->in_ready || pub->removed) {
         return;
     }
+    PS_ASSERT((sender->ready_tail == NULL) == (sender->ready_count == 0));
     pub->in_ready = true;
     pub->next_ready = NULL;
     if (sender->ready_tail != NULL) {
@@ -26,6 +28,7 @@ void ps_sender_ready(ps_sender_t *sender, ps_publication_t *pub)
 ps_publication_t *ps_sender_pop_ready(ps_sender_t *sender)
 {
     ps_publication_t *pub = sender->ready_head;
+    PS_ASSERT(pub != NULL && pub->in_ready && sender->ready_count > 0);
     sender->ready_head = pub->next_ready;
     if (sender->ready_head == NULL) {
         sender->ready_tail = NULL;
@@ -65,6 +68,7 @@ void ps_sender_leave_watch(ps_sender_t *sender, ps_publication_t *pub)
     if (!pub->in_watch) {
         return;
     }
+    PS_ASSERT((pub->prev_watch == NULL) == (sender->watch_head == pub));
     pub->in_watch = false;
     if (pub->prev_watch != NULL) {
         pub->prev_watch->next_watch = pub->next_watch;
@@ -137,6 +141,7 @@ void ps_sender_emit_released(ps_sender_t *sender)
     while (sender->released_publications != NULL) {
         ps_publication_t *pub = sender->released_publications;
         ps_publication_t *next = pub->next_released;
+        PS_ASSERT(pub->removed && !pub->in_ready && !pub->in_watch && !pub->hot);
         if (!emit_released(sender, PS_KIND_PUBLICATION, pub->id)) {
             return;
         }

@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * ps_assert.h: assertions of the agents, in release builds too.
+ *
+ * PS_ASSERT states what holds of this thread's own data: the state, a range, an owner.  Values from
+ * the wire, from memory that another process writes, or from an adopted directory are checked and
+ * counted instead: an assertion there would let a stranger end the daemon.  One costs a compare and
+ * a branch that is never taken; its text is the file and the line, so that many fit (docs/decisions/0131-assertions-of-the-agents.md).
+ */
+#ifndef PS_ASSERT_H
+#define PS_ASSERT_H
+
+/* Writes the file and the line to stderr, and aborts.  Any thread. */
+_Noreturn void ps_assert_failed(const char *file, int line) __attribute__((cold));
+
+#ifdef __FILE_NAME__
+#define PS_ASSERT_FILE __FILE_NAME__
+#else
+#define PS_ASSERT_FILE __FILE__
+#endif
+
+#define PS_ASSERT(condition)                                                                       \
+    (__builtin_expect(!(condition), 0) ? ps_assert_failed(PS_ASSERT_FILE, __LINE__) : (void)0)
+
+#endif
