@@ -79,7 +79,7 @@ def strip(text: str) -> str:
 
     text = re.sub(r"/\*.*?\*/", blank, text, flags=re.DOTALL)
     text = re.sub(r'"(?:[^"\\\n]|\\.)*"', blank, text)
-    text = re.sub(r"\bassert\((?:[^()]|\((?:[^()]|\([^()]*\))*\))*\);", blank, text)
+    text = re.sub(r"\b(?:PS_ASSERT|assert)\((?:[^()]|\((?:[^()]|\([^()]*\))*\))*\);", blank, text)
     text = re.sub(r"^[ \t]*#.*$", blank, text, flags=re.MULTILINE)
     text = re.sub(r"\(void\)\w+;", blank, text)
     return re.sub(r"\bif \([^{}]*\) \{\s*(?:free\(\w+\);\s*)?return ps_fail\([^{}]*\}", blank, text)
