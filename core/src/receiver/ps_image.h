@@ -112,7 +112,7 @@ struct ps_image {
     _Atomic int64_t *congestion_rtt_cell, *congestion_window_cell; /* counters of type 10 */
     ps_gap_t *gap_storage;
 
-    /* line: receiver, read by nobody else */
+    /* line: receiver, read by no other thread */
     alignas(PS_LINE) ps_recv_endpoint_t *endpoint; /* NULL once that is gone */
     uint32_t peer_capabilities;                    /* of the followed source */
     _Atomic int64_t dummy_cell;                    /* for counters that do not exist */

@@ -116,7 +116,7 @@ struct ps_publication {
     _Atomic int64_t status_signals; /* PRESSURE frames heard */
     _Atomic int32_t status_connected;
     _Atomic int32_t status_receivers;
-    /* line: sender, read by nobody else */
+    /* line: sender, read by no other thread */
     alignas(PS_LINE) _Atomic int64_t unused_cell; /* stands in for counters that are not there */
     /* sender: positions */
     int64_t sender_position;
