@@ -28,6 +28,8 @@ BANNED = re.compile(
     r"|syslog|pthread_mutex_lock|pthread_cond_wait|usleep|nanosleep|sleep|abort|exit|rand|random"
     r"|time|gettimeofday|localtime|ops->close|munmap)\s*\("
 )
+# Nothing runs after it.
+ENDS_THE_PROCESS = {"ps_assert_failed"}
 LEFTOVERS = re.compile(r"\b(TODO|FIXME|XXX|HACK|NotImplementedError)\b|/(work|root)/")
 
 
@@ -127,7 +129,7 @@ def test_the_data_path_neither_allocates_nor_locks_nor_logs() -> None:
         for path in hot
         for function, number, lines in c_functions(without_comments(
             path.read_text(encoding="utf-8")))
-        if not SET_UP.search(function)
+        if not SET_UP.search(function) and function not in ENDS_THE_PROCESS
         for offset, line in enumerate(lines)
         if (match := BANNED.search(line))
     ]

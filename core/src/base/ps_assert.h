@@ -5,7 +5,8 @@
  * PS_ASSERT states what holds of this thread's own data: the state, a range, an owner.  Values from
  * the wire, from memory that another process writes, or from an adopted directory are checked and
  * counted instead: an assertion there would let a stranger end the daemon.  One costs a compare and
- * a branch that is never taken; its text is the file and the line, so that many fit (docs/decisions/0131-assertions-of-the-agents.md).
+ * a branch that is never taken; its text is the file and the line, so that many fit
+ * (docs/decisions/0131-assertions-of-the-agents.md).
  */
 #ifndef PS_ASSERT_H
 #define PS_ASSERT_H

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "ps_barrier.h"
 
-#include <assert.h>
+#include "ps_assert.h"
 #include <linux/membarrier.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -23,6 +23,6 @@ void ps_barrier_run(void)
     if (result != 0) { /* it allocates a set of CPUs; the slow one, some milliseconds, does not */
         result = syscall(SYS_membarrier, MEMBARRIER_CMD_GLOBAL, 0, 0);
     }
-    assert(result == 0);
+    PS_ASSERT(result == 0);
     (void)result;
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "ps_idle.h"
 
-#include <assert.h>
+#include "ps_assert.h"
 #include <sched.h>
 
 #include "ps_cpu.h"
@@ -20,7 +20,7 @@ enum {
 
 void ps_idle_init(ps_idle_state_t *idle, int32_t strategy, int32_t cpus)
 {
-    assert(strategy >= PS_IDLE_PARK && strategy <= PS_IDLE_SPIN);
+    PS_ASSERT(strategy >= PS_IDLE_PARK && strategy <= PS_IDLE_SPIN);
     idle->strategy = strategy;
     idle->cpus = cpus;
     idle->idle_since_ns = -1;

@@ -6,7 +6,7 @@
 
 #include "ps_map.h"
 
-#include <assert.h>
+#include "ps_assert.h"
 #include <stdlib.h>
 
 #include "ps_error.h"
@@ -23,7 +23,7 @@ int ps_map_init(ps_map_t *map, int32_t limit, uint64_t salt)
 {
     uint32_t capacity = 8;
 
-    assert(limit >= 1 && limit <= 1 << 20);
+    PS_ASSERT(limit >= 1 && limit <= 1 << 20);
     while (capacity < 2 * (uint32_t)limit) {
         capacity *= 2;
     }
@@ -67,7 +67,7 @@ bool ps_map_put(ps_map_t *map, uint64_t key, int32_t value)
 {
     uint32_t slot = slot_of(map, key);
 
-    assert(value > 0);
+    PS_ASSERT(value > 0);
     if (map->values[slot] == 0) {
         if (map->count == map->limit) {
             return false;

@@ -5,7 +5,7 @@
  */
 #include "ps_pacer.h"
 
-#include <assert.h>
+#include "ps_assert.h"
 
 #define NANO INT64_C(1000000000)
 
@@ -57,7 +57,7 @@ int64_t ps_pacer_room(ps_pacer_t *pacer, int64_t now_ns)
 
 void ps_pacer_spend(ps_pacer_t *pacer, int64_t units)
 {
-    assert(units >= 0);
+    PS_ASSERT(units >= 0);
     if (!ps_pacer_limits(pacer)) {
         return;
     }
@@ -68,7 +68,7 @@ void ps_pacer_spend(ps_pacer_t *pacer, int64_t units)
 
 void ps_pacer_earn(ps_pacer_t *pacer, int64_t units)
 {
-    assert(units >= 0);
+    PS_ASSERT(units >= 0);
     if (!ps_pacer_limits(pacer)) {
         return;
     }

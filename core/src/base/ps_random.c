@@ -4,7 +4,7 @@
  */
 #include "ps_random.h"
 
-#include <assert.h>
+#include "ps_assert.h"
 
 /* Spreads a seed over all bits (splitmix64 finaliser), so that seeds 1, 2, 3 start far apart. */
 static uint64_t spread(uint64_t value)
@@ -25,7 +25,7 @@ void ps_random_seed(ps_random_t *random, uint64_t seed)
 
 uint64_t ps_random_next(ps_random_t *random)
 {
-    assert(random->state != 0);
+    PS_ASSERT(random->state != 0);
     uint64_t x = random->state;
     x ^= x >> 12;
     x ^= x << 25;
@@ -36,7 +36,7 @@ uint64_t ps_random_next(ps_random_t *random)
 
 uint64_t ps_random_below(ps_random_t *random, uint64_t bound)
 {
-    assert(bound > 0);
+    PS_ASSERT(bound > 0);
     /* The high half of a 128-bit product: bias below bound / 2^64, no division. */
     return (uint64_t)(((unsigned __int128)ps_random_next(random) * bound) >> 64);
 }

@@ -2,7 +2,7 @@
 
 #include "ps_ring.h"
 
-#include <assert.h>
+#include "ps_assert.h"
 #include <stdlib.h>
 #include <string.h>
 
@@ -10,7 +10,7 @@
 
 int ps_ring_init(ps_ring_t *ring, int32_t capacity, uint32_t record_bytes)
 {
-    assert(ring != NULL && record_bytes > 0);
+    PS_ASSERT(ring != NULL && record_bytes > 0);
     memset(ring, 0, sizeof *ring);
     if (capacity <= 0 || (capacity & (capacity - 1)) != 0) {
         return ps_fail(PS_E_INVALID, "queue capacity %d is not a power of two", capacity);

@@ -6,7 +6,7 @@
 
 #include "ps_set_up.h"
 
-#include <assert.h>
+#include "ps_assert.h"
 #include <errno.h>
 #include <sched.h>
 #include <stdlib.h>
@@ -129,7 +129,7 @@ static void init_loop(ps_driver_t *driver, ps_loop_t *loop, const char *name, in
 
 static void loop_takes(ps_loop_t *loop, ps_agent_t *agent)
 {
-    assert(loop->agent_count < PS_AGENTS);
+    PS_ASSERT(loop->agent_count < PS_AGENTS);
     loop->agents[loop->agent_count++] = agent;
 }
 
@@ -188,7 +188,7 @@ static int build(ps_driver_t *driver)
 
 int ps_driver_create(const ps_driver_params_t *params, ps_driver_t **out)
 {
-    assert(params != NULL && out != NULL);
+    PS_ASSERT(params != NULL && out != NULL);
     *out = NULL;
     int result = check_params(params);
     if (result != PS_OK) {
@@ -287,7 +287,7 @@ void ps_driver_destroy(ps_driver_t *driver)
 
 int32_t ps_driver_step(ps_driver_t *driver, int64_t now_ns)
 {
-    assert(driver->context.params.threading == PS_INVOKER);
+    PS_ASSERT(driver->context.params.threading == PS_INVOKER);
     int32_t work = 0;
     for (int32_t id = 0; id < PS_AGENTS; id++) {
         work += ps_agent_cycle(driver, &driver->agents[id], now_ns);
@@ -316,7 +316,7 @@ int32_t ps_driver_event_fd(const ps_driver_t *driver)
 
 int32_t ps_driver_wake_fd(const ps_driver_t *driver, int32_t agent)
 {
-    assert(agent >= 0 && agent < PS_AGENTS);
+    PS_ASSERT(agent >= 0 && agent < PS_AGENTS);
     return driver->agents[agent].wake_fd;
 }
 
@@ -329,7 +329,7 @@ void ps_driver_wake(ps_driver_t *driver)
 
 uint64_t ps_driver_duty_cycles(const ps_driver_t *driver, int32_t agent)
 {
-    assert(agent >= 0 && agent < PS_AGENTS);
+    PS_ASSERT(agent >= 0 && agent < PS_AGENTS);
     return atomic_load_explicit(&((ps_driver_t *)(uintptr_t)driver)->agents[agent].duty_cycles,
                                 memory_order_relaxed);
 }

@@ -12,7 +12,7 @@
 #include "ps_driver_state.h"
 #include "ps_error.h"
 
-#include <assert.h>
+#include "ps_assert.h"
 #include <errno.h>
 #include <sched.h>
 #include <signal.h>
@@ -52,7 +52,7 @@ int ps_loop_open(ps_loop_t *loop)
 
 void ps_loop_close(ps_loop_t *loop)
 {
-    assert(!loop->running);
+    PS_ASSERT(!loop->running);
     if (loop->epoll_fd >= 0) {
         (void)close(loop->epoll_fd);
     }
@@ -126,7 +126,7 @@ static int32_t run_agents(ps_loop_t *loop, int64_t *now_ns)
     if (notify) { /* once per cycle, not per event */
         const uint64_t one = 1;
         if (write(loop->driver->event_fd, &one, sizeof one) < 0) {
-            assert(errno == EAGAIN || errno == EINTR);
+            PS_ASSERT(errno == EAGAIN || errno == EINTR);
         }
     }
     return work;
@@ -189,7 +189,7 @@ static void wait_for_descriptors(ps_loop_t *loop, int64_t wait_ns)
         if (ready[i].data.fd == loop->wake_fd) {
             uint64_t wakes;
             if (read(loop->wake_fd, &wakes, sizeof wakes) < 0) {
-                assert(errno == EAGAIN || errno == EINTR);
+                PS_ASSERT(errno == EAGAIN || errno == EINTR);
             }
         }
     }
@@ -352,7 +352,7 @@ void ps_loop_join(ps_loop_t *loop)
     if (loop->running) {
         ps_agent_wake(loop->agents[0]);
         const int failed = pthread_join(loop->thread, NULL);
-        assert(failed == 0);
+        PS_ASSERT(failed == 0);
         (void)failed;
         set_running(loop, false);
     }

@@ -5,7 +5,7 @@
  */
 #include "ps_set_up.h"
 
-#include <assert.h>
+#include "ps_assert.h"
 #include <malloc.h>
 #include <stdlib.h>
 #include <string.h>
@@ -404,7 +404,7 @@ void ps_image_destroy(ps_driver_t *driver, ps_image_t *image)
 {
     ps_receiver_t *receiver = driver->receiver;
 
-    assert(receiver->opened_images > 0);
+    PS_ASSERT(receiver->opened_images > 0);
     receiver->opened_images--;
     ps_image_free(image);
     trim(receiver);

@@ -7,7 +7,7 @@
 #include "ps_account.h"
 #include "ps_publication.h"
 
-#include <assert.h>
+#include "ps_assert.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -279,7 +279,7 @@ int ps_publication_add(ps_driver_t *driver, const ps_publication_params_t *param
 void ps_publication_destroy(ps_driver_t *driver, ps_publication_t *publication)
 {
     (void)driver;
-    assert(publication->removed);
+    PS_ASSERT(publication->removed);
     ps_publication_free(publication);
 }
 

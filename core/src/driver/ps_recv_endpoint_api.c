@@ -5,7 +5,7 @@
  */
 #include "ps_set_up.h"
 
-#include <assert.h>
+#include "ps_assert.h"
 #include <stdlib.h>
 #include <string.h>
 
@@ -177,7 +177,7 @@ int ps_recv_endpoint_destroy_destination(ps_recv_endpoint_t *endpoint, int64_t d
     if (index < 0) {
         return index;
     }
-    assert(endpoint->left[index] != NULL);
+    PS_ASSERT(endpoint->left[index] != NULL);
     ps_recv_destination_close(endpoint, endpoint->left[index]);
     endpoint->left[index] = NULL;
     endpoint->destination_used[index] = PS_DESTINATION_UNUSED;
@@ -285,7 +285,7 @@ void ps_recv_endpoint_destroy(ps_driver_t *driver, ps_recv_endpoint_t *endpoint)
 {
     ps_receiver_t *receiver = driver->receiver;
 
-    assert(receiver->opened_endpoints > 0);
+    PS_ASSERT(receiver->opened_endpoints > 0);
     receiver->opened_endpoints--;
     ps_recv_endpoint_free(endpoint);
 }

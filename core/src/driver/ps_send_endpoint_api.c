@@ -3,7 +3,7 @@
  * ps_send_endpoint_api.c: the conductor's half of send endpoints: opens sockets, allocates, and
  * hands over by command.
  */
-#include <assert.h>
+#include "ps_assert.h"
 #include <stdlib.h>
 #include <string.h>
 
@@ -108,6 +108,6 @@ int ps_send_endpoint_remove(ps_driver_t *driver, ps_send_endpoint_t *endpoint)
 void ps_send_endpoint_destroy(ps_driver_t *driver, ps_send_endpoint_t *endpoint)
 {
     (void)driver;
-    assert(endpoint->removed);
+    PS_ASSERT(endpoint->removed);
     ps_send_endpoint_free(endpoint);
 }

@@ -7,7 +7,7 @@
  */
 #include "ps_cubic.h"
 
-#include <assert.h>
+#include "ps_assert.h"
 
 #include "ps_frame.h"
 
@@ -56,7 +56,7 @@ static void set_window(ps_cubic_t *cubic, int64_t window_q)
 
 void ps_cubic_init(ps_cubic_t *cubic, int64_t segment, int64_t window_max, bool friendly)
 {
-    assert(segment >= PS_FRAME_ALIGNMENT && window_max > 0);
+    PS_ASSERT(segment >= PS_FRAME_ALIGNMENT && window_max > 0);
     *cubic = (ps_cubic_t){ .segment = segment,
                            .most = window_max,
                            .friendly = friendly,
@@ -128,7 +128,7 @@ static void leave_slow_start(ps_cubic_t *cubic, int64_t now_ns)
 
 void ps_cubic_on_rtt(ps_cubic_t *cubic, int64_t sample_ns, int64_t smoothed_ns)
 {
-    assert(sample_ns > 0);
+    PS_ASSERT(sample_ns > 0);
     cubic->smoothed_ns = smoothed_ns;
     if (cubic->least_ns == 0 || sample_ns < cubic->least_ns) {
         cubic->least_ns = sample_ns;
@@ -185,7 +185,7 @@ static void end_round(ps_cubic_t *cubic, int64_t now_ns)
 
 void ps_cubic_on_received(ps_cubic_t *cubic, int64_t bytes, int64_t now_ns)
 {
-    assert(bytes >= 0);
+    PS_ASSERT(bytes >= 0);
     if (!cubic->round_set) {
         cubic->round_set = true;
         cubic->round_ns = now_ns;

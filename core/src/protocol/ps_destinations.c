@@ -7,7 +7,6 @@
 
 #include "ps_destinations.h"
 
-#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 

@@ -2,14 +2,14 @@
 
 #include "ps_edges.h"
 
-#include <assert.h>
+#include "ps_assert.h"
 #include <stdlib.h>
 
 #include "ps_error.h"
 
 int ps_edges_init(ps_edges_t *edges, int32_t capacity)
 {
-    assert(capacity >= 1 && capacity <= 1 << 20 && (capacity & (capacity - 1)) == 0);
+    PS_ASSERT(capacity >= 1 && capacity <= 1 << 20 && (capacity & (capacity - 1)) == 0);
     const size_t nodes = 2 * (size_t)capacity;
     *edges = (ps_edges_t){ .least = malloc(nodes * sizeof(*edges->least)),
                            .largest = malloc(nodes * sizeof(*edges->largest)),
@@ -35,7 +35,7 @@ void ps_edges_fini(ps_edges_t *edges)
 
 static void change(ps_edges_t *edges, int32_t index, int64_t least, int64_t largest)
 {
-    assert(index >= 0 && index < edges->capacity);
+    PS_ASSERT(index >= 0 && index < edges->capacity);
     int32_t node = edges->capacity + index;
     edges->least[node] = least;
     edges->largest[node] = largest;

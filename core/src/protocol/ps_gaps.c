@@ -5,12 +5,12 @@
  */
 #include "ps_gaps.h"
 
-#include <assert.h>
+#include "ps_assert.h"
 #include <string.h>
 
 void ps_gaps_init(ps_gaps_t *gaps, ps_gap_t *storage, int32_t capacity)
 {
-    assert(capacity >= 1);
+    PS_ASSERT(capacity >= 1);
     gaps->items = storage;
     gaps->count = 0;
     gaps->capacity = capacity;
@@ -19,11 +19,11 @@ void ps_gaps_init(ps_gaps_t *gaps, ps_gap_t *storage, int32_t capacity)
 
 bool ps_gaps_append(ps_gaps_t *gaps, int64_t from, int64_t to, int64_t due_ns, int64_t now_ns)
 {
-    assert(from < to);
+    PS_ASSERT(from < to);
     if (gaps->count > 0) {
         ps_gap_t *last = &gaps->items[gaps->count - 1];
 
-        assert(from >= last->to);
+        PS_ASSERT(from >= last->to);
         if (last->to == from) {
             last->to = to;
             gaps->missing += to - from;
@@ -62,7 +62,7 @@ bool ps_gaps_fill(ps_gaps_t *gaps, int64_t from, int64_t to)
     size_t behind;
     ps_gap_t *gap;
 
-    assert(from < to);
+    PS_ASSERT(from < to);
     if (index == gaps->count) {
         return false;
     }

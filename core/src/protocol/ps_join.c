@@ -9,7 +9,7 @@
  */
 #include "ps_join.h"
 
-#include <assert.h>
+#include "ps_assert.h"
 #include <string.h>
 
 #include "ps_destinations.h"
@@ -18,7 +18,7 @@ enum { PARTS = PS_JOIN_SPAN * PS_JOIN_TIMEOUT_PARTS + 1, LEAST_SHARE = 64 };
 
 void ps_join_init(ps_join_t *join, int64_t timeout_ns)
 {
-    assert(timeout_ns > 0);
+    PS_ASSERT(timeout_ns > 0);
     memset(join, 0, sizeof(*join));
     join->limit = INT64_MAX;
     join->timeout_ns = timeout_ns;

@@ -13,7 +13,7 @@
  */
 #include "ps_nak_timer.h"
 
-#include <assert.h>
+#include "ps_assert.h"
 
 enum {
     PS_NAK_GROUP_MAX = 65536,
@@ -34,7 +34,7 @@ static uint64_t log2_q24(uint64_t x)
     uint64_t result = (uint64_t)(whole - 32) << PS_LOG_FRACTION_BITS;
     uint64_t m = whole > 31 ? x >> (whole - 31) : x << (31 - whole); /* in [2^31, 2^32) */
 
-    assert(whole >= 32);
+    PS_ASSERT(whole >= 32);
     for (int32_t bit = PS_LOG_FRACTION_BITS - 1; bit >= 0; bit--) {
         m = (m * m) >> 31;
         if (m >= PS_ONE_Q32) {

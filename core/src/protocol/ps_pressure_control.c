@@ -4,7 +4,7 @@
  */
 #include "ps_pressure_control.h"
 
-#include <assert.h>
+#include "ps_assert.h"
 
 #define SECOND_NS INT64_C(1000000000)
 #define BUCKET_NS (PS_PRESSURE_WINDOW_NS / PS_PRESSURE_BUCKETS)
@@ -166,7 +166,7 @@ bool ps_pressure_control_signal(ps_pressure_control_t *rate, const ps_pressure_r
                                 int64_t now_ns)
 {
     const int64_t before = rate->limit;
-    assert(report->level >= 1 && report->level <= PS_PRESSURE_LEVELS && report->capacity > 0);
+    PS_ASSERT(report->level >= 1 && report->level <= PS_PRESSURE_LEVELS && report->capacity > 0);
     (void)ps_pressure_control_step(rate, now_ns);
     rate->signals++;
     const bool same = ps_pressure_control_limits(rate) && report->receiver_id == rate->culprit;

@@ -4,7 +4,7 @@
  */
 #include "ps_pressure_signal.h"
 
-#include <assert.h>
+#include "ps_assert.h"
 
 #define SECOND_NS INT64_C(1000000000)
 #define FORGET_NS INT64_C(16000000000) /* what was taken once counts less, by so much time */
@@ -146,7 +146,7 @@ int32_t ps_pressure_signal_step(ps_pressure_signal_t *signal, const ps_pressure_
 {
     const int64_t window_ns = ps_pressure_window_ns(in->rtt_ns, in->cadence_ns);
     const int32_t level = ps_pressure_level(in->fill, in->capacity);
-    assert(in->capacity > 0);
+    PS_ASSERT(in->capacity > 0);
     *due_ns = INT64_MAX;
     if (in->fill < in->capacity / 4 || signal->low_ns == 0) {
         signal->low_ns = in->now_ns;

@@ -4,11 +4,11 @@
  */
 #include "ps_rtt.h"
 
-#include <assert.h>
+#include "ps_assert.h"
 
 void ps_rtt_requested(ps_rtt_t *rtt, int64_t stamp_ns)
 {
-    assert(stamp_ns > 0);
+    PS_ASSERT(stamp_ns > 0);
     rtt->requested_ns[rtt->next++ % PS_RTT_OUTSTANDING] = stamp_ns;
 }
 

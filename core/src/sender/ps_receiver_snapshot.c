@@ -6,7 +6,6 @@
  * The sender writes an entry between two increments of its sequence; a reader that sees it odd or
  * changed takes the entry again.
  */
-#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 

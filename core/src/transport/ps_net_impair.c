@@ -10,7 +10,7 @@
  */
 #define _GNU_SOURCE 1
 
-#include <assert.h>
+#include "ps_assert.h"
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -79,7 +79,7 @@ static bool is_before(const waiting_t *a, const waiting_t *b)
 
 static void heap_push(impair_socket_t *socket, const waiting_t *item)
 {
-    assert(socket->waiting < WAITING);
+    PS_ASSERT(socket->waiting < WAITING);
     int32_t at = socket->waiting++;
     while (at > 0 && is_before(item, &socket->heap[(at - 1) / 2])) {
         socket->heap[at] = socket->heap[(at - 1) / 2];
@@ -90,7 +90,7 @@ static void heap_push(impair_socket_t *socket, const waiting_t *item)
 
 static waiting_t heap_pop(impair_socket_t *socket)
 {
-    assert(socket->waiting > 0);
+    PS_ASSERT(socket->waiting > 0);
     const waiting_t first = socket->heap[0];
     const waiting_t last = socket->heap[--socket->waiting];
     int32_t at = 0;
@@ -136,7 +136,7 @@ static bool keep(impair_socket_t *socket, const uint8_t *data, uint32_t length,
 
 static void let_go(impair_socket_t *socket, int32_t slot)
 {
-    assert(socket->free_count < WAITING);
+    PS_ASSERT(socket->free_count < WAITING);
     socket->free_slots[socket->free_count++] = slot;
 }
 
@@ -233,7 +233,7 @@ static void arm(impair_socket_t *socket)
         }
     }
     const int failed = timerfd_settime(socket->timer_fd, TFD_TIMER_ABSTIME, &timer, NULL);
-    assert(failed == 0);
+    PS_ASSERT(failed == 0);
     (void)failed;
 }
 
@@ -408,7 +408,7 @@ static const ps_net_ops_t IMPAIR_OPS = {
 
 ps_net_t *ps_net_impair(ps_net_t *inner, const ps_impair_params_t *params)
 {
-    assert(inner != NULL && params != NULL);
+    PS_ASSERT(inner != NULL && params != NULL);
     const uint32_t ppm[] = { params->send_loss_ppm, params->recv_loss_ppm, params->duplicate_ppm,
                              params->reorder_ppm, params->corrupt_ppm };
     for (size_t i = 0; i < sizeof ppm / sizeof ppm[0]; i++) {

@@ -11,7 +11,7 @@
  */
 #define _GNU_SOURCE 1
 
-#include <assert.h>
+#include "ps_assert.h"
 #include <errno.h>
 #include <netinet/udp.h>
 #include <string.h>
@@ -124,7 +124,7 @@ static int32_t prepare(ps_udp_socket_t *udp, struct sockaddr_storage *to, sockle
         at += run;
         messages++;
     }
-    assert(messages > 0);
+    PS_ASSERT(messages > 0);
     return messages;
 }
 
@@ -161,7 +161,7 @@ int ps_udp_send(ps_socket_t *handle, const ps_addr_t *to, const ps_dgram_t *dgra
     ps_udp_socket_t *udp = (ps_udp_socket_t *)(void *)handle;
     struct sockaddr_storage raw;
     const socklen_t raw_length = to != NULL ? ps_udp_to_sockaddr(to, &raw) : 0;
-    assert(count >= 0 && (to == NULL || raw_length > 0));
+    PS_ASSERT(count >= 0 && (to == NULL || raw_length > 0));
     int32_t done = 0;
     int32_t stale = 0; /* in a row */
     while (done < count) {
@@ -234,7 +234,7 @@ static uint32_t settle(ps_udp_socket_t *udp, const taker_t *taker, const ps_dire
                sizeof udp->direct_header - sizeof first_word);
         stays = taker->direct->received(taker->context, range, first_word, whole, segment, from,
                                         rx_ns, &next_word);
-        assert(stays <= whole);
+        PS_ASSERT(stays <= whole);
     }
     if (stays == 0) {
         memcpy(buffer, udp->direct_header, sizeof udp->direct_header);
@@ -293,7 +293,7 @@ static int receive_direct(ps_udp_socket_t *udp, const ps_direct_range_t *range)
         { range->at + head, range->length - head },
         { buffer + range->length, PS_UDP_RECV_BYTES - range->length },
     };
-    assert(range->length >= PS_DIRECT_LEAST && range->length <= PS_UDP_RECV_BYTES);
+    PS_ASSERT(range->length >= PS_DIRECT_LEAST && range->length <= PS_UDP_RECV_BYTES);
     prepare_in(udp, 0);
     header = udp->in[0].msg_hdr;
     header.msg_iov = pieces;
@@ -320,7 +320,7 @@ int ps_udp_recv_runs(ps_socket_t *handle, int32_t limit, ps_on_run_fn fn, const 
                      void *context, int64_t now_ns)
 {
     ps_udp_socket_t *udp = (ps_udp_socket_t *)(void *)handle;
-    assert(fn != NULL && limit >= 0);
+    PS_ASSERT(fn != NULL && limit >= 0);
     const taker_t taker = { fn, udp->gro ? direct : NULL, context, now_ns,
                             udp->timestamps ? ps_epoch_ns() - ps_monotonic_ns() : 0 };
     int32_t seen = 0;
@@ -374,6 +374,6 @@ int ps_udp_recv(ps_socket_t *handle, int32_t limit, ps_on_datagram_fn fn, void *
                 int64_t now_ns)
 {
     splitter_t splitter = { fn, context };
-    assert(fn != NULL);
+    PS_ASSERT(fn != NULL);
     return ps_udp_recv_runs(handle, limit, split, NULL, &splitter, now_ns);
 }

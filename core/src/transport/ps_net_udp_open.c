@@ -7,7 +7,7 @@
 #include "ps_set_up.h"
 
 #include <arpa/inet.h>
-#include <assert.h>
+#include "ps_assert.h"
 #include <errno.h>
 #include <netinet/udp.h>
 #include <stdio.h>
@@ -392,7 +392,7 @@ static int set_up(ps_udp_socket_t *udp, const ps_socket_params_t *params)
 static int udp_open(void *net, const ps_socket_params_t *params, ps_socket_t **out)
 {
     (void)net;
-    assert(params != NULL && out != NULL);
+    PS_ASSERT(params != NULL && out != NULL);
     *out = NULL;
     const uint16_t families[] = { params->bind.family, params->connect.family,
                                   params->group.family };
@@ -457,7 +457,7 @@ static int read_recv_buffer(const ps_udp_socket_t *udp, int32_t *got)
 static int udp_fit_recv_buffer(ps_socket_t *handle, int32_t bytes, int32_t *got)
 {
     const ps_udp_socket_t *udp = (const ps_udp_socket_t *)(const void *)handle;
-    assert(bytes > 0 && bytes <= PS_RECV_BUFFER_MAX);
+    PS_ASSERT(bytes > 0 && bytes <= PS_RECV_BUFFER_MAX);
     int code = read_recv_buffer(udp, got);
     if (code != PS_OK || *got >= bytes) {
         return code;

@@ -9,7 +9,7 @@
  */
 #include "ps_wire.h"
 
-#include <assert.h>
+#include "ps_assert.h"
 #include <stdbool.h>
 #include <string.h>
 
@@ -39,7 +39,7 @@ static uint32_t control_minimum(uint16_t type)
 
 int ps_wire_check(const uint8_t *data, uint32_t length, uint16_t *type)
 {
-    assert(data != NULL && type != NULL);
+    PS_ASSERT(data != NULL && type != NULL);
     *type = 0;
     if (length < 8) {
         return PS_WIRE_SHORT;
@@ -93,7 +93,7 @@ static void read_trailer(const uint8_t *data, uint32_t length, uint32_t base, ps
 
 int ps_wire_setup(const uint8_t *data, uint32_t length, ps_setup_t *out)
 {
-    assert(data != NULL && out != NULL);
+    PS_ASSERT(data != NULL && out != NULL);
     memset(out, 0, sizeof *out);
     if (length < PS_SETUP_BYTES) {
         return PS_WIRE_SHORT;
@@ -127,7 +127,7 @@ int ps_wire_setup(const uint8_t *data, uint32_t length, ps_setup_t *out)
 
 int ps_wire_sm(const uint8_t *data, uint32_t length, ps_sm_t *out)
 {
-    assert(data != NULL && out != NULL);
+    PS_ASSERT(data != NULL && out != NULL);
     memset(out, 0, sizeof *out);
     if (length < PS_SM_BYTES) {
         return PS_WIRE_SHORT;
@@ -152,7 +152,7 @@ int ps_wire_sm(const uint8_t *data, uint32_t length, ps_sm_t *out)
 
 int ps_wire_nak(const uint8_t *data, uint32_t length, ps_nak_t *out)
 {
-    assert(data != NULL && out != NULL);
+    PS_ASSERT(data != NULL && out != NULL);
     memset(out, 0, sizeof *out);
     if (length < PS_NAK_BYTES) {
         return PS_WIRE_SHORT;
@@ -170,7 +170,7 @@ int ps_wire_nak(const uint8_t *data, uint32_t length, ps_nak_t *out)
 
 int ps_wire_rttm(const uint8_t *data, uint32_t length, ps_rttm_t *out)
 {
-    assert(data != NULL && out != NULL);
+    PS_ASSERT(data != NULL && out != NULL);
     memset(out, 0, sizeof *out);
     if (length < PS_RTTM_BYTES) {
         return PS_WIRE_SHORT;
@@ -186,7 +186,7 @@ int ps_wire_rttm(const uint8_t *data, uint32_t length, ps_rttm_t *out)
 
 int ps_wire_err(const uint8_t *data, uint32_t length, ps_err_t *out)
 {
-    assert(data != NULL && out != NULL);
+    PS_ASSERT(data != NULL && out != NULL);
     memset(out, 0, sizeof *out);
     if (length < PS_ERR_BYTES) {
         return PS_WIRE_SHORT;
@@ -210,7 +210,7 @@ int ps_wire_err(const uint8_t *data, uint32_t length, ps_err_t *out)
 
 int ps_wire_rsp_setup(const uint8_t *data, uint32_t length, ps_rsp_setup_t *out)
 {
-    assert(data != NULL && out != NULL);
+    PS_ASSERT(data != NULL && out != NULL);
     memset(out, 0, sizeof *out);
     if (length < PS_RSP_SETUP_BYTES) {
         return PS_WIRE_SHORT;
@@ -223,7 +223,7 @@ int ps_wire_rsp_setup(const uint8_t *data, uint32_t length, ps_rsp_setup_t *out)
 
 int ps_wire_data(const uint8_t *data, uint32_t length, ps_data_t *out)
 {
-    assert(data != NULL && out != NULL);
+    PS_ASSERT(data != NULL && out != NULL);
     memset(out, 0, sizeof *out);
     if (length < PS_HEADER_BYTES) {
         return PS_WIRE_SHORT;
@@ -249,7 +249,7 @@ static int chained_frame_is_valid(const uint8_t *first, const uint8_t *frame)
 int ps_wire_chain(const uint8_t *data, uint32_t length, int32_t term_length, int32_t *span,
                   int32_t *messages)
 {
-    assert(data != NULL && span != NULL && messages != NULL);
+    PS_ASSERT(data != NULL && span != NULL && messages != NULL);
     *span = 0;
     *messages = 0;
     if (length < PS_HEADER_BYTES || length % PS_FRAME_ALIGNMENT != 0) {
@@ -328,7 +328,7 @@ static bool walk_datagram(uint64_t first_word, const uint8_t *data, uint32_t len
 uint32_t ps_wire_run_from(uint64_t first_word, const uint8_t *data, uint32_t length,
                           uint32_t segment, int32_t term_length, int32_t *messages)
 {
-    assert(data != NULL && messages != NULL);
+    PS_ASSERT(data != NULL && messages != NULL);
     *messages = 0;
     if (length < PS_HEADER_BYTES || ((length | segment) & (PS_FRAME_ALIGNMENT - 1)) != 0) {
         return 0;
@@ -376,7 +376,7 @@ static void put_header(uint8_t *out, int32_t frame_length, uint8_t flags, uint16
 
 uint32_t ps_wire_build_setup(uint8_t *out, const ps_setup_t *setup, const ps_trailer_t *trailer)
 {
-    assert(out != NULL && setup != NULL);
+    PS_ASSERT(out != NULL && setup != NULL);
     put_header(out, PS_SETUP_BYTES, setup->flags, PS_TYPE_SETUP);
     ps_put_i32(out + 8, setup->term_offset);
     ps_put_i32(out + 12, setup->session_id);
@@ -391,7 +391,7 @@ uint32_t ps_wire_build_setup(uint8_t *out, const ps_setup_t *setup, const ps_tra
 
 uint32_t ps_wire_build_sm(uint8_t *out, const ps_sm_t *sm, const ps_trailer_t *trailer)
 {
-    assert(out != NULL && sm != NULL);
+    PS_ASSERT(out != NULL && sm != NULL);
     const uint32_t base = sm->has_group_tag ? PS_SM_TAG_BYTES : PS_SM_BYTES;
     put_header(out, (int32_t)base, sm->flags, PS_TYPE_SM);
     ps_put_i32(out + 8, sm->session_id);
@@ -408,7 +408,7 @@ uint32_t ps_wire_build_sm(uint8_t *out, const ps_sm_t *sm, const ps_trailer_t *t
 
 uint32_t ps_wire_build_nak(uint8_t *out, const ps_nak_t *nak)
 {
-    assert(out != NULL && nak != NULL);
+    PS_ASSERT(out != NULL && nak != NULL);
     put_header(out, PS_NAK_BYTES, 0, PS_TYPE_NAK);
     ps_put_i32(out + 8, nak->session_id);
     ps_put_i32(out + 12, nak->stream_id);
@@ -420,7 +420,7 @@ uint32_t ps_wire_build_nak(uint8_t *out, const ps_nak_t *nak)
 
 uint32_t ps_wire_build_rttm(uint8_t *out, const ps_rttm_t *rttm)
 {
-    assert(out != NULL && rttm != NULL);
+    PS_ASSERT(out != NULL && rttm != NULL);
     put_header(out, PS_RTTM_BYTES, rttm->flags, PS_TYPE_RTTM);
     ps_put_i32(out + 8, rttm->session_id);
     ps_put_i32(out + 12, rttm->stream_id);
@@ -432,7 +432,7 @@ uint32_t ps_wire_build_rttm(uint8_t *out, const ps_rttm_t *rttm)
 
 uint32_t ps_wire_build_err(uint8_t *out, const ps_err_t *err)
 {
-    assert(out != NULL && err != NULL);
+    PS_ASSERT(out != NULL && err != NULL);
     const int32_t room = PS_CONTROL_MAX - PS_ERR_BYTES;
     int32_t text_length = err->text == NULL || err->text_length < 0 ? 0 : err->text_length;
     text_length = text_length > room ? room : text_length;
@@ -453,7 +453,7 @@ uint32_t ps_wire_build_err(uint8_t *out, const ps_err_t *err)
 uint32_t ps_wire_build_heartbeat(uint8_t *out, int32_t session_id, int32_t stream_id,
                                  int32_t term_id, int32_t term_offset, uint8_t flags)
 {
-    assert(out != NULL);
+    PS_ASSERT(out != NULL);
     put_header(out, 0, flags, PS_TYPE_DATA);
     ps_put_i32(out + 8, term_offset);
     ps_put_i32(out + 12, session_id);

@@ -4,7 +4,7 @@
  */
 #include "ps_wire_nak_list.h"
 
-#include <assert.h>
+#include "ps_assert.h"
 
 #include "ps_wire_fields.h"
 
@@ -13,7 +13,7 @@ _Static_assert(PS_EXT_HEADER_BYTES + PS_NAK_LIST_MAX * PS_NAK_RANGE_BYTES <= PS_
 
 int32_t ps_wire_ext_subtype(const uint8_t *data, uint32_t length)
 {
-    assert(length >= PS_EXT_HEADER_BYTES);
+    PS_ASSERT(length >= PS_EXT_HEADER_BYTES);
     (void)length;
     return data[12] == PS_EXT_VERSION ? ps_get_u16(data + 14) : -1;
 }
@@ -47,7 +47,7 @@ uint32_t ps_wire_build_nak_list(uint8_t *out, const ps_nak_list_t *list)
 {
     const uint32_t length = PS_EXT_HEADER_BYTES + (uint32_t)list->count * PS_NAK_RANGE_BYTES;
 
-    assert(list->count >= 1 && list->count <= PS_NAK_LIST_MAX);
+    PS_ASSERT(list->count >= 1 && list->count <= PS_NAK_LIST_MAX);
     memset(out, 0, PS_EXT_HEADER_BYTES);
     ps_put_i32(out, (int32_t)length);
     ps_put_u16(out + 6, PS_TYPE_EXT);

@@ -4,7 +4,7 @@
  */
 #include "ps_wire_pressure.h"
 
-#include <assert.h>
+#include "ps_assert.h"
 #include <stdbool.h>
 
 #include "ps_wire_fields.h"
@@ -46,7 +46,7 @@ int ps_wire_pressure(const uint8_t *data, uint32_t length, ps_pressure_t *out)
 
 uint32_t ps_wire_build_pressure(uint8_t *out, const ps_pressure_t *pressure)
 {
-    assert(pressure->level >= 1 && pressure->level <= 4);
+    PS_ASSERT(pressure->level >= 1 && pressure->level <= 4);
     memset(out, 0, PS_PRESSURE_LONG_BYTES);
     ps_put_i32(out, PS_PRESSURE_LONG_BYTES);
     ps_put_u16(out + 6, PS_TYPE_EXT);

@@ -9,7 +9,7 @@
  * A trailer states, it never asks: repeats and losses do no harm.  Bytes we cannot make sense of
  * mean "a plain Aeron peer", never an error of the frame they follow.
  */
-#include <assert.h>
+#include "ps_assert.h"
 
 #include "ps_cause.h"
 #include "ps_wire_fields.h"
@@ -145,7 +145,7 @@ static void take(uint16_t type, const uint8_t *value, uint32_t size, ps_trailer_
 
 void ps_trailer_read(const uint8_t *data, uint32_t length, ps_trailer_t *out)
 {
-    assert(out != NULL);
+    PS_ASSERT(out != NULL);
     ps_trailer_clear(out);
     if (length < PS_TRAILER_HEADER_BYTES || ps_get_u32(data) != PS_TRAILER_MAGIC ||
         data[4] != PS_TRAILER_VERSION) {
@@ -184,7 +184,7 @@ typedef struct cursor {
 
 static uint8_t *tlv(cursor_t *cursor, uint16_t type, uint16_t size)
 {
-    assert(cursor->used + PS_TLV_HEADER_BYTES + size <= PS_TRAILER_MAX);
+    PS_ASSERT(cursor->used + PS_TLV_HEADER_BYTES + size <= PS_TRAILER_MAX);
     uint8_t *at = cursor->base + cursor->used;
     ps_put_u16(at, type);
     ps_put_u16(at + 2, size);
