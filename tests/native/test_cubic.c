@@ -10,6 +10,7 @@
 #include "ps_error.h"
 #include "ps_net.h"
 #include "ps_random.h"
+#include "ps_rtt.h"
 
 #define MS INT64_C(1000000)
 #define S  INT64_C(1000000000)
@@ -224,6 +225,46 @@ static void a_hole_does_not_hold_the_window(void)
     CHECK_EQ(after, 10 * 1408 + ps_congestion_window(&congestion));
 }
 
+/* Requests leave a tenth of the smoothed round trip apart, as in slow start, while a queue lets the
+ * round trip grow from 40 ms to `grown` at once.  Sixteen requests in flight used to be replaced
+ * before their answers came, so the round trip never followed. */
+static void round_trip_grows(int64_t grown_ns, int32_t loss_percent)
+{
+    enum { REQUESTS = 4096 };
+    static int64_t asked[REQUESTS];
+    ps_rtt_t rtt = { 0 };
+    uint32_t random = 7;
+    int32_t sent = 0, answered = 0;
+    int64_t due_ns = 0, followed_ns = 0;
+
+    for (int64_t now_ns = MS; followed_ns == 0 && now_ns < 200 * grown_ns; now_ns += MS) {
+        const int64_t rtt_ns = now_ns < S ? 40 * MS : grown_ns;
+        while (answered < sent && asked[answered] + rtt_ns <= now_ns) {
+            random = random * 1664525 + 1013904223;
+            if ((int32_t)(random >> 16) % 100 >= loss_percent) {
+                (void)ps_rtt_answered(&rtt, asked[answered], 0, now_ns);
+            }
+            answered++;
+        }
+        if (now_ns >= due_ns && sent < REQUESTS && ps_rtt_ready(&rtt, now_ns)) {
+            asked[sent++] = now_ns;
+            ps_rtt_requested(&rtt, now_ns);
+            due_ns = now_ns + (rtt.smoothed_ns > 0 ? rtt.smoothed_ns / 10 : 10 * MS);
+        }
+        followed_ns = rtt.smoothed_ns > grown_ns * 9 / 10 ? now_ns : 0;
+        CHECK(rtt.outstanding <= PS_RTT_OUTSTANDING);
+    }
+    CHECK(followed_ns > 0 && followed_ns - S < 40 * grown_ns);
+}
+
+static void round_trips_of_any_growth_are_measured(void)
+{
+    for (int32_t times = 1; times <= 4096; times *= 2) {
+        round_trip_grows((int64_t)times * 45 * MS, 0);
+        round_trip_grows((int64_t)times * 45 * MS, 30);
+    }
+}
+
 int main(void)
 {
     RUN(cube_roots);
@@ -237,6 +278,7 @@ int main(void)
     RUN(an_epoch_begins_by_now);
     RUN(slow_start_ends_by_delay);
     RUN(paces_by_phase);
+    RUN(round_trips_of_any_growth_are_measured);
     RUN(a_hole_does_not_hold_the_window);
     return 0;
 }

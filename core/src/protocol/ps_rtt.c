@@ -4,23 +4,56 @@
  */
 #include "ps_rtt.h"
 
+#include <string.h>
+
 #include "ps_assert.h"
+
+bool ps_rtt_ready(const ps_rtt_t *rtt, int64_t now_ns)
+{
+    const int32_t last = rtt->outstanding - 1;
+
+    return last <= 0 ||
+           now_ns - rtt->requested_ns[last] >= (now_ns - rtt->requested_ns[0]) / PS_RTT_OUTSTANDING;
+}
 
 void ps_rtt_requested(ps_rtt_t *rtt, int64_t stamp_ns)
 {
     PS_ASSERT(stamp_ns > 0);
-    rtt->requested_ns[rtt->next++ % PS_RTT_OUTSTANDING] = stamp_ns;
-}
-
-static bool was_requested(ps_rtt_t *rtt, int64_t stamp_ns)
-{
-    for (int32_t i = 0; stamp_ns > 0 && i < PS_RTT_OUTSTANDING; i++) {
-        if (rtt->requested_ns[i] == stamp_ns) {
-            rtt->requested_ns[i] = 0;
-            return true;
+    if (rtt->outstanding == PS_RTT_OUTSTANDING) {
+        rtt->outstanding /= 2;
+        for (int32_t i = 1; i < rtt->outstanding; i++) {
+            rtt->requested_ns[i] = rtt->requested_ns[2 * i];
         }
     }
-    return false;
+    rtt->requested_ns[rtt->outstanding++] = stamp_ns;
+}
+
+/* Forgets the request; false: there is none of this stamp. */
+static bool was_requested(ps_rtt_t *rtt, int64_t stamp_ns)
+{
+    int32_t kept = 0;
+
+    for (int32_t i = 0; i < rtt->outstanding; i++) {
+        if (rtt->requested_ns[i] != stamp_ns) {
+            rtt->requested_ns[kept++] = rtt->requested_ns[i];
+        }
+    }
+    const bool found = kept < rtt->outstanding;
+    rtt->outstanding = kept;
+    return found;
+}
+
+/* Requests that are unanswered after twice the newest sample were lost. */
+static void forget_lost(ps_rtt_t *rtt, int64_t before_ns)
+{
+    int32_t lost = 0;
+
+    while (lost < rtt->outstanding && rtt->requested_ns[lost] < before_ns) {
+        lost++;
+    }
+    rtt->outstanding -= lost;
+    memmove(rtt->requested_ns, rtt->requested_ns + lost,
+            (size_t)rtt->outstanding * sizeof(rtt->requested_ns[0]));
 }
 
 int64_t ps_rtt_answered(ps_rtt_t *rtt, int64_t stamp_ns, int64_t delta_ns, int64_t now_ns)
@@ -33,6 +66,7 @@ int64_t ps_rtt_answered(ps_rtt_t *rtt, int64_t stamp_ns, int64_t delta_ns, int64
     }
     sample_ns = now_ns - stamp_ns - delta_ns;
     sample_ns = sample_ns > 0 ? sample_ns : 1;
+    forget_lost(rtt, now_ns - 2 * (sample_ns + delta_ns));
     if (rtt->smoothed_ns == 0) {
         rtt->smoothed_ns = sample_ns;
         rtt->variation_ns = sample_ns / 16; /* asking once too often costs little */

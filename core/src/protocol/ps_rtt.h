@@ -2,7 +2,13 @@
  *
  * ps_rtt.h: round trips as measured by RTTM requests of a receiver. Several requests may be in
  * flight, since on a long path one at a time would give one sample a round trip. Smoothed as in
- * RFC 6298, but with a smaller first variation. Pure. Owner: the receiver thread. */
+ * RFC 6298, but with a smaller first variation. Pure. Owner: the receiver thread.
+ *
+ * The round trip may grow many times over while requests leave at a pace that suits the old one.
+ * Sixteen requests are remembered. When the table is full, every second one is dropped, the oldest
+ * kept, and the next ones leave a sixteenth of the oldest one's age apart. So a request is
+ * remembered for half the age of the oldest at least, and an answer finds its request whatever the
+ * round trip has become. */
 #ifndef PS_RTT_H
 #define PS_RTT_H
 
@@ -14,12 +20,14 @@ enum { PS_RTT_OUTSTANDING = 16 };
 typedef struct ps_rtt {
     int64_t smoothed_ns; /* 0: nothing measured yet */
     int64_t variation_ns;
-    int64_t least_ns;                         /* 0: nothing measured yet */
-    int64_t requested_ns[PS_RTT_OUTSTANDING]; /* requests that were not answered; 0 none */
-    uint32_t next;
+    int64_t least_ns;                     /* 0: nothing measured yet */
+    int64_t requested_ns[PS_RTT_OUTSTANDING]; /* requests that were not answered, the oldest first */
+    int32_t outstanding;                  /* of them */
 } ps_rtt_t;
 
-/* A request with this stamp (> 0) leaves now; the oldest of sixteen is dropped. */
+/* May a request leave now, as far as those in flight are concerned? */
+bool ps_rtt_ready(const ps_rtt_t *rtt, int64_t now_ns);
+/* A request with this stamp (> 0, later than the last) leaves now. */
 void ps_rtt_requested(ps_rtt_t *rtt, int64_t stamp_ns);
 /* An answer: sample in ns (> 0). 0 if it answers no request, answers twice, or states an
  * impossible delay at the other end. */
