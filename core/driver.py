@@ -30,6 +30,10 @@ from penstock.core.driver_types import (
 )
 from penstock.core.library import Library, NativeObject
 
+_CONGESTION_FIELDS = (
+    "window", "least", "most", "received", "consumed", "granted", "losses", "missing", "rtt_ns",
+    "least_rtt_ns",
+)
 _HANDLES = frozenset({"endpoint_id"})
 _RECEIVERS_MAX = 1024
 
@@ -417,7 +421,7 @@ class Driver(NativeObject):
 
     def add_image(self, params: ImageParams) -> None:
         native = self._ffi.new("ps_image_params_t *")
-        keep = self._fill(native, params, skip=_HANDLES)
+        keep = self._fill(native, params, skip=_HANDLES | {"congestion_name"})
         native.endpoint = self._recv_endpoints[params.endpoint_id]
         out = self._ffi.new("ps_image_t **")
         self._check(self._lib.ps_image_add(self._handle, native, out), "add an image")
@@ -470,6 +474,19 @@ class Driver(NativeObject):
             subscribers=out.subscribers,
             foreign_datagrams=out.foreign_datagrams,
         )
+
+    def image_congestion(self, image_id: int) -> dict[str, int]:
+        """Return the fields of a CongestionView that the receiver knows."""
+        out = self._ffi.new("ps_congestion_view_t *")
+        self._lib.ps_image_get_congestion(self._images[image_id], out)
+        return {name: int(getattr(out, name)) for name in _CONGESTION_FIELDS}
+
+    def set_congestion_window(self, image_id: int, window: int) -> None:
+        """Set the window of a congestion control in Python, bytes; the receiver clips it."""
+        code = self._lib.ps_image_set_congestion_window(
+            self._handle, self._images[image_id], window
+        )
+        self._check(code, "set a congestion window")
 
     def remove_image(self, image_id: int, *, keep_session: bool) -> None:
         code = self._lib.ps_image_remove(self._handle, self._images[image_id], int(keep_session))

@@ -137,6 +137,7 @@ class StrategyLate(enum.IntEnum):
 class CongestionControl(enum.IntEnum):
     STATIC = 0
     CUBIC = 1
+    CUSTOM = 2
 
 
 class LossRecovery(enum.IntEnum):
@@ -282,7 +283,6 @@ class DriverParams:
     event_capacity: int | None = None
     command_capacity: int | None = None
     advertise: bool | None = None
-    cubic_friendly: bool | None = None
 
 
 @attrs.frozen(kw_only=True)
@@ -414,8 +414,10 @@ class ImageParams:
     term_offset: int
     window_bytes: int
     congestion_control: CongestionControl = CongestionControl.STATIC
-    congestion_rtt_counter_id: int = NO_COUNTER         # cubic
-    congestion_window_counter_id: int = NO_COUNTER      # cubic
+    congestion_name: str = ""           # as written; py:... is for the control plane
+    cubic_only: bool = False            # cubic without the Reno-friendly region
+    congestion_rtt_counter_id: int = NO_COUNTER         # not of static
+    congestion_window_counter_id: int = NO_COUNTER      # not of static
     destination: int
     source: Address
     nak_delay_ns: int = -1

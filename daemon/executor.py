@@ -14,9 +14,11 @@ from collections.abc import Callable
 from typing import Any, Final, Protocol
 
 from penstock.core import admin
+from penstock.core.congestion import CongestionView
 from penstock.core.driver import Driver
 from penstock.core.driver_types import (
     Address,
+    CongestionControl,
     DriverState,
     FlowControl,
     ObjectKind,
@@ -26,6 +28,7 @@ from penstock.core.driver_types import (
 from penstock.core.errors import ChannelRefused, PenstockError, StorageError
 from penstock.daemon.addressing import LocalInterface
 from penstock.daemon.conductor import actions as a
+from penstock.daemon.conductor.actions import congestion as c
 from penstock.daemon.conductor.actions.times import ViewTimes
 from penstock.daemon.groups.logs import GroupLogs
 from penstock.daemon.strategies import StrategyHost, make
@@ -145,7 +148,7 @@ class Executor:
     def is_slow(action: a.Action) -> bool:
         """Whether a shell with threads should use one."""
         match action:
-            case a.ResolveName() | a.MakeStrategy() | a.RunStrategy():
+            case a.ResolveName() | a.MakeStrategy() | a.RunStrategy() | c.RunCongestion():
                 return True
             case a.CreateLog(params=params):
                 length = log_file_length(params.term_length, params.page_size)
@@ -233,7 +236,7 @@ class Executor:
             ),
             a.AddPublicationObject: self._add_publication,
             a.ReadReceivers: lambda x: d.publication_receivers(x.publication_id),
-            a.MakeStrategy: lambda x: make(x.name),
+            a.MakeStrategy: lambda x: make(x.name, x.kind),
             a.RunStrategy: lambda x: self.strategies.run(
                 x.publication_id, x.snapshots, x.now_ns
             ),
@@ -292,7 +295,13 @@ class Executor:
                 x.endpoint_id, x.stream_id, x.session_id, destination=x.destination,
                 source=x.source, reason=x.reason,
             ),
-            a.AddImageObject: lambda x: d.add_image(x.params),
+            a.AddImageObject: self._add_image,
+            c.ReadCongestion: lambda x: CongestionView(
+                session_id=x.session_id, stream_id=x.stream_id, term_length=x.term_length,
+                mtu=x.mtu, **d.image_congestion(x.image_id),
+            ),
+            c.RunCongestion: lambda x: self.strategies.run(x.image_id, x.view, x.now_ns),
+            c.SetCongestionWindow: lambda x: d.set_congestion_window(x.image_id, x.window),
             a.AddImageSubscriber: lambda x: d.add_image_subscriber(x.image_id, x.params),
             a.RemoveImageSubscriber: lambda x: d.remove_image_subscriber(
                 x.image_id, x.position_counter_id
@@ -347,6 +356,19 @@ class Executor:
             self.strategies.close(params.id)
             raise
 
+    def _add_image(self, action: a.AddImageObject) -> None:
+        """A class that cannot be asked does not cost the stream: its first window holds, then the
+        receiver window applies."""
+        params = action.params
+        self._driver.add_image(params)
+        if params.congestion_control == CongestionControl.CUSTOM:
+            try:
+                self.strategies.open(
+                    params.id, params.congestion_name, None, a.StrategyKind.CONGESTION
+                )
+            except ChannelRefused as refused:
+                self.log_error(str(refused))
+
     def _create_log(self, action: a.CreateLog) -> None:
         admin.create_log(action.params, library=self._cnc.library)
 
@@ -378,6 +400,7 @@ class Executor:
                 self.strategies.close(action.object_id)
                 self._driver.destroy_publication(action.object_id)
             case ObjectKind.IMAGE:
+                self.strategies.close(action.object_id)
                 self._driver.destroy_image(action.object_id)
 
 

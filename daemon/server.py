@@ -47,6 +47,7 @@ from penstock.core.errors import ConfigurationError, PenstockError
 from penstock.daemon.addressing import LocalInterface
 from penstock.daemon.conductor import Conductor, Operation
 from penstock.daemon.conductor import actions as a
+from penstock.daemon.conductor.actions.congestion import RunCongestion
 from penstock.daemon.control_socket import ControlSocket
 from penstock.daemon.directory import ClaimedDirectory
 from penstock.daemon.event_pump import EventPump
@@ -107,7 +108,9 @@ class Server:
         self._resolver_limit = trio.CapacityLimiter(8)
         self._file_limit = trio.CapacityLimiter(2)
         self._making_limit = trio.CapacityLimiter(_STRATEGIES_AT_ONCE)
-        self._strategy_limit = trio.CapacityLimiter(config.limits.publications + MAX_ABANDONED)
+        self._strategy_limit = trio.CapacityLimiter(
+            config.limits.publications + config.limits.images + MAX_ABANDONED
+        )
 
     # ---- start -----------------------------------------------------------------------------------
 
@@ -428,14 +431,14 @@ class Server:
         match operation.action:
             case a.ResolveName():
                 limiter, abandon, patience_s = self._resolver_limit, True, math.inf
-            case a.MakeStrategy(name=name):
+            case a.MakeStrategy(kind=a.StrategyKind(value=key), name=name):
                 limiter, abandon, patience_s = self._making_limit, True, _MAKING_S
                 outcome = a.Outcome(error=a.ActionError(
                     code="not_supported",
-                    message=f"fc={name}: not made within {_MAKING_S:.0f} s; importing its module "
-                    "or its constructor takes that long",
+                    message=f"{key}={name}: not made within {_MAKING_S:.0f} s; importing its "
+                    "module or its constructor takes that long",
                 ))
-            case a.RunStrategy():
+            case a.RunStrategy() | RunCongestion():
                 limiter, abandon, patience_s = self._strategy_limit, True, math.inf
             case _:
                 limiter, abandon, patience_s = self._file_limit, False, math.inf

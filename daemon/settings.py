@@ -83,7 +83,6 @@ def driver_params_from(config: DaemonConfig, identity: Identity) -> DriverParams
         event_capacity=agents.event_capacity,
         command_capacity=agents.command_capacity,
         advertise=config.extensions.advertise,
-        cubic_friendly=config.subscriptions.cubic_reno_friendly,
     )
 
 
@@ -107,6 +106,7 @@ def settings_from(
         publication_window=pubs.window_bytes,
         receiver_window=subs.receiver_window_bytes,
         congestion_control=subs.congestion_control,
+        cubic_reno_friendly=subs.cubic_reno_friendly,
         max_resend=pubs.max_resend,
         unicast_flow_control=pubs.unicast_flow_control,
         multicast_flow_control=pubs.multicast_flow_control,

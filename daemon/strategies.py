@@ -1,15 +1,22 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Flow-control strategies written in Python: found by name, called with snapshots, contained.
+"""Classes of the user's: flow-control strategies and congestion controls.  Found by name, called,
+contained.
 
-A strategy is a class with one method::
+A strategy (``fc=py:...``) gets what each live receiver said last and answers how far the sender may
+go, as a stream position::
 
     class Strategy:
         def on_status_messages(self, snapshots: Sequence[ReceiverView], now_ns: int) -> int: ...
 
-It gets what each live receiver said last and answers how far the sender may go, as a stream
-position. A wrong strategy harms its own stream only, and only until the built-in rule applies. An
-exception, or an answer that is no position, is logged once and counted. So is one that does not
-answer in time; the daemon runs all of this code in threads that it can leave behind.
+A congestion control (``cc=py:...``) gets what the receiver of one stream measures and answers how
+many bytes may be in flight to it::
+
+    class Control:
+        def on_interval(self, view: CongestionView, now_ns: int) -> int: ...
+
+A wrong class harms its own stream only, and only until the built-in rule applies. An exception, or
+an answer of another type or range, is logged once and counted. So is one that does not answer in
+time; the daemon runs all of this code in threads that it can leave behind.
 """
 
 from __future__ import annotations
@@ -22,12 +29,12 @@ from typing import Any, Final, Protocol
 
 import attrs
 
+from penstock.core.congestion import CongestionView
 from penstock.core.driver_types import ReceiverView
 from penstock.core.errors import ChannelRefused
-from penstock.daemon.conductor.actions import StrategyAnswer
+from penstock.daemon.conductor.actions import StrategyAnswer, StrategyKind
 from penstock.daemon.conductor.channel.rules import LATE_WORDS
 
-GROUP: Final = "penstock.flow_control"
 PREFIX: Final = "py:"
 MAX_ABANDONED: Final = 16            # threads of closed publications whose strategies do not return
 _LARGEST: Final = 2**63 - 1
@@ -45,23 +52,56 @@ class Strategy(Protocol):
         """The position up to which the sender may send."""
 
 
+class Control(Protocol):
+    """Interface of a congestion control.  One object serves one arriving stream."""
+
+    def on_interval(self, view: CongestionView, now_ns: int) -> int:
+        """The bytes that may be in flight; the receiver clips them to ``least`` and ``most``."""
+
+
+@attrs.frozen(kw_only=True)
+class _Trait:
+    """How a kind of class is found and called."""
+
+    group: str                          # of entry points
+    method: str
+    arguments: str
+    answer: str                         # what it is to answer
+    instead: str                        # what applies after a failure
+
+
+_TRAITS: Final = {
+    StrategyKind.FLOW: _Trait(
+        group="penstock.flow_control", method="on_status_messages",
+        arguments="snapshots, now_ns", answer="position", instead="the built-in rule applies",
+    ),
+    StrategyKind.CONGESTION: _Trait(
+        group="penstock.congestion_control", method="on_interval", arguments="view, now_ns",
+        answer="window", instead="the last window holds",
+    ),
+}
+
+
 @attrs.define(kw_only=True)
 class Running:
-    """A strategy at work on one publication, and how often the built-in had to stand in."""
+    """An object at work on one publication or image, and how often the built-in rule had to stand
+    in."""
 
+    kind: StrategyKind = StrategyKind.FLOW
     name: str
-    strategy: Strategy | None           # None: made at the first call
+    strategy: Any                       # None: made at the first call
     calls: int = 0
     raised: int = 0
     nonsense: int = 0
     in_call: bool = False
 
 
-def find(name: str) -> Callable[[], Strategy]:
+def find(name: str, kind: StrategyKind = StrategyKind.FLOW) -> Callable[[], Any]:
     """The class that ``py:entry-point`` or ``py:module:Class`` names.
 
-    :raises ChannelRefused: there is none, or it is no strategy.
+    :raises ChannelRefused: there is none, or it lacks the method of its kind.
     """
+    trait, key = _TRAITS[kind], kind.value
     plain = name.removeprefix(PREFIX)
     try:
         if ":" in plain:
@@ -70,41 +110,43 @@ def find(name: str) -> Callable[[], Strategy]:
         else:
             from importlib import metadata  # a tenth of a daemon's start
 
-            points = metadata.entry_points(group=GROUP, name=plain)
+            points = metadata.entry_points(group=trait.group, name=plain)
             if not points:
-                known = sorted(p.name for p in metadata.entry_points(group=GROUP))
+                known = sorted(p.name for p in metadata.entry_points(group=trait.group))
                 raise ChannelRefused(
-                    f"fc={name}: no entry point {plain} in the group {GROUP} "
+                    f"{key}={name}: no entry point {plain} in the group {trait.group} "
                     f"(there are: {', '.join(known) or 'none'})",
                     code="not_supported",
                 )
             found = next(iter(points)).load()
-        usable = callable(getattr(found, "on_status_messages", None))
+        usable = callable(getattr(found, trait.method, None))
     except ChannelRefused:
         raise
     except BaseException as error:  # whatever the user's module does when imported, sys.exit too
-        raise ChannelRefused(f"fc={name}: cannot be loaded: {_words(error)}",
+        raise ChannelRefused(f"{key}={name}: cannot be loaded: {_words(error)}",
                              code="not_supported") from error
     if not usable:
         raise ChannelRefused(
-            f"fc={name}: has no method on_status_messages(snapshots, now_ns)", code="not_supported"
+            f"{key}={name}: has no method {trait.method}({trait.arguments})", code="not_supported"
         )
-    made: Callable[[], Strategy] = found
+    made: Callable[[], Any] = found
     return made
 
 
-def make(name: str) -> Strategy:
+def make(name: str, kind: StrategyKind = StrategyKind.FLOW) -> Any:
     """A new object of the class that the name tells.  Runs the user's code: any thread, any time.
 
     :raises ChannelRefused: it cannot be made.
     """
-    made = find(name)
+    made = find(name, kind)
     try:
         strategy = made()
         late = inspect.getattr_static(type(strategy), "on_late", "hold")
     except BaseException as error:  # the user's constructor
-        raise ChannelRefused(f"fc={name}: cannot be made: {_words(error)}",
+        raise ChannelRefused(f"{kind.value}={name}: cannot be made: {_words(error)}",
                              code="not_supported") from error
+    if kind is StrategyKind.CONGESTION:
+        return strategy
     if type(late) is not str or late not in LATE_WORDS:
         raise ChannelRefused(
             f"fc={name}: on_late is {_words(late)}; accepted: {', '.join(LATE_WORDS)}",
@@ -114,67 +156,74 @@ def make(name: str) -> Strategy:
 
 
 class StrategyHost:
-    """The strategies of a daemon, by publication.  One thread; :meth:`run` any."""
+    """The objects at work in a daemon, by id of the publication or image.  One thread; :meth:`run`
+    any."""
 
     def __init__(self) -> None:
         self._running: dict[int, Running] = {}
         self._lock = threading.Lock()
         self._abandoned = 0
 
-    def open(self, publication_id: int, name: str, strategy: Strategy | None) -> None:
-        """Without an object (the publication was adopted) the first call makes one.
+    def open(
+        self, owner_id: int, name: str, strategy: Any, kind: StrategyKind = StrategyKind.FLOW
+    ) -> None:
+        """Without an object (of an image, or an adopted publication) the first call makes one.
 
-        :raises ChannelRefused: too many strategies of closed publications never returned.
+        :raises ChannelRefused: too many objects of closed streams never returned.
         """
         if self._abandoned >= MAX_ABANDONED:
             raise ChannelRefused(
-                f"fc={name}: {self._abandoned} strategies of closed publications still do not "
+                f"{kind.value}={name}: {self._abandoned} strategies of closed streams still do not "
                 "return, each in a thread of the daemon: correct them and restart it",
                 code="limit",
             )
-        self._running[publication_id] = Running(name=name, strategy=strategy)
+        self._running[owner_id] = Running(name=name, strategy=strategy, kind=kind)
 
-    def close(self, publication_id: int) -> None:
+    def close(self, owner_id: int) -> None:
         """A call in progress is not interrupted."""
         with self._lock:
-            running = self._running.pop(publication_id, None)
+            running = self._running.pop(owner_id, None)
             if running is not None and running.in_call:
                 self._abandoned += 1
 
-    def get(self, publication_id: int) -> Running | None:
-        return self._running.get(publication_id)
+    def get(self, owner_id: int) -> Running | None:
+        return self._running.get(owner_id)
 
     def run(
-        self, publication_id: int, snapshots: Sequence[ReceiverView], now_ns: int
+        self, owner_id: int, seen: Sequence[ReceiverView] | CongestionView, now_ns: int
     ) -> StrategyAnswer:
-        """Return the strategy's answer. Any thread, one call at a time for a publication."""
+        """Return the object's answer. Any thread, one call at a time for an owner."""
         with self._lock:
-            running = self._running.get(publication_id)
+            running = self._running.get(owner_id)
             if running is None:
                 return StrategyAnswer()
             running.in_call = True
         try:
-            return _request(running, snapshots, now_ns)
+            return _request(running, seen, now_ns)
         finally:
             with self._lock:
                 running.in_call = False
-                if self._running.get(publication_id) is not running:
+                if self._running.get(owner_id) is not running:
                     self._abandoned -= 1
 
 
-def _request(running: Running, snapshots: Sequence[ReceiverView], now_ns: int) -> StrategyAnswer:
+def _request(
+    running: Running, seen: Sequence[ReceiverView] | CongestionView, now_ns: int
+) -> StrategyAnswer:
     running.calls += 1
+    trait = _TRAITS[running.kind]
     try:
         if running.strategy is None:
-            running.strategy = make(running.name)
-        limit: object = running.strategy.on_status_messages(snapshots, now_ns)
+            running.strategy = make(running.name, running.kind)
+        limit: object = getattr(running.strategy, trait.method)(seen, now_ns)
     except BaseException as error:  # contained: the user's code
         running.raised += 1
         return _complaint(running, running.raised, f"raised {_words(error)}")
     if type(limit) is int and 0 <= limit <= _LARGEST:
         return StrategyAnswer(limit=limit)
     running.nonsense += 1
-    return _complaint(running, running.nonsense, f"answered {_words(limit)}, which is no position")
+    what = f"answered {_words(limit)}, which is no {trait.answer}"
+    return _complaint(running, running.nonsense, what)
 
 
 def _words(value: object) -> str:
@@ -190,4 +239,5 @@ def _complaint(running: Running, nth: int, what: str) -> StrategyAnswer:
     """Only the first of a kind is told."""
     if nth > 1:
         return StrategyAnswer()
-    return StrategyAnswer(complaint=f"fc={running.name}: {what}; the built-in rule applies")
+    key, trait = running.kind.value, _TRAITS[running.kind]
+    return StrategyAnswer(complaint=f"{key}={running.name}: {what}; {trait.instead}")

@@ -82,7 +82,7 @@ _NUMBERED: Final[Keys] = {key: _DROP[key] for key in ("from", "to", "numbers")}
 #: What a host's ``driver`` may set; all are numbers of at least 0.
 _PARAMETERS: Final = frozenset(
     field.name for field in attrs.fields(DriverParams) if field.default is None
-) - {"max_gaps", "advertise", "cubic_friendly"}
+) - {"max_gaps", "advertise"}
 _HOST: Final[Keys] = {
     "cycle_us": ("cycle_ns", "us"),
     "window": ("window_bytes", "bytes"),

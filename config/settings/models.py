@@ -121,6 +121,21 @@ def _unicast_flow_control(text: str) -> None:
         raise ValueError(f"{strategy} chooses among receivers")
 
 
+_CONGESTION_CONTROLS: Final = ("static", "cubic")
+
+
+def _congestion_control(text: str) -> None:
+    """:raises ValueError: it is not what cc= takes."""
+    chosen = uri.read_congestion_control("cc", text)
+    if chosen.control not in _CONGESTION_CONTROLS and not chosen.is_custom:
+        raise ValueError(f"{chosen.control} is none of {', '.join(_CONGESTION_CONTROLS)}, py:...")
+
+
+def _any_congestion_control(text: str) -> None:
+    if text:
+        _congestion_control(text)
+
+
 def _rate(text: str) -> None:
     if text:
         uri.read_rate("ps-rate", text)
@@ -195,9 +210,11 @@ class StreamRule:
     rate: str = parsed_text(
         "", _rate, "a rate as in ps-rate=, or empty", "Rate of publications; empty: unlimited.",
         "\"10m\" for bytes, \"500msg\" for messages a second.")
-    congestion_control: str = text("", r"(static|cubic)?", "static, cubic or empty",
-                                   "Congestion control of subscriptions; empty: as before.",
-                                   "\"cubic\" on paths shared with others.")
+    congestion_control: str = parsed_text(
+        "", _any_congestion_control, "a congestion control as in cc=, or empty",
+        "Congestion control of subscriptions; empty: as before. Session and term length of the "
+        "rule are compared with those of the arriving stream.",
+        "\"cubic\" on paths shared with others.")
     receiver_window_bytes: int = size(0, 0, GIB // 2, "Receiver window; 0: as before.",
                                       "Bandwidth times round trip of this stream.")
 
@@ -209,13 +226,15 @@ class SubscriptionsConfig:
     receiver_window_bytes: int = size(
         128 * KIB, 256, GIB // 2, "Bytes that a sender may have in flight to a receiver.",
         "Bandwidth times round trip, when a fast long path does not fill. Needs net.core.rmem_max.")
-    congestion_control: str = choice(
-        "static", ("static", "cubic"),
-        "Bound of the data in flight: the receiver window alone, or CUBIC within it.",
+    congestion_control: str = parsed_text(
+        "static", _congestion_control, "static, cubic or py:..., with their options",
+        "Bound of the data in flight: the receiver window alone, or CUBIC or a Python class within "
+        "it.",
         "cubic on paths shared with other traffic, with a receiver window for the fastest case.",
     )
     cubic_reno_friendly: bool = boolean(
-        True, "CUBIC takes at least what Reno would (RFC 9438, section 4.3).",
+        True, "CUBIC takes at least what Reno would (RFC 9438, section 4.3). cc=cubic,reno:false "
+        "chooses for one stream.",
         "false for Aeron's behaviour, which is slower on short paths.")
     reliable: bool = boolean(True, "The receiver requests lost data.",
                              "false where late data is worthless: gaps are skipped.")

@@ -6,6 +6,7 @@ from penstock.config.uri._values import (
     RESERVED_VALUE_OFFSET,
     Address,
     ChannelError,
+    CongestionControl,
     ControlMode,
     FlowControl,
     Group,
@@ -14,6 +15,7 @@ from penstock.config.uri._values import (
     Rate,
     SessionTag,
     Tags,
+    read_congestion_control,
     read_flow_control,
     read_rate,
 )
@@ -27,6 +29,7 @@ __all__ = [
     "Address",
     "ChannelError",
     "ChannelUri",
+    "CongestionControl",
     "ControlMode",
     "FlowControl",
     "Group",
@@ -39,6 +42,7 @@ __all__ = [
     "check_publication",
     "check_subscription",
     "parse",
+    "read_congestion_control",
     "read_flow_control",
     "read_rate",
 ]

@@ -403,10 +403,45 @@ def read_rate(key: str, text: str) -> Rate:
     return Rate(**found)
 
 
-def read_congestion_control(key: str, text: str) -> str:
-    if not _STRATEGY.fullmatch(text):
-        raise ChannelError(key, text, "is not the name of a congestion control", "static, cubic")
-    return text
+_CC_FORM: Final = "static, cubic[,reno:true|false], py:NAME, py:MODULE:CLASS"
+
+
+@attrs.frozen(kw_only=True)
+class CongestionControl:
+    """``cc=cubic,reno:false``.  None: not given."""
+
+    control: str
+    reno: bool | None = None            # of cubic: at least what Reno would reach
+
+    @property
+    def is_custom(self) -> bool:
+        """A class in Python."""
+        return self.control.startswith("py:")
+
+    def __str__(self) -> str:
+        option = "" if self.reno is None else f",reno:{write_boolean(self.reno)}"
+        return self.control + option
+
+
+def read_congestion_control(key: str, text: str) -> CongestionControl:
+    control, *options = text.split(",")
+    if not _STRATEGY.fullmatch(control) and not _PYTHON_STRATEGY.fullmatch(control):
+        raise ChannelError(key, text, "is not the name of a congestion control", _CC_FORM)
+    reno: bool | None = None
+    for option in options:
+        name, colon, value = option.partition(":")
+        if name != "reno" or not colon:
+            raise ChannelError(key, text, f"has the unknown option {shown(option)!r}", _CC_FORM)
+        if control != "cubic":
+            raise ChannelError(key, text, f"{control} has no options; reno: is of cubic", _CC_FORM)
+        if reno is not None:
+            raise ChannelError(key, text, "has reno: twice", _CC_FORM)
+        if value not in ("true", "false"):
+            raise ChannelError(
+                key, text, f"reno:{shown(value)} is neither true nor false", _CC_FORM
+            )
+        reno = value == "true"
+    return CongestionControl(control=control, reno=reno)
 
 
 def read_control_mode(key: str, text: str) -> ControlMode:

@@ -22,6 +22,7 @@ from penstock.config.uri import _values as v
 from penstock.config.uri._values import (
     Address,
     ChannelError,
+    CongestionControl,
     ControlMode,
     FlowControl,
     Group,
@@ -83,7 +84,7 @@ class ChannelUri:
     fc: FlowControl | None = None
     ps_rate: Rate | None = None
 
-    cc: str | None = None
+    cc: CongestionControl | None = None
     gtag: int | None = None
     reliable: bool | None = None
     rcv_wnd: int | None = None

@@ -32,6 +32,7 @@ class ConductorSettings:
     publication_window: int = 0         # 0: half a term
     receiver_window: int = 128 * KIB
     congestion_control: str = "static"
+    cubic_reno_friendly: bool = True
     max_resend: int = 16
     unicast_flow_control: str = "unicast"
     multicast_flow_control: str = "max"

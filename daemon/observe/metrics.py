@@ -167,6 +167,11 @@ def _images(rows: list[ImageStatus]) -> Iterator[Metric]:
         "penstock_image_receive_buffer_bytes",
         "Receive buffer of its socket; less than the window invites loss.", labels=labels,
     )
+    failures = CounterMetricFamily(
+        "penstock_image_congestion_failures",
+        "Calls of a congestion control in Python that raised, were late, or answered no window.",
+        labels=labels,
+    )
     for row in rows:
         values = [
             str(row.image_id), row.channel, str(row.stream_id), str(row.session_id), row.source
@@ -177,7 +182,8 @@ def _images(rows: list[ImageStatus]) -> Iterator[Metric]:
         lost.add_metric(values, row.lost_bytes)
         window.add_metric(values, row.window_bytes)
         buffer.add_metric(values, row.rcvbuf_bytes)
-    yield from (position, behind, gaps, lost, window, buffer)
+        failures.add_metric(values, row.congestion_failures)
+    yield from (position, behind, gaps, lost, window, buffer, failures)
 
 
 def _groups(rows: list[GroupStatus]) -> Iterator[Metric]:

@@ -112,6 +112,8 @@ class ImageStatus:
     window_bytes: int = 0               # receiver window
     rcvbuf_bytes: int = 0               # receive buffer of its socket, as SO_RCVBUF counts
     rcvbuf_wanted_bytes: int = 0        # what its window asks for
+    congestion: str = "static"          # congestion control, with its options
+    congestion_failures: int = 0        # of a class in Python: raised, nonsense, late
 
 
 @attrs.frozen(kw_only=True)
@@ -203,9 +205,6 @@ def publication_status(
     view = shared.read_pressure(publication.slot)
     peers = [_receiver(v) for v in driver.publication_receivers(publication.id)]
     client, name = view.client
-    failures = publication.late_limits
-    if running is not None:
-        failures += running.raised + running.nonsense
     return PublicationStatus(
         publication_id=publication.id,
         channel=publication.plan.channel,
@@ -223,7 +222,7 @@ def publication_status(
         strategy=publication.params.strategy,
         rate_bytes_per_s=live.rate_bytes_per_s,
         pressure_signals=live.pressure_signals,
-        strategy_failures=failures,
+        strategy_failures=_failures(publication, running),
         cause=cause_name(view.cause),
         culprit=view.culprit_text,
         culprit_client=client,
@@ -240,7 +239,15 @@ def publication_status(
     )
 
 
-def image_status(world: World, image: Image, driver: Driver) -> ImageStatus | None:
+def _failures(owner: Publication | Image, running: Running | None) -> int:
+    """Calls of a class in Python that raised, answered nonsense, or were late."""
+    answers = 0 if running is None else running.raised + running.nonsense
+    return owner.late_limits + answers
+
+
+def image_status(
+    world: World, image: Image, driver: Driver, running: Running | None = None
+) -> ImageStatus | None:
     """None once the receiver has let go of it: what is left is a file for slow subscribers."""
     if image.released:
         return None
@@ -264,6 +271,8 @@ def image_status(world: World, image: Image, driver: Driver) -> ImageStatus | No
         window_bytes=image.params.window_bytes,
         rcvbuf_bytes=image.endpoint.buffer_bytes,
         rcvbuf_wanted_bytes=wanted_bytes(image.params.window_bytes),
+        congestion=image.params.congestion_name or "static",
+        congestion_failures=_failures(image, running),
     )
 
 
@@ -312,7 +321,10 @@ def take(
     malformed: int, strategies: StrategyHost, logs: GroupLogs,
 ) -> DaemonStatus:
     """A snapshot.  Conductor thread."""
-    images = (image_status(world, image, driver) for image in world.images.values())
+    images = (
+        image_status(world, image, driver, strategies.get(image.id))
+        for image in world.images.values()
+    )
     return DaemonStatus(
         version=facts.version,
         pid=facts.pid,

@@ -31,7 +31,7 @@ from penstock.core.errors import PenstockError
 from penstock.daemon.conductor.state import model
 
 NAME: Final = "registry.journal"
-FORMAT: Final = 6                       # to be raised when what records hold changes
+FORMAT: Final = 7                       # to be raised when what records hold changes
 _HEAD: Final = b"PENSTOCK-REGISTRY %d\n" % FORMAT
 _ANY_HEAD: Final = re.compile(rb"PENSTOCK-REGISTRY (\d{1,9})\n")
 _HEAD_BYTES: Final = 64

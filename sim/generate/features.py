@@ -214,6 +214,33 @@ class _Misfits(Draw):
         )
 
 
+class _Windows(Draw):
+    """Congestion controls in Python, drawn from a generator of their own."""
+
+    def __init__(self, scenario: Scenario, seed: int) -> None:
+        super().__init__(random.Random(f"windows {seed}"), 0.12, set(scenario.classes))
+        self.scenario = scenario
+
+    def add(self) -> Scenario:
+        """The scenario with a class for some streams, which may be late or silent."""
+        for stream in sorted({p.stream_id for p in self.scenario.publishers} - {WITNESS_STREAM}):
+            readers = [s for s in self.scenario.subscribers if s.stream_id == stream]
+            plain = all(
+                s.channel.startswith("aeron:ipc") is False and "cc=" not in s.channel
+                for s in readers
+            )
+            if not plain or not self.chance("cc=py"):
+                continue
+            name = self.rng.choice(["Halver", "MoodyWindow", "MoodyWindow"])
+            self.scenario = attrs.evolve(self.scenario, subscribers=tuple(
+                attrs.evolve(
+                    s, channel=f"{s.channel}|cc=py:penstock.sim.congestion:{name}"
+                ) if s.stream_id == stream and s.channel.startswith("aeron:udp") else s
+                for s in self.scenario.subscribers
+            ))
+        return attrs.evolve(self.scenario, classes=tuple(sorted(self.classes)))
+
+
 def _address(channel: str) -> str:
     """Of a channel only where it goes."""
     base, _, options = channel.partition("?")
@@ -229,4 +256,4 @@ def add(scenario: Scenario, seed: int) -> Scenario:
     features.spies()
     features.conductors()
     scenario = attrs.evolve(features.scenario, classes=tuple(sorted(features.classes)))
-    return _Misfits(_Idle(scenario, seed).add(), seed).add()
+    return _Windows(_Misfits(_Idle(scenario, seed).add(), seed).add(), seed).add()

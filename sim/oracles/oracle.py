@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from penstock.core.driver_types import SystemCounter
 from penstock.daemon.conductor.sagas.custom import DEADLINE_NS
+from penstock.sim.congestion import MoodyWindow
 from penstock.sim.oracles.measure import jain_ppm
 from penstock.sim.scenario import SECOND_NS
 from penstock.sim.strategies import Moody
@@ -147,11 +148,12 @@ def _wire(world: World) -> Iterator[str]:
     for host in world.hosts:
         if host.running:
             # A second source of a session is one entry in the error log, once a followed source.
-            yield from _counted(host, more=network.forged > 0)
+            moody = any(MoodyWindow.__name__ in s.channel for s in world.scenario.subscribers)
+            yield from _counted(host, more=network.forged > 0, moody_windows=moody)
             yield from host.untold()
 
 
-def _counted(host: Host, *, more: bool) -> Iterator[str]:
+def _counted(host: Host, *, more: bool, moody_windows: bool) -> Iterator[str]:
     counters = host.counters(SystemCounter.ERRORS, SystemCounter.SHORT_SENDS)
     full = bool(host.script.full) or host.script.short_send_ppm > 0
     late = host.script.strategy_delay_ns > DEADLINE_NS
@@ -161,14 +163,17 @@ def _counted(host: Host, *, more: bool) -> Iterator[str]:
         or (name == "refused" and "dead daemon" in fields)
         for _, name, fields in host.events
     )
+    # Each image has an object of its own, which may have complained before the image ended.
+    ended = sum(name == "image_state" for _, name, _ in host.events)
+    before += 2 * ended * moody_windows
     errors = counters[SystemCounter.ERRORS]
     complaints = 0
     for running in host.strategies():
         made = running.strategy
-        if running.name.endswith(Moody.__name__):
+        if running.name.endswith((Moody.__name__, MoodyWindow.__name__)):
             before += 2 * host.script.adopt     # to whom it complained, too
             complaints += (running.raised > 0) + (running.nonsense > 0)
-        if isinstance(made, Moody):
+        if isinstance(made, Moody | MoodyWindow):
             notified = running.raised, running.nonsense
             if notified != (made.raised, made.nonsense):
                 yield f"{host.name} counted {notified} answers of {running.name} that were none"

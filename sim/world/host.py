@@ -35,6 +35,7 @@ from penstock.core.errors import ChannelRefused
 from penstock.daemon.addressing import LocalInterface
 from penstock.daemon.conductor import Conductor, ConductorSettings, Operation
 from penstock.daemon.conductor import actions as a
+from penstock.daemon.conductor.actions.congestion import RunCongestion
 from penstock.daemon.conductor.state.model import Image, Publication
 from penstock.daemon.executor import Executor
 from penstock.daemon.observe.samples import sample
@@ -291,7 +292,8 @@ class Host:
 
     def strategies(self) -> list[Running]:
         """Those in Python that are at work, and what became of their answers."""
-        found = map(self._executor.strategies.get, self.conductor.world.publications)
+        world = self.conductor.world
+        found = map(self._executor.strategies.get, [*world.publications, *world.images])
         return [running for running in found if running is not None]
 
     def untold(self) -> list[str]:
@@ -393,7 +395,8 @@ class Host:
         while waiting:
             operation = waiting.popleft()
             outcome = self._executor.perform(operation.action)
-            if isinstance(operation.action, a.RunStrategy) and self.script.strategy_delay_ns > 0:
+            asks = isinstance(operation.action, a.RunStrategy | RunCongestion)
+            if asks and self.script.strategy_delay_ns > 0:
                 answer_ns = self.now_ns + self.script.strategy_delay_ns
                 self._answers.append((answer_ns, operation.operation_id, outcome))
                 continue

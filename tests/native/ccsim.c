@@ -175,7 +175,6 @@ static void open_side(ccsim_t *sim, int32_t which)
     params.advertise = !sim->options.plain;
     params.loss_recovery = sim->options.loss_recovery;
     params.max_gaps = sim->options.max_gaps > 0 ? sim->options.max_gaps : params.max_gaps;
-    params.cubic_friendly = !sim->options.not_friendly;
     params.connection_timeout_ns = 60 * SECOND_NS;
     params.image_liveness_timeout_ns = 60 * SECOND_NS;
     CHECK_EQ(ps_driver_create(&params, &side->driver), PS_OK);
@@ -288,6 +287,7 @@ static void make_image(ccsim_t *sim, const ps_event_t *event)
                                        .term_offset = event->setup.term_offset,
                                        .window_bytes = sim->options.window_bytes,
                                        .congestion_control = sim->options.congestion_control,
+                                       .cubic_only = sim->options.not_friendly,
                                        .congestion_rtt_counter_id = counter(side),
                                        .congestion_window_counter_id = counter(side),
                                        .destination = event->setup.destination,

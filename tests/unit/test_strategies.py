@@ -288,7 +288,8 @@ def test_the_first_rule_that_matches_fills_in_what_the_channel_leaves_open() -> 
     assert publication(uri.parse("aeron:udp?endpoint=10.0.0.1:1"), 6).fc is None
     assert str(publication(uri.parse("aeron:udp?endpoint=239.0.0.1:1|mtu=4k"), 5).fc) == "min"
     subscription = rules.apply(group, 6, settings, publication=False)
-    assert (subscription.cc, subscription.rcv_wnd, subscription.fc) == ("cubic", 262144, None)
+    assert (str(subscription.cc), subscription.rcv_wnd) == ("cubic", 262144)
+    assert subscription.fc is None
 
 
 def test_rules_choose_by_channel_stream_session_and_term_length() -> None:
@@ -310,7 +311,7 @@ def test_rules_choose_by_channel_stream_session_and_term_length() -> None:
     assert found("239.0.0.1:5|term-length=1m", 2) == "tagged,g:1"
     assert found("239.0.0.1:5|term-length=1m|fc=max", 2) == "max"
     session = uri.parse("aeron:udp?endpoint=10.0.0.1:5|session-id=77")
-    assert rules.apply(session, 2, settings, publication=False).cc == "cubic"
+    assert str(rules.apply(session, 2, settings, publication=False).cc) == "cubic"
 
 
 def test_a_rule_leaves_out_what_a_medium_has_no_use_for() -> None:

@@ -306,3 +306,30 @@ def test_any_parameters_are_a_channel_or_a_channel_error(items: list[tuple[str, 
     query = "|".join(f"{key}={value}" for key, value in items)
     _use(f"aeron:udp?{query}")
     _use(f"aeron:ipc?{query}")
+
+
+@pytest.mark.parametrize(("text", "control", "reno"), [
+    ("static", "static", None), ("cubic", "cubic", None), ("cubic,reno:true", "cubic", True),
+    ("cubic,reno:false", "cubic", False), ("py:a.b:C", "py:a.b:C", None), ("bbr", "bbr", None),
+])
+def test_congestion_controls_are_read_and_written_alike(
+    text: str, control: str, reno: bool | None
+) -> None:
+    found = uri.read_congestion_control("cc", text)
+    assert (found.control, found.reno) == (control, reno)
+    assert str(found) == text
+
+
+@pytest.mark.parametrize(("text", "why"), [
+    ("", "is not the name"), ("Cubic", "is not the name"), ("py:", "is not the name"),
+    ("py:a b", "is not the name"), ("cubic,", "unknown option ''"),
+    ("cubic,reno", "unknown option 'reno'"), ("cubic,beta:0.7", "unknown option 'beta:0.7'"),
+    ("cubic,reno:", "reno: is neither true nor false"),
+    ("cubic,reno:yes", "reno:yes is neither true nor false"),
+    ("cubic,reno:true,reno:true", "reno: twice"), ("static,reno:true", "static has no options"),
+    ("py:a:B,reno:true", "py:a:B has no options"),
+])
+def test_congestion_controls_that_make_no_sense_are_named(text: str, why: str) -> None:
+    with pytest.raises(uri.ChannelError, match=why) as caught:
+        uri.read_congestion_control("cc", text)
+    assert "static, cubic[,reno:true|false], py:NAME, py:MODULE:CLASS" in str(caught.value)

@@ -47,9 +47,10 @@ enum ps_receiver_command {
     PS_RCMD_ADD_SUBSCRIBER,     /* subscriber */
     PS_RCMD_REMOVE_SUBSCRIBER,  /* position_counter_id */
     PS_RCMD_DRAIN_IMAGE,
-    PS_RCMD_REJECT_IMAGE, /* reason */
-    PS_RCMD_RESERVED,     /* reserved_position */
-    PS_RCMD_RELEASE_TERMS /* least_terms */
+    PS_RCMD_REJECT_IMAGE,  /* reason */
+    PS_RCMD_RESERVED,      /* reserved_position */
+    PS_RCMD_RELEASE_TERMS, /* least_terms */
+    PS_RCMD_SET_WINDOW     /* window_bytes */
 };
 
 typedef struct ps_command {
@@ -70,6 +71,7 @@ typedef struct ps_command {
         int32_t client_slot;
         int64_t reserved_position;
         int32_t least_terms;
+        int64_t window_bytes; /* congestion window of a class in the control plane */
         struct {
             int64_t position;
             int64_t until_ns; /* of the driver's clock */

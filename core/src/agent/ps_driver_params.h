@@ -51,7 +51,6 @@ typedef struct ps_driver_params {
     int32_t event_capacity;               /* per agent, power of two; 4096 */
     int32_t command_capacity;             /* per agent, power of two; 1024 */
     uint8_t advertise;                    /* send trailers (capabilities) */
-    uint8_t cubic_friendly;               /* RFC 9438 section 4.3; 1 */
 } ps_driver_params_t;
 
 typedef struct ps_subscriber_params {

@@ -49,7 +49,6 @@ void ps_driver_params_default(ps_driver_params_t *params)
     params->max_gaps = 1024;
     params->retransmit_percent = 100;
     params->retransmit_bytes_per_s = 4 * 1024 * 1024;
-    params->cubic_friendly = 1;
     params->event_capacity = 4096;
     params->command_capacity = 1024;
     params->advertise = 1;

@@ -176,6 +176,11 @@ int ps_image_reserved(ps_driver_t *driver, ps_image_t *image, int64_t position);
 /* As ps_publication_release_terms, of the receiver. */
 int ps_image_release_terms(ps_driver_t *driver, ps_image_t *image, int32_t least_terms);
 void ps_image_get_status(const ps_image_t *image, ps_image_status_t *out);
+/* PS_CC_CUSTOM: the window that the class answered, bytes; clipped to two datagrams and the
+ * receiver window.  It counts until the next one, at most PS_CC_SILENT_NS. */
+int ps_image_set_congestion_window(ps_driver_t *driver, ps_image_t *image, int64_t window);
+/* PS_CC_CUSTOM: what the class decides from; all 0 before the receiver's first pass. */
+void ps_image_get_congestion(const ps_image_t *image, ps_congestion_view_t *out);
 /* keep_session = 1: (rejoin=false) the session is ignored while interest stays. */
 int ps_image_remove(ps_driver_t *driver, ps_image_t *image, int32_t keep_session);
 void ps_image_destroy(ps_driver_t *driver, ps_image_t *image);

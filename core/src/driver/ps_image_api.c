@@ -40,7 +40,7 @@ static int prepare_timing(ps_image_t *image)
     image->nak_due_ns = INT64_MAX;
     image->lost_due_ns = INT64_MAX;
     return ps_congestion_init(&image->congestion, image->params.congestion_control, window,
-                              image->log.mtu, driver->cubic_friendly != 0);
+                              image->log.mtu, image->params.cubic_only == 0);
 }
 
 /* Where the log is complete from position on: whole frames of this stream, one after the other.  A
@@ -214,7 +214,7 @@ static int prepare(ps_image_t *image)
     image->naks_cell = cell_of(image, params->naks_counter_id);
     image->congestion_rtt_cell = &image->dummy_cell;
     image->congestion_window_cell = &image->dummy_cell;
-    if (params->congestion_control == PS_CC_CUBIC) {
+    if (params->congestion_control != PS_CC_STATIC) {
         image->congestion_rtt_cell = cell_of(image, params->congestion_rtt_counter_id);
         image->congestion_window_cell = cell_of(image, params->congestion_window_counter_id);
     }
@@ -378,6 +378,30 @@ void ps_image_get_status(const ps_image_t *image, ps_image_status_t *out)
     out->subscribers = atomic_load_explicit(&shown->shown_subscribers, memory_order_relaxed);
     out->foreign_datagrams = atomic_load_explicit(&shown->shown_foreign, memory_order_relaxed);
     out->pressure_signals = atomic_load_explicit(&shown->shown_pressure, memory_order_relaxed);
+}
+
+int ps_image_set_congestion_window(ps_driver_t *driver, ps_image_t *image, int64_t window)
+{
+    ps_command_t command = { .type = PS_RCMD_SET_WINDOW, .image = image, .window_bytes = window };
+
+    return ps_agent_command(&driver->agents[PS_AGENT_RECEIVER], &command);
+}
+
+void ps_image_get_congestion(const ps_image_t *image, ps_congestion_view_t *out)
+{
+    ps_image_t *shown = (ps_image_t *)(uintptr_t)image;
+#define LOAD(field) atomic_load_explicit(&shown->shown_congestion.field, memory_order_relaxed)
+    *out = (ps_congestion_view_t){ .window = LOAD(window),
+                                   .least = ps_congestion_least(&image->congestion),
+                                   .most = image->congestion.window_max,
+                                   .received = LOAD(received),
+                                   .consumed = LOAD(consumed),
+                                   .granted = LOAD(granted),
+                                   .losses = LOAD(losses),
+                                   .missing = LOAD(missing),
+                                   .rtt_ns = LOAD(rtt_ns),
+                                   .least_rtt_ns = LOAD(least_rtt_ns) };
+#undef LOAD
 }
 
 int ps_image_remove(ps_driver_t *driver, ps_image_t *image, int32_t keep_session)

@@ -19,7 +19,7 @@ enum ps_flow_control {
 /* The rule while a custom strategy is late. */
 enum ps_fc_late { PS_FC_LATE_HOLD = 0, PS_FC_LATE_MAX = 1, PS_FC_LATE_MIN = 2 };
 
-enum ps_congestion_control { PS_CC_STATIC = 0, PS_CC_CUBIC = 1 };
+enum ps_congestion_control { PS_CC_STATIC = 0, PS_CC_CUBIC = 1, PS_CC_CUSTOM = 2 };
 enum ps_loss_recovery { PS_LOSS_ALL_GAPS = 0, PS_LOSS_SINGLE_GAP = 1 };
 
 enum ps_tether_state {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * ps_congestion.c: the built-in strategies.  `static` offers the configured window and does not
- * react to loss; it is Aeron's default.  `cubic` bounds what is under way.
+ * react to loss; it is Aeron's default.  `cubic` bounds the data in flight.
  */
 
 #include "ps_congestion.h"
@@ -35,15 +35,31 @@ static int32_t cubic_initial_window(ps_congestion_t *congestion)
     return (int32_t)ps_cubic_window(&congestion->cubic);
 }
 
-/* The window is what lies here unread plus what may be under way; never more than the receiver
- * takes.  The sender hears of each eighth of a window that it gains, and at once of a cut. */
+/* The window is what lies here unread plus what may be in flight; never more than the receiver
+ * takes.  The sender is told of each eighth of a window that it gains. */
+int32_t ps_congestion_grant(ps_congestion_t *congestion, const ps_congestion_input_t *input,
+                            int64_t in_flight, bool *force)
+{
+    int64_t window = input->received - input->consumption + in_flight;
+    int64_t quantum = in_flight / GRANT_PARTS;
+
+    congestion->binds = window < congestion->window_max;
+    if (!congestion->binds) {
+        window = congestion->window_max;
+    }
+    quantum = quantum < congestion->mtu ? congestion->mtu : quantum;
+    if (congestion->binds && input->consumption + window >= input->granted + quantum) {
+        *force = true;
+    }
+    return (int32_t)window;
+}
+
+/* The sender is told of a cut at once. */
 static int32_t cubic_on_rebuild(ps_congestion_t *congestion, const ps_congestion_input_t *input,
                                 bool *force)
 {
     ps_cubic_t *cubic = &congestion->cubic;
-    int64_t arrived = congestion->started ? input->received - congestion->received : 0;
-    int64_t quantum;
-    int64_t window;
+    const int64_t arrived = congestion->started ? input->received - congestion->received : 0;
 
     congestion->started = true;
     congestion->received = input->received;
@@ -52,17 +68,7 @@ static int32_t cubic_on_rebuild(ps_congestion_t *congestion, const ps_congestion
         *force = ps_cubic_on_loss(cubic, input->loss_position, input->granted, input->now_ns);
     }
     ps_cubic_on_received(cubic, arrived > 0 ? arrived : 0, input->now_ns);
-    window = input->received - input->consumption + ps_cubic_window(cubic);
-    congestion->binds = window < congestion->window_max;
-    if (!congestion->binds) {
-        window = congestion->window_max;
-    }
-    quantum = ps_cubic_window(cubic) / GRANT_PARTS;
-    quantum = quantum < congestion->mtu ? congestion->mtu : quantum;
-    if (congestion->binds && input->consumption + window >= input->granted + quantum) {
-        *force = true;
-    }
-    return (int32_t)window;
+    return ps_congestion_grant(congestion, input, ps_cubic_window(cubic), force);
 }
 
 static void cubic_on_rtt(ps_congestion_t *congestion, int64_t sample_ns, int64_t smoothed_ns)
@@ -70,10 +76,22 @@ static void cubic_on_rtt(ps_congestion_t *congestion, int64_t sample_ns, int64_t
     ps_cubic_on_rtt(&congestion->cubic, sample_ns, smoothed_ns);
 }
 
+static int64_t cubic_in_flight(const ps_congestion_t *congestion)
+{
+    return ps_cubic_window(&congestion->cubic);
+}
+
+static int64_t cubic_rate(const ps_congestion_t *congestion)
+{
+    return ps_cubic_rate(&congestion->cubic);
+}
+
 static const ps_congestion_ops_t ps_congestion_cubic = { .name = "cubic",
                                                          .initial_window = cubic_initial_window,
                                                          .on_rebuild = cubic_on_rebuild,
-                                                         .on_rtt = cubic_on_rtt };
+                                                         .on_rtt = cubic_on_rtt,
+                                                         .in_flight = cubic_in_flight,
+                                                         .rate = cubic_rate };
 
 int ps_congestion_init(ps_congestion_t *congestion, int32_t kind, int32_t window_max, int32_t mtu,
                        bool friendly)
@@ -85,6 +103,7 @@ int ps_congestion_init(ps_congestion_t *congestion, int32_t kind, int32_t window
         congestion->ops = &ps_congestion_cubic;
         ps_cubic_init(&congestion->cubic, mtu, window_max, friendly);
         return PS_OK;
+    case PS_CC_CUSTOM: congestion->ops = &ps_congestion_custom; return PS_OK;
     default: return ps_fail(PS_E_INVALID, "congestion control %d is unknown", kind);
     }
 }
@@ -99,9 +118,10 @@ int64_t ps_congestion_rtt_interval_ns(const ps_congestion_t *congestion, int64_t
     if (smoothed_ns == 0) {
         return RTT_INTERVAL_UNKNOWN_NS;
     }
-    /* HyStart++ needs eight samples a round; afterwards a smoothed value that follows suffices. */
-    interval_ns = congestion->cubic.phase == PS_CUBIC_AVOIDANCE ? smoothed_ns / 2
-                                                                : smoothed_ns / SAMPLES_PER_ROUND;
+    /* HyStart++ needs eight samples a round; otherwise a smoothed value that follows suffices. */
+    const bool starts =
+        congestion->cubic.segment > 0 && congestion->cubic.phase != PS_CUBIC_AVOIDANCE;
+    interval_ns = starts ? smoothed_ns / SAMPLES_PER_ROUND : smoothed_ns / 2;
     interval_ns = interval_ns < RTT_INTERVAL_LEAST_NS ? RTT_INTERVAL_LEAST_NS : interval_ns;
     return interval_ns < RTT_INTERVAL_NS ? interval_ns : RTT_INTERVAL_NS;
 }

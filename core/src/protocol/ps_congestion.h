@@ -8,6 +8,7 @@
 #define PS_CONGESTION_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #include "ps_cubic.h"
@@ -34,6 +35,10 @@ typedef struct ps_congestion_ops {
                           bool *force);
     /* A round-trip sample and the smoothed value; NULL: not interested. */
     void (*on_rtt)(ps_congestion_t *congestion, int64_t sample_ns, int64_t smoothed_ns);
+    /* Bytes that may be in flight, 0: no such bound at present; NULL: never. */
+    int64_t (*in_flight)(const ps_congestion_t *congestion);
+    /* Bytes a second at which the sender should pace, 0: no opinion; NULL: never. */
+    int64_t (*rate)(const ps_congestion_t *congestion);
 } ps_congestion_ops_t;
 
 struct ps_congestion {
@@ -44,7 +49,33 @@ struct ps_congestion {
     bool started;
     bool binds;       /* the congestion window is less than the receiver could take */
     ps_cubic_t cubic; /* state of PS_CC_CUBIC */
+    /* PS_CC_CUSTOM */
+    int64_t custom_silent_ns; /* the class counts as silent then; 0: not started */
+    int64_t smoothed_ns;      /* round trip, 0 unknown */
+    int64_t losses;           /* passes that found new loss */
+    int32_t custom_window;    /* bytes in flight that the class allows */
+    bool custom_silent;       /* the receiver window alone applies */
+    bool custom_cut;          /* the window shrank since the last pass */
 };
+
+/* Without an answer of a class in the control plane for this long, the receiver window applies. */
+#define PS_CC_SILENT_NS INT64_C(5000000000)
+
+extern const ps_congestion_ops_t ps_congestion_custom;
+
+/* Least window in bytes: two datagrams, or all that the receiver takes. */
+static inline int64_t ps_congestion_least(const ps_congestion_t *congestion)
+{
+    const int64_t two = 2 * (int64_t)congestion->mtu;
+    return two < congestion->window_max ? two : congestion->window_max;
+}
+/* The window beyond consumption that allows in_flight bytes on the way; sets binds, and *force when
+ * the sender gains an eighth of in_flight. */
+int32_t ps_congestion_grant(ps_congestion_t *congestion, const ps_congestion_input_t *input,
+                            int64_t in_flight, bool *force);
+/* PS_CC_CUSTOM: the class answered with this window (bytes, any value; it is clipped to the least
+ * window and window_max).  Nothing for the other kinds. */
+void ps_congestion_set(ps_congestion_t *congestion, int64_t window, int64_t now_ns);
 
 /* kind: ps_congestion_control.  friendly: CUBIC's Reno-friendly region.  PS_E_INVALID for an
  * unknown kind. */
@@ -53,12 +84,12 @@ int ps_congestion_init(ps_congestion_t *congestion, int32_t kind, int32_t window
 /* Bytes that may be in flight, 0: the strategy has no such bound. */
 static inline int64_t ps_congestion_window(const ps_congestion_t *congestion)
 {
-    return congestion->cubic.segment > 0 ? ps_cubic_window(&congestion->cubic) : 0;
+    return congestion->ops->in_flight != NULL ? congestion->ops->in_flight(congestion) : 0;
 }
 /* Bytes a second the sender should pace at, 0: no opinion. */
 static inline int64_t ps_congestion_rate(const ps_congestion_t *congestion)
 {
-    return congestion->cubic.segment > 0 ? ps_cubic_rate(&congestion->cubic) : 0;
+    return congestion->ops->rate != NULL ? congestion->ops->rate(congestion) : 0;
 }
 /* When the next round-trip sample is wanted, after one requested at now_ns. */
 int64_t ps_congestion_rtt_interval_ns(const ps_congestion_t *congestion, int64_t smoothed_ns);

@@ -5,9 +5,9 @@
  * RFC 6298, but with a smaller first variation. Pure. Owner: the receiver thread.
  *
  * The round trip may grow many times over while requests leave at a pace that suits the old one.
- * Sixteen requests are remembered. When the table is full, every second one is dropped, the oldest
- * kept, and the next ones leave a sixteenth of the oldest one's age apart. So a request is
- * remembered for half the age of the oldest at least, and an answer finds its request whatever the
+ * Sixteen requests are remembered. When the table is full, every second one is dropped, not the
+ * oldest. The next requests leave a sixteenth of the oldest one's age apart. So each request is
+ * remembered for at least half the age of the oldest. An answer finds its request whatever the
  * round trip has become. */
 #ifndef PS_RTT_H
 #define PS_RTT_H
@@ -20,8 +20,9 @@ enum { PS_RTT_OUTSTANDING = 16 };
 typedef struct ps_rtt {
     int64_t smoothed_ns; /* 0: nothing measured yet */
     int64_t variation_ns;
-    int64_t least_ns;                     /* 0: nothing measured yet */
-    int64_t requested_ns[PS_RTT_OUTSTANDING]; /* requests that were not answered, the oldest first */
+    int64_t least_ns; /* 0: nothing measured yet */
+    int64_t
+        requested_ns[PS_RTT_OUTSTANDING]; /* requests that were not answered, the oldest first */
     int32_t outstanding;                  /* of them */
 } ps_rtt_t;
 

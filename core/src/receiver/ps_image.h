@@ -202,6 +202,9 @@ struct ps_image {
     _Atomic int32_t shown_subscribers;
     _Atomic int64_t shown_pressure; /* PRESSURE frames sent */
     _Atomic int64_t shown_foreign;
+    struct { /* ps_congestion_view_t, of PS_CC_CUSTOM */
+        _Atomic int64_t window, received, consumed, granted, losses, missing, rtt_ns, least_rtt_ns;
+    } shown_congestion;
     /* line: conductor; the receiver reads join_hold */
     alignas(PS_LINE) _Atomic int64_t join_hold; /* nothing at or above this is released meanwhile */
     int32_t joined[PS_IMAGE_SUBSCRIBERS_MAX];   /* position counter ids */

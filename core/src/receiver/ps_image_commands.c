@@ -153,6 +153,10 @@ bool ps_image_on_command(ps_receiver_t *receiver, const ps_command_t *command)
             ps_receiver_make_hot(receiver, image); /* it may need more already */
         }
         break;
+    case PS_RCMD_SET_WINDOW:
+        ps_congestion_set(&image->congestion, command->window_bytes, receiver->now_ns);
+        ps_receiver_make_hot(receiver, image);
+        break;
     case PS_RCMD_RELEASE_TERMS: ps_image_on_release_terms(image, command->least_terms); break;
     default: return false;
     }

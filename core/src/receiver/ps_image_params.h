@@ -49,8 +49,8 @@ typedef struct ps_image_params {
     int32_t term_offset;                  /* join position = pos(active_term_id, term_offset) */
     int32_t window_bytes;                 /* initial and largest receiver window, <= T/2 */
     int32_t congestion_control;           /* ps_congestion_control */
-    int32_t congestion_rtt_counter_id;    /* cubic only; -1 none */
-    int32_t congestion_window_counter_id; /* cubic only; -1 none */
+    int32_t congestion_rtt_counter_id;    /* not of static; -1 none */
+    int32_t congestion_window_counter_id; /* not of static; -1 none */
     int32_t destination;                  /* as in the PS_EV_SETUP */
     ps_addr_t source;                     /* as in the PS_EV_SETUP */
     int64_t nak_delay_ns;                 /* -1: driver default */
@@ -63,6 +63,7 @@ typedef struct ps_image_params {
     uint8_t group; /* NAK back-off as in a multicast group */
     uint8_t reliable;
     uint8_t rejoin;
+    uint8_t cubic_only; /* cubic: without the Reno-friendly region of RFC 9438, section 4.3 */
     /* 1: a dead daemon's image goes on at the contiguous end of its log; what lies above is dropped
      * and requested again.  PS_E_CORRUPT when log and counters contradict each other */
     uint8_t adopted;
@@ -79,5 +80,19 @@ typedef struct ps_image_status {
     int64_t pressure_signals;  /* PRESSURE frames sent */
     int64_t foreign_datagrams; /* of sources that are not followed: dropped */
 } ps_image_status_t;
+
+/* The input of a congestion control in the control plane.  Each value is the receiver's
+ * newest; they may be of two neighbouring passes. */
+typedef struct ps_congestion_view {
+    int64_t window;      /* bytes that may be in flight; 0: none is in force, the class is silent */
+    int64_t least, most; /* bounds of an answer, bytes */
+    int64_t received;    /* bytes of the stream that arrived since the image began */
+    int64_t consumed;    /* bytes that the slowest subscriber has read since then */
+    int64_t granted;     /* bytes that the sender may have sent since then */
+    int64_t losses;      /* passes of the receiver that found new loss */
+    int64_t missing;     /* bytes of open gaps */
+    int64_t rtt_ns;      /* smoothed, 0 unknown */
+    int64_t least_rtt_ns; /* smallest sample, 0 unknown */
+} ps_congestion_view_t;
 
 #endif

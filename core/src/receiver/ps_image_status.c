@@ -381,7 +381,8 @@ static bool publish(ps_image_t *image, int64_t now_ns)
                       image->log.term_length);
         atomic_store_explicit(image->position_cell, contiguous, memory_order_release);
         image->wake = 1;
-        if (now_ns >= image->rtt_due_ns && image->state == PS_IMAGE_ACTIVE) {
+        if (now_ns >= image->rtt_due_ns && image->state == PS_IMAGE_ACTIVE &&
+            ps_rtt_ready(&image->rtt, now_ns)) {
             ps_image_send_rttm(image, now_ns);
         }
     }
@@ -404,17 +405,40 @@ static void note_movement(ps_image_t *image, int64_t now_ns)
 }
 
 /* The window ends where storage does: data beyond would be dropped.  Under NAK-strength control the
- * sender goes half a term ahead whatever the window is, unless storage is given as the reason. */
+ * sender goes half a term ahead whatever the window is, unless storage is given as the reason or a
+ * congestion window is stated. */
 void ps_image_bound_window(ps_image_t *image)
 {
-    bool pressure = (image->peer_capabilities & PS_CAP_PRESSURE) != 0;
-    int64_t most = pressure ? image->log.term_length / 2 : image->window;
+    bool ahead = ps_image_under_nak(image) && ps_congestion_window(&image->congestion) == 0;
+    int64_t most = ahead ? image->log.term_length / 2 : image->window;
     int64_t room = image->reserved_position - image->consumption;
 
     room = room > 0 ? room & ~(int64_t)(PS_FRAME_ALIGNMENT - 1) : 0;
     image->storage_binds = most > room;
     if (image->storage_binds) {
         image->window = (int32_t)room;
+    }
+}
+
+/* For a congestion control in the control plane (ps_image_get_congestion). */
+static void show_to_class(ps_image_t *image, const ps_congestion_input_t *input)
+{
+    const int64_t from = image->join_position;
+    const struct {
+        _Atomic int64_t *cell;
+        int64_t value;
+    } rows[] = {
+        { &image->shown_congestion.window, ps_congestion_window(&image->congestion) },
+        { &image->shown_congestion.received, input->received - from },
+        { &image->shown_congestion.consumed, input->consumption - from },
+        { &image->shown_congestion.granted, input->granted - from },
+        { &image->shown_congestion.losses, image->congestion.losses },
+        { &image->shown_congestion.missing, image->gaps.missing },
+        { &image->shown_congestion.rtt_ns, image->rtt.smoothed_ns },
+        { &image->shown_congestion.least_rtt_ns, image->rtt.least_ns },
+    };
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        atomic_store_explicit(rows[i].cell, rows[i].value, memory_order_relaxed);
     }
 }
 
@@ -431,6 +455,9 @@ bool ps_image_update_window(ps_image_t *image, int64_t now_ns)
     image->new_loss = 0;
     image->window = image->congestion.ops->on_rebuild(&image->congestion, &input, &forced);
     ps_image_bound_window(image);
+    if (image->params.congestion_control == PS_CC_CUSTOM) {
+        show_to_class(image, &input);
+    }
     return forced;
 }
 

@@ -8,6 +8,7 @@ successful :class:`Outcome`; without it the value is None.
 
 from __future__ import annotations
 
+import enum
 from typing import Any
 
 import attrs
@@ -287,18 +288,26 @@ class ReadReceivers(Action):
     publication_id: int
 
 
+class StrategyKind(enum.Enum):
+    """The subject of a class of the user's; the value is the parameter of the channel."""
+
+    FLOW = "fc"
+    CONGESTION = "cc"
+
+
 @attrs.frozen(kw_only=True)
 class MakeStrategy(Action):
-    """Finds and makes a flow-control strategy in Python.  Result: the object, opaque here."""
+    """Finds and makes an object of a class of the user's.  Result: the object, opaque here."""
 
+    kind: StrategyKind
     name: str
 
 
 @attrs.frozen(kw_only=True)
 class StrategyAnswer:
-    """Answer of a Python strategy. Without a limit the built-in rule applies."""
+    """Answer of a class of the user's. Without a limit the built-in rule applies."""
 
-    limit: int | None = None
+    limit: int | None = None            # a position (FLOW) or a window in bytes (CONGESTION)
     complaint: str = ""                 # for the error log: the first failure of its kind
 
 

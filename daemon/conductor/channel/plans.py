@@ -19,6 +19,27 @@ CONGESTION_CONTROL: Final = {
 }
 
 
+def congestion_plan(
+    given: uri.CongestionControl | None, settings: ConductorSettings
+) -> uri.CongestionControl:
+    """Return the congestion control with all options stated.
+
+    :raises Refused: this daemon has no such congestion control.
+    """
+    chosen = given
+    if chosen is None:
+        chosen = uri.read_congestion_control("congestion_control", settings.congestion_control)
+    if chosen.control not in CONGESTION_CONTROL and not chosen.is_custom:
+        raise Refused(
+            "not_supported",
+            f"cc={chosen}: this daemon has no such congestion control "
+            f"(accepted: {', '.join(CONGESTION_CONTROL)}, py:NAME, py:MODULE:CLASS)",
+        )
+    if chosen.control == "cubic" and chosen.reno is None:
+        return attrs.evolve(chosen, reno=settings.cubic_reno_friendly)
+    return chosen
+
+
 @attrs.frozen(kw_only=True)
 class EndpointPlan:
     """The addressing part of a channel."""
@@ -78,7 +99,7 @@ class SubscriptionPlan:
     reliable: bool = True
     sparse: bool = True
     receiver_window: int
-    congestion_control: str = "static"
+    congestion_control: uri.CongestionControl
     nak_delay_ns: int = -1
     group: bool | None = None           # None: as the channel and the SETUP say
     tether: bool = True
@@ -161,13 +182,6 @@ def subscription_plan(
         uri.check_subscription(parsed)
     except uri.ChannelError as error:
         raise Refused("invalid_channel", str(error)) from error
-    congestion_control = settings.congestion_control if parsed.cc is None else parsed.cc
-    if congestion_control not in CONGESTION_CONTROL:
-        raise Refused(
-            "not_supported",
-            f"cc={congestion_control}: this daemon has no such congestion control "
-            f"(accepted: {', '.join(CONGESTION_CONTROL)})",
-        )
     group = {uri.Group.TRUE: True, uri.Group.FALSE: False}
     return SubscriptionPlan(
         address=_endpoint_plan(parsed, channel),
@@ -176,7 +190,7 @@ def subscription_plan(
         reliable=settings.reliable if parsed.reliable is None else parsed.reliable,
         sparse=settings.sparse if parsed.sparse is None else parsed.sparse,
         receiver_window=settings.receiver_window if parsed.rcv_wnd is None else parsed.rcv_wnd,
-        congestion_control=congestion_control,
+        congestion_control=congestion_plan(parsed.cc, settings),
         nak_delay_ns=-1 if parsed.nak_delay_ns is None else parsed.nak_delay_ns,
         group=None if parsed.group is None else group.get(parsed.group),
         tether=settings.tether if parsed.tether is None else parsed.tether,

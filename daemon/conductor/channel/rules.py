@@ -32,12 +32,16 @@ LATE_WORDS: Final = ("hold", "max", "min")
 _ONE_RECEIVER: Final = ("nak",)         # beside py: strategies that make sense without a group
 
 
+def concerns(rule: StreamRule, parsed: uri.ChannelUri, stream_id: int) -> bool:
+    """Whether the rule matches this channel and stream, whatever its session and term length."""
+    return fnmatchcase(str(parsed), rule.channel) and rule.stream_id in (None, stream_id)
+
+
 def matches(rule: StreamRule, parsed: uri.ChannelUri, stream_id: int, default_term: int) -> bool:
     """Does the rule speak of this channel and stream?"""
     term = default_term if parsed.term_length is None else parsed.term_length
     return (
-        fnmatchcase(str(parsed), rule.channel)
-        and rule.stream_id in (None, stream_id)
+        concerns(rule, parsed, stream_id)
         and rule.session_id in (None, parsed.session_id)
         and rule.term_length_bytes in (0, term)
     )
@@ -110,7 +114,8 @@ def _filled(
         found["pub_wnd"] = rule.window_bytes or None
         found["ps_rate"] = uri.read_rate("rate", rule.rate) if rule.rate else None
     else:
-        found["cc"] = None if parsed.is_ipc else rule.congestion_control or None
+        if rule.congestion_control and not parsed.is_ipc:
+            found["cc"] = uri.read_congestion_control("cc", rule.congestion_control)
         found["rcv_wnd"] = rule.receiver_window_bytes or None
     given = {key: value for key, value in found.items()
              if value is not None and getattr(parsed, key) is None}

@@ -33,13 +33,11 @@ from penstock.daemon.conductor.actions import (
 )
 from penstock.daemon.conductor.channel.counters import ChannelStatus
 from penstock.daemon.conductor.channel.plans import (
-    group_subscription_plan,
     parse,
     publication_plan,
-    subscription_plan,
 )
 from penstock.daemon.conductor.saga import EXCLUSIVE, Refused, Saga
-from penstock.daemon.conductor.sagas import custom, publications
+from penstock.daemon.conductor.sagas import congestion, custom, publications
 from penstock.daemon.conductor.sagas.clients import lose_client
 from penstock.daemon.conductor.sagas.groups import adopt_group
 from penstock.daemon.conductor.sagas.linking import link_image, link_publication, report_refusal
@@ -49,6 +47,7 @@ from penstock.daemon.conductor.sagas.recv_endpoints import release_if_unused as 
 from penstock.daemon.conductor.sagas.retention import keep_log, settle_orphan
 from penstock.daemon.conductor.sagas.send_endpoints import release_if_unused as release_send
 from penstock.daemon.conductor.sagas.storage import watch
+from penstock.daemon.conductor.sagas.subscriptions import plan_of
 from penstock.daemon.conductor.state.machines import ImageState, PublicationState
 from penstock.daemon.conductor.state.model import (
     TERMS,
@@ -324,11 +323,9 @@ def _subscription(
     endpoint = world.recv_endpoints.get(fields["endpoint_id"])
     if endpoint is None and fields["endpoint_id"]:
         raise Refused("no_interface", "its channel could not be opened")
-    channel = fields["channel"]
-    make_plan = group_subscription_plan if client.group_id else subscription_plan
     subscription = Subscription(
         id=key[0], client=client, stream_id=fields["stream_id"], endpoint=endpoint,
-        plan=make_plan(parse(channel), channel, world.settings),
+        plan=plan_of(world, client, fields["channel"], fields["stream_id"]),
         spy_key=fields["spy_key"], spy_tag=fields["spy_tag"],
     )
     world.subscriptions[subscription.id] = subscription
@@ -368,6 +365,7 @@ def _image(
     endpoint.held_by += 1
     world.storage.adopt(image.log.reserved_bytes)
     watch(world, image)
+    congestion.start(world, image)
     note_image(world, image)
 
 

@@ -20,13 +20,14 @@ from penstock.daemon.conductor.actions import (
     RunStrategy,
     SetPublicationLimit,
     StrategyAnswer,
+    StrategyKind,
 )
 from penstock.daemon.conductor.channel import rules
 from penstock.daemon.conductor.channel.plans import PublicationPlan
 from penstock.daemon.conductor.saga import Refused, Saga
 from penstock.daemon.conductor.settings import ConductorSettings
 from penstock.daemon.conductor.state.machines import PublicationState
-from penstock.daemon.conductor.state.model import Publication
+from penstock.daemon.conductor.state.model import Image, Publication
 from penstock.daemon.conductor.state.state import World
 
 STEP_NS: Final = 10_000_000
@@ -60,7 +61,7 @@ def make(plan: PublicationPlan, settings: ConductorSettings) -> Saga[dict[str, A
     if plan.is_ipc:
         return made
     for name in rules.custom_names(plan.flow_control, settings):
-        made[name] = yield MakeStrategy(name=name)
+        made[name] = yield MakeStrategy(kind=StrategyKind.FLOW, name=name)
     return made
 
 
@@ -71,7 +72,12 @@ def _step(world: World, publication: Publication) -> Saga[None]:
             requested_ns = world.now_ns
             if publication.unanswered_ns is None:
                 publication.unanswered_ns = requested_ns
-            watch = _Watch(world, publication)
+            watch = Watch(
+                world, publication,
+                f"{publication.plan.channel}: fc={publication.params.strategy}: no answer "
+                f"within {DEADLINE_NS / 1e6:.0f} ms; while it is late, "
+                f"{publication.params.fc_on_late.name.lower()} applies",
+            )
             world.timers.at(requested_ns + DEADLINE_NS + 1, watch.check)
             answer: StrategyAnswer = yield RunStrategy(
                 publication_id=publication.id, snapshots=snapshots, now_ns=requested_ns
@@ -123,12 +129,13 @@ def _watch_silence(world: World, publication: Publication) -> None:
     world.timers.at(world.now_ns + SILENT_NS // 5, check)
 
 
-class _Watch:
-    """Over one call of a strategy."""
+class Watch:
+    """Over one call of a class in Python.  The first late answer of its owner is logged."""
 
-    def __init__(self, world: World, publication: Publication) -> None:
+    def __init__(self, world: World, owner: Publication | Image, text: str) -> None:
         self._world = world
-        self._publication = publication
+        self._owner = owner
+        self._text = text
         self.answered = False
         self.late = False
 
@@ -137,11 +144,6 @@ class _Watch:
         if self.answered or self.late:
             return
         self.late = True
-        publication = self._publication
-        publication.late_limits += 1
-        if publication.late_limits == 1:
-            self._world.emit(LogError(
-                text=f"{publication.plan.channel}: fc={publication.params.strategy}: no answer "
-                f"within {DEADLINE_NS / 1e6:.0f} ms; while it is late, "
-                f"{publication.params.fc_on_late.name.lower()} applies"
-            ))
+        self._owner.late_limits += 1
+        if self._owner.late_limits == 1:
+            self._world.emit(LogError(text=self._text))

@@ -37,6 +37,7 @@ from penstock.daemon.conductor.actions import (
 from penstock.daemon.conductor.channel.counters import CounterType, stream_counter
 from penstock.daemon.conductor.channel.plans import CONGESTION_CONTROL, SubscriptionPlan
 from penstock.daemon.conductor.saga import EXCLUSIVE, EXCLUSIVE_LAST, Refused, Saga, Undo
+from penstock.daemon.conductor.sagas import congestion
 from penstock.daemon.conductor.sagas.joins import report_no_image
 from penstock.daemon.conductor.sagas.linking import link_image, report_refusal, unlink, withdraw
 from penstock.daemon.conductor.sagas.recv_buffers import follow_window
@@ -130,6 +131,7 @@ def on_established(world: World, image_id: int) -> Saga[None]:
     image.established = True
     world.half_open_bytes -= image.log.reserved_bytes
     note_image(world, image)
+    congestion.start(world, image)
     for subscription in list(image.endpoint.subscriptions.values()):
         if not _wants(subscription, image) or subscription.id in image.subscribers:
             continue
@@ -206,9 +208,11 @@ def _check_mtu(
 def _counters_of(plan: SubscriptionPlan) -> list[tuple[CounterType, str]]:
     """Kinds of the counters of an image, in the order in which _params takes them."""
     kinds = [(kind, "") for kind in (*_POSITIONS, CounterType.NAKS_SENT)]
-    if CONGESTION_CONTROL[plan.congestion_control] is CongestionControl.CUBIC:
-        kinds += [(CounterType.CONGESTION, "rcv-cc-cubic-rtt"),
-                  (CounterType.CONGESTION, "rcv-cc-cubic-wnd")]
+    chosen = plan.congestion_control
+    if chosen.control != "static":
+        name = "custom" if chosen.is_custom else chosen.control
+        kinds += [(CounterType.CONGESTION, f"rcv-cc-{name}-rtt"),
+                  (CounterType.CONGESTION, f"rcv-cc-{name}-wnd")]
     return kinds
 
 
@@ -222,13 +226,26 @@ def _check_share(world: World, amount: int) -> None:
         )
 
 
+def _image_plan(
+    world: World, event: Setup, subscriptions: list[Subscription]
+) -> SubscriptionPlan:
+    """The first subscription's plan, with what the stream that arrives decides."""
+    first = subscriptions[0].plan
+    chosen = congestion.choose(
+        first, event.stream_id, world.settings, session_id=event.session_id,
+        term_length=event.term_length,
+    )
+    return attrs.evolve(
+        first, receiver_window=_receiver_window(subscriptions, event.term_length),
+        congestion_control=chosen,
+    )
+
+
 def _create(
     world: World, endpoint: RecvEndpoint, event: Setup, subscriptions: list[Subscription]
 ) -> Saga[None]:
     first = subscriptions[0]
-    plan = attrs.evolve(
-        first.plan, receiver_window=_receiver_window(subscriptions, event.term_length)
-    )
+    plan = _image_plan(world, event, subscriptions)
     image_id = world.next_id()
     start = compute_position(
         event.active_term_id, event.term_offset, event.initial_term_id, event.term_length
@@ -338,6 +355,7 @@ def _params(
     slot: int, counters: list[int], *, reserved: int, group: bool,
 ) -> ImageParams:
     assert event.source is not None
+    chosen = plan.congestion_control
     return ImageParams(
         id=image_id,
         log_path=path,
@@ -348,7 +366,9 @@ def _params(
         naks_counter_id=counters[2],
         congestion_rtt_counter_id=counters[3] if len(counters) > 3 else NO_COUNTER,
         congestion_window_counter_id=counters[4] if len(counters) > 4 else NO_COUNTER,
-        congestion_control=CONGESTION_CONTROL[plan.congestion_control],
+        congestion_control=CONGESTION_CONTROL.get(chosen.control, CongestionControl.CUSTOM),
+        congestion_name=str(chosen),
+        cubic_only=chosen.reno is False,
         session_id=event.session_id,
         stream_id=event.stream_id,
         initial_term_id=event.initial_term_id,

@@ -20,6 +20,7 @@ from penstock.daemon.conductor.channel.plans import (
     subscription_plan,
 )
 from penstock.daemon.conductor.saga import EXCLUSIVE, Refused, Saga
+from penstock.daemon.conductor.sagas import congestion
 from penstock.daemon.conductor.sagas.images import leave_half_open, leave_image
 from penstock.daemon.conductor.sagas.linking import (
     link_image,
@@ -47,15 +48,22 @@ def add_subscription(
     joins: Joins = Joins.BESIDE,
 ) -> Saga[None]:
     """Serves AddSubscription; ``answer`` sends the reply, before any notice of an image."""
-    parsed = rules.apply(
-        parse(message.channel), message.stream_id, world.settings, publication=False
-    )
-    make_plan = group_subscription_plan if client.group_id else subscription_plan
-    plan = make_plan(parsed, message.channel, world.settings)
+    plan = plan_of(world, client, message.channel, message.stream_id)
     if plan.kind == "udp":
+        yield from congestion.check(plan, message.stream_id, world.settings)
         yield from _add_network(world, client, plan, message, answer, joins)
     else:
         yield from _add_local(world, client, plan, message, answer, joins)
+
+
+def plan_of(world: World, client: Client, channel: str, stream_id: int) -> SubscriptionPlan:
+    """Plan a subscription with what the rules add to its channel.
+
+    :raises Refused: the channel, or a rule with it, makes no sense.
+    """
+    parsed = rules.apply(parse(channel), stream_id, world.settings, publication=False)
+    make_plan = group_subscription_plan if client.group_id else subscription_plan
+    return make_plan(parsed, channel, world.settings)
 
 
 def _has_address(plan: SubscriptionPlan) -> bool:
@@ -109,16 +117,20 @@ def _check_alike(endpoint: RecvEndpoint, plan: SubscriptionPlan, stream_id: int)
         if other.stream_id != stream_id:
             continue
         for key, old, new in (
-            ("reliable", other.plan.reliable, plan.reliable),
-            ("rejoin", other.plan.rejoin, plan.rejoin),
-            ("cc", other.plan.congestion_control, plan.congestion_control),
+            ("reliable", _word(other.plan.reliable), _word(plan.reliable)),
+            ("rejoin", _word(other.plan.rejoin), _word(plan.rejoin)),
+            ("cc", str(other.plan.congestion_control), str(plan.congestion_control)),
         ):
             if old != new:
                 raise Refused(
                     "invalid_channel",
-                    f"{plan.channel}: {key}={str(new).lower()} contradicts another subscription of "
-                    f"stream {stream_id} on this channel, which has {key}={str(old).lower()}",
+                    f"{plan.channel}: {key}={new} contradicts another subscription of stream "
+                    f"{stream_id} on this channel, which has {key}={old}",
                 )
+
+
+def _word(value: bool) -> str:
+    return "true" if value else "false"
 
 
 def _add_local(

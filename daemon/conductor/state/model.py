@@ -249,6 +249,9 @@ class Image:
     end_position: int = -1              # once drained
     end_ordinal: int = -1               # messages below end_position
     established: bool = False           # a frame of the stream was accepted
+    late_limits: int = 0                # answers of a congestion control in Python, too late
+    unanswered_ns: int | None = None    # it was asked then, and not heard since
+    silence_told: bool = False
 
 
 @attrs.define(eq=False, kw_only=True)

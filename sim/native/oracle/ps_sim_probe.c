@@ -308,17 +308,15 @@ static void read_rttm(ps_probe_t *probe, int32_t host, const ps_sim_packet_t *pa
         return;
     }
     ps_probe_image_t *image = ps_probe_image(probe, host, rttm.session_id, rttm.stream_id, now_ns);
-    for (int32_t i = 0; image != NULL && i < 16; i++) {
-        const int64_t sample = now_ns - rttm.echo_ns;
-        if (image->requested_rtt[i] != 0 && image->requested_rtt[i] == rttm.echo_ns &&
-            (rttm.receiver_id == 0 ||
-             (image->image->endpoint != NULL &&
-              rttm.receiver_id == image->image->endpoint->params.receiver_id))) {
-            image->requested_rtt[i] = 0;
-            take_sample(image, sample > 0 ? sample : 1);
-            ps_probe_round_sample(image, sample > 0 ? sample : 1);
-            return;
-        }
+    if (image == NULL || (rttm.receiver_id != 0 &&
+                          (image->image->endpoint == NULL ||
+                           rttm.receiver_id != image->image->endpoint->params.receiver_id))) {
+        return;
+    }
+    const int64_t sample = ps_probe_rtt_answer(image, rttm.echo_ns, now_ns);
+    if (sample > 0) {
+        take_sample(image, sample);
+        ps_probe_round_sample(image, sample);
     }
 }
 

@@ -249,8 +249,8 @@ typedef struct ps_probe_image {
     bool counted;       /* it knows the ordinals of its messages */
     ps_probe_index_t index;
     int64_t cubic_received;
-    int64_t requested_rtt[16];
-    uint32_t requested_rtt_next;
+    int64_t requested_rtt[16]; /* open requests, the oldest first */
+    int32_t n_requested_rtt;
     int64_t consumption;
     uint64_t naks;
     int64_t naks_shown;
@@ -453,6 +453,11 @@ void ps_probe_recv_check(ps_probe_t *probe, ps_probe_image_t *model, int64_t now
 void ps_probe_rate_init(ps_probe_pub_t *model, int64_t now_ns);
 void ps_probe_rate_check(ps_probe_t *probe, ps_probe_pub_t *model, int64_t now_ns);
 void ps_probe_round_sample(ps_probe_image_t *model, int64_t sample_ns);
+void ps_probe_class_check(ps_probe_t *probe, const ps_probe_image_t *model, int64_t window,
+                          int64_t most);
+void ps_probe_rtt_requested(ps_probe_image_t *model, int64_t now_ns);
+bool ps_probe_rtt_wanted(const ps_probe_image_t *model, int64_t now_ns);
+int64_t ps_probe_rtt_answer(ps_probe_image_t *model, int64_t stamp_ns, int64_t now_ns);
 void ps_probe_cubic_check(ps_probe_t *probe, ps_probe_image_t *model, int64_t now_ns);
 
 /* ps_sim_probe_path.c */

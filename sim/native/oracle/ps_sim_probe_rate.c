@@ -396,3 +396,72 @@ void ps_probe_cubic_check(ps_probe_t *probe, ps_probe_image_t *model, int64_t no
     model->cubic_known = image->congestion.started;
     model->cubic_received = image->congestion.received;
 }
+
+/* ---- a class in the control plane ------------------------------------------------------------ */
+
+/* The window of a class in the control plane bounds the data in flight for 5 s after its last
+ * answer, and no longer.  most: what receiver window and storage allow. */
+void ps_probe_class_check(ps_probe_t *probe, const ps_probe_image_t *model, int64_t window,
+                          int64_t most)
+{
+    const ps_image_t *image = model->image;
+    const ps_congestion_t *custom = &image->congestion;
+    const int64_t now_ns = image->receiver->now_ns;
+    const int64_t here = custom->received - image->consumption;
+    const int64_t wanted = custom->custom_silent ? most : here + custom->custom_window;
+    const bool silent = custom->custom_silent_ns > 0 &&
+                        now_ns - (custom->custom_silent_ns - 5 * SECOND) >= 5 * SECOND;
+    if (custom->started && silent != custom->custom_silent) {
+        complain(probe, model, "a class is silent after another time", (double)(now_ns),
+                 (double)(custom->custom_silent_ns));
+    }
+    if (window != (wanted < most ? wanted : most) && custom->started) {
+        complain(probe, model, "a status message states another window than the class allows",
+                 window, wanted);
+    }
+    if (custom->custom_window < 2 * image->log.mtu && custom->custom_window < most) {
+        complain(probe, model, "a class holds the stream below two datagrams",
+                 custom->custom_window, most);
+    }
+}
+
+/* ---- round trips ----------------------------------------------------------------------------- */
+
+/* Of sixteen requests without an answer every second one is forgotten, not the oldest. */
+void ps_probe_rtt_requested(ps_probe_image_t *model, int64_t now_ns)
+{
+    if (model->n_requested_rtt == 16) {
+        for (int32_t i = 0; i < 8; i++) {
+            model->requested_rtt[i] = model->requested_rtt[2 * i];
+        }
+        model->n_requested_rtt = 8;
+    }
+    model->requested_rtt[model->n_requested_rtt++] = now_ns;
+}
+
+/* While answers are missing, requests leave a sixteenth of the oldest one's age apart. */
+bool ps_probe_rtt_wanted(const ps_probe_image_t *model, int64_t now_ns)
+{
+    const int32_t n = model->n_requested_rtt;
+    return n < 2 ||
+           (now_ns - model->requested_rtt[n - 1]) >= (now_ns - model->requested_rtt[0]) / 16;
+}
+
+/* Returns the sample, 0: no such request is open.  Those open for twice as long are given up. */
+int64_t ps_probe_rtt_answer(ps_probe_image_t *model, int64_t stamp_ns, int64_t now_ns)
+{
+    const int64_t sample = now_ns > stamp_ns ? now_ns - stamp_ns : 1;
+    bool found = false;
+    for (int32_t i = 0; i < model->n_requested_rtt; i++) {
+        found |= model->requested_rtt[i] == stamp_ns;
+    }
+    int32_t n = 0;
+    for (int32_t i = 0; found && i < model->n_requested_rtt; i++) {
+        const int64_t requested_ns = model->requested_rtt[i];
+        if (requested_ns != stamp_ns && requested_ns >= now_ns - 2 * sample) {
+            model->requested_rtt[n++] = requested_ns;
+        }
+    }
+    model->n_requested_rtt = found ? n : model->n_requested_rtt;
+    return found ? sample : 0;
+}

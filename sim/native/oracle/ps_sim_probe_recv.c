@@ -59,7 +59,9 @@ bool ps_probe_is_heard(const ps_image_t *image, int64_t now_ns)
 static bool is_bound(const ps_image_t *image, int64_t *room)
 {
     const int32_t half = image->log.term_length / 2;
-    const bool ahead = (image->peer_capabilities & PS_CAP_PRESSURE) != 0;
+    const bool congested =
+        image->params.congestion_control != PS_CC_STATIC && !image->congestion.custom_silent;
+    const bool ahead = !congested && (image->peer_capabilities & PS_CAP_PRESSURE) != 0;
     const int32_t most =
         ahead || image->params.window_bytes > half ? half : image->params.window_bytes;
     *room = image->reserved_position - image->consumption;
@@ -101,6 +103,14 @@ static void check_trailer(ps_probe_t *probe, const ps_probe_image_t *model, cons
         complain(probe, model, "a congestion window without congestion control",
                  trailer->congestion_window, trailer->pacing_rate);
     }
+    if (image->params.congestion_control == PS_CC_CUSTOM) {
+        const ps_congestion_t *custom = &image->congestion;
+        const int64_t stated = custom->custom_silent ? 0 : custom->custom_window;
+        if (trailer->congestion_window != stated) {
+            complain(probe, model, "another window than that of the class",
+                     trailer->congestion_window, stated);
+        }
+    }
     const ps_cubic_t *cubic = &image->congestion.cubic;
     const int64_t window = ps_cubic_window(cubic);
     if (image->params.congestion_control == PS_CC_CUBIC && cubic->smoothed_ns > 0) {
@@ -132,6 +142,9 @@ static void check_window(ps_probe_t *probe, const ps_probe_image_t *model, const
     if (sm->window > most || sm->window < 0 ||
         (image->params.congestion_control == PS_CC_STATIC && sm->window != most)) {
         complain(probe, model, "a status message states another window", sm->window, most);
+    }
+    if (image->params.congestion_control == PS_CC_CUSTOM) {
+        ps_probe_class_check(probe, model, sm->window, most);
     }
     const int64_t least = 2 * (int64_t)image->log.mtu < most ? 2 * (int64_t)image->log.mtu : most;
     if (sm->window < least) {
@@ -409,11 +422,11 @@ void ps_probe_rttm_sent(ps_probe_t *probe, ps_probe_image_t *model, const ps_rtt
     if (now_ns < model->rtt_due_ns) {
         complain(probe, model, "a round-trip request too soon", now_ns, model->rtt_due_ns);
     }
-    model->requested_rtt[model->requested_rtt_next++ % 16] = now_ns;
+    ps_probe_rtt_requested(model, now_ns);
     model->rtt_ns = now_ns;
     const int32_t phase = image->congestion.cubic.phase;
     const bool known = phase == model->last_phase; /* else it changed in this cycle */
-    const bool avoids = phase == PS_CUBIC_AVOIDANCE;
+    const bool avoids = phase == PS_CUBIC_AVOIDANCE || image->congestion.cubic.segment == 0;
     model->rtt_due_ns = now_ns + rtt_interval(image, known && avoids ? 2 : 10);
     model->rtt_late_ns = now_ns + rtt_interval(image, known && !avoids ? 10 : 2);
 }
@@ -425,7 +438,8 @@ static void check_round_trips(ps_probe_t *probe, ps_probe_image_t *model, int64_
     const bool moved = ps_image_contiguous(image) != model->last_position;
     if (moved && model->last_position >= 0 && now_ns >= model->rtt_late_ns &&
         model->rtt_ns != now_ns && image->state == PS_IMAGE_ACTIVE &&
-        ps_probe_is_heard(image, now_ns) && image->endpoint != NULL) {
+        ps_probe_is_heard(image, now_ns) && image->endpoint != NULL &&
+        ps_probe_rtt_wanted(model, now_ns)) {
         complain(probe, model, "no round trip is measured", now_ns, model->rtt_due_ns);
     }
     model->last_position = ps_image_contiguous(image);

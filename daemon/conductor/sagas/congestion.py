@@ -1,0 +1,177 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Choose the congestion control of an image, and ask the one that is a class in Python.
+
+The channel decides; else the first ``[[stream]]`` rule that matches the arriving stream with its
+session and term length; else the configuration.
+
+A class is asked once an interval of max(``STEP_NS``, round trip), at most ``LONGEST_NS``.  Its
+answer holds until the next one.  A class that needs longer than ``DEADLINE_NS`` is late: that is
+logged once and counted.  If a class gives no answer for ``SILENT_NS``, the receiver falls back to
+the receiver window alone until it answers.  The log and the event feed say so."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from penstock.config import uri
+from penstock.core.congestion import CongestionView
+from penstock.core.driver_types import CongestionControl
+from penstock.daemon.conductor.actions import (
+    LogError,
+    MakeStrategy,
+    StrategyAnswer,
+    StrategyKind,
+)
+from penstock.daemon.conductor.actions.congestion import (
+    ReadCongestion,
+    RunCongestion,
+    SetCongestionWindow,
+)
+from penstock.daemon.conductor.channel.plans import SubscriptionPlan, congestion_plan, parse
+from penstock.daemon.conductor.channel.rules import concerns
+from penstock.daemon.conductor.saga import Refused, Saga
+from penstock.daemon.conductor.sagas.custom import DEADLINE_NS, SILENT_NS, Watch
+from penstock.daemon.conductor.settings import ConductorSettings
+from penstock.daemon.conductor.state.machines import ImageState
+from penstock.daemon.conductor.state.model import Image
+from penstock.daemon.conductor.state.state import World
+
+STEP_NS: Final = 10_000_000
+LONGEST_NS: Final = 1_000_000_000
+_LIVE: Final = (ImageState.ACTIVE, ImageState.DRAINING)
+
+
+def choose(
+    plan: SubscriptionPlan, stream_id: int, settings: ConductorSettings, *, session_id: int,
+    term_length: int,
+) -> uri.CongestionControl:
+    """Return the congestion control of an image of this session and term length (bytes)."""
+    stated = parse(plan.channel)
+    given = stated.cc
+    if given is None:
+        for rule in settings.rules:
+            if (
+                concerns(rule, stated, stream_id)
+                and rule.session_id in (None, session_id)
+                and rule.term_length_bytes in (0, term_length)
+            ):
+                given = _of_rule(rule.congestion_control)
+                break
+    return congestion_plan(given, settings)
+
+
+def _of_rule(text: str) -> uri.CongestionControl | None:
+    return uri.read_congestion_control("congestion_control", text) if text else None
+
+
+def names(
+    plan: SubscriptionPlan, stream_id: int, settings: ConductorSettings
+) -> tuple[str, ...]:
+    """Return the classes in Python that an image of this subscription may get."""
+    stated = parse(plan.channel)
+    if stated.cc is not None:
+        choices = [stated.cc]
+    else:
+        choices = [
+            chosen for rule in settings.rules if concerns(rule, stated, stream_id)
+            if (chosen := _of_rule(rule.congestion_control)) is not None
+        ]
+        choices.append(congestion_plan(None, settings))
+    return tuple(dict.fromkeys(chosen.control for chosen in choices if chosen.is_custom))
+
+
+def check(plan: SubscriptionPlan, stream_id: int, settings: ConductorSettings) -> Saga[None]:
+    """Make an object of each class that an image may get, and drop it.
+
+    The user's code may hang, so this comes before the conductor is held for anybody else.
+
+    :raises Refused: a class cannot be found or made.
+    """
+    for name in names(plan, stream_id, settings):
+        yield MakeStrategy(kind=StrategyKind.CONGESTION, name=name)
+
+
+def start(world: World, image: Image) -> None:
+    """Begin to ask the class of an image, if it has one."""
+    if image.params.congestion_control == CongestionControl.CUSTOM:
+        _again(world, image, world.now_ns + STEP_NS)
+        _watch_silence(world, image)
+
+
+def _is_asked(world: World, image: Image) -> bool:
+    return world.images.get(image.id) is image and image.state in _LIVE and not image.released
+
+
+def _again(world: World, image: Image, at_ns: int) -> None:
+    def due() -> None:
+        if _is_asked(world, image):
+            world.runner.start(_step(world, image), lambda value, error: None)
+
+    world.timers.at(at_ns, due)
+
+
+def _step(world: World, image: Image) -> Saga[None]:
+    requested_ns = world.now_ns
+    if image.unanswered_ns is None:
+        image.unanswered_ns = requested_ns
+    try:
+        view: CongestionView = yield ReadCongestion(
+            image_id=image.id, session_id=image.session_id, stream_id=image.stream_id,
+            term_length=image.log.term_length, mtu=image.mtu,
+        )
+        interval_ns = min(max(STEP_NS, view.rtt_ns), LONGEST_NS)
+        watch = Watch(world, image, f"{describe(image)}: no answer within "
+                      f"{DEADLINE_NS / 1e6:.0f} ms; while it is late, its last window holds")
+        world.timers.at(requested_ns + DEADLINE_NS + 1, watch.check)
+        answer: StrategyAnswer = yield RunCongestion(
+            image_id=image.id, view=view, now_ns=requested_ns
+        )
+        if world.now_ns - requested_ns > DEADLINE_NS:
+            watch.check()
+        watch.answered = True
+        if answer.complaint:
+            world.emit(LogError(text=f"{describe(image)}: {answer.complaint}"))
+        if answer.limit is not None and _is_asked(world, image):
+            _note_answer(world, image)
+            world.emit(SetCongestionWindow(image_id=image.id, window=answer.limit))
+    except Refused:
+        return                          # it has gone meanwhile
+    next_ns = requested_ns + interval_ns
+    _again(world, image, next_ns if next_ns > world.now_ns else world.now_ns + interval_ns)
+
+
+def describe(image: Image) -> str:
+    """Name the image and its class, for logs."""
+    return (
+        f"{image.endpoint.channel}: session {image.session_id} of stream {image.stream_id}: "
+        f"cc={image.params.congestion_name}"
+    )
+
+
+def _note_answer(world: World, image: Image) -> None:
+    image.unanswered_ns = None
+    if image.silence_told:
+        image.silence_told = False
+        world.event("congestion_answers", image_id=image.id, session_id=image.session_id,
+                    stream_id=image.stream_id, congestion=image.params.congestion_name)
+
+
+def _watch_silence(world: World, image: Image) -> None:
+    """Tell once of a class that gives no answer.  One timer for each image."""
+    def look() -> None:
+        if not _is_asked(world, image):
+            return
+        since_ns = image.unanswered_ns
+        silent = since_ns is not None and world.now_ns - since_ns >= SILENT_NS
+        if silent and not image.silence_told:
+            image.silence_told = True
+            world.event("congestion_silent", image_id=image.id, session_id=image.session_id,
+                        stream_id=image.stream_id, congestion=image.params.congestion_name)
+            world.error(
+                "congestion silent", image.endpoint.channel,
+                f"{describe(image)}: no answer for {SILENT_NS / 1e9:.0f} s; the receiver window "
+                "alone applies until it answers: correct the class and restart the daemon",
+            )
+        _watch_silence(world, image)
+
+    world.timers.at(world.now_ns + SILENT_NS // 5, look)

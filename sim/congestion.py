@@ -1,0 +1,52 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Congestion controls in Python for generated scenarios."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from penstock.core.congestion import CongestionView
+
+#: No windows, whatever they look like.
+_NONSENSE: Final[tuple[object, ...]] = (None, True, -1, 2**63, 1e6, "wide", (), b"\0" * 1000)
+_ERRORS: Final = (ValueError("moody"), SystemExit(1), KeyboardInterrupt(), ZeroDivisionError())
+#: Right answers before each that is none.
+_PATIENCE: Final = 3
+
+
+class Halver:
+    """Half the window at each loss, a datagram more in each interval without one."""
+
+    def __init__(self) -> None:
+        self._losses = 0
+
+    def on_interval(self, view: CongestionView, now_ns: int) -> int:
+        """Bytes that may be in flight."""
+        lost, self._losses = view.losses > self._losses, view.losses
+        window = view.window or view.most
+        return window // 2 if lost else window + view.mtu
+
+
+class MoodyWindow:
+    """:class:`Halver` with faults. Now and then it raises, answers what is no window, or answers a
+    window far out of bounds."""
+
+    def __init__(self) -> None:
+        self.raised = 0
+        self.nonsense = 0
+        self._calls = 0
+        self._calm = Halver()
+
+    def on_interval(self, view: CongestionView, now_ns: int) -> Any:
+        """Bytes that may be in flight, or not."""
+        mood, rest = divmod(self._calls, _PATIENCE + 1)
+        self._calls += 1
+        if rest < _PATIENCE:
+            return self._calm.on_interval(view, now_ns)
+        if mood % 3 == 0:
+            self.raised += 1
+            raise _ERRORS[mood // 3 % len(_ERRORS)]
+        if mood % 3 == 1:
+            self.nonsense += 1
+            return _NONSENSE[mood // 3 % len(_NONSENSE)]
+        return 2**62 if mood % 2 == 0 else 0
