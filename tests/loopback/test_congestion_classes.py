@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -20,7 +19,6 @@ from penstock import Client
 from penstock.core.errors import ChannelRefused
 
 Port = Callable[[], int]
-EXAMPLES = Path(__file__).parents[2] / "examples"
 TERM = "term-length=256k"
 
 
@@ -124,12 +122,7 @@ def test_a_class_that_cannot_be_made_in_time_is_refused_and_holds_up_nobody(
     assert host.end() == 0
 
 
-def test_the_example_runs_in_a_daemon(
-    new_host: NewHost, port: Port, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(
-        [str(EXAMPLES), os.environ.get("PYTHONPATH", "")]
-    ))
+def test_the_example_runs_in_a_daemon(new_host: NewHost, port: Port) -> None:
     host = new_host()
     channel = f"aeron:udp?endpoint=127.0.0.1:{port()}|{TERM}"
     with (

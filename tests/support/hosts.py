@@ -67,7 +67,7 @@ class PenstockHost:
     def __init__(self, directory: Path, *, prefix: Sequence[str] = ()) -> None:
         self.directory = directory
         self._prefix = tuple(prefix)
-        self._env = {"PYTHONPATH": str(TESTS)}
+        self._env = {"PYTHONPATH": os.pathsep.join([str(TESTS), str(TESTS.parent / "examples")])}
         self._daemon: Peer | None = None
         self.last_errors = ""
         """What the last daemon that ended by itself wrote to standard error."""
