@@ -14,7 +14,7 @@ import pytest
 from penstock.core.congestion import CongestionView
 from penstock.core.driver_types import Cause
 from penstock.sim.core import Link
-from penstock.sim.fuzz import generate
+from penstock.sim.generate.fuzz import generate
 from penstock.sim.scenario import (
     MS_NS,
     SECOND_NS,

@@ -13,7 +13,7 @@ import pytest
 from conductor_rig import Rig
 
 from penstock.config import uri
-from penstock.config.control import AddSubscription
+from penstock.config.protocol.control import AddSubscription
 from penstock.config.settings.models import StreamRule
 from penstock.core.congestion import CongestionView
 from penstock.core.driver_types import CongestionControl

@@ -8,7 +8,6 @@ successful :class:`Outcome`; without it the value is None.
 
 from __future__ import annotations
 
-import enum
 from typing import Any
 
 import attrs
@@ -27,6 +26,7 @@ from penstock.core.driver_types import (
     SlotKind,
     SubscriberParams,
 )
+from penstock.daemon.conductor.strategy_kind import StrategyKind as StrategyKind
 
 
 @attrs.frozen(kw_only=True)
@@ -286,13 +286,6 @@ class ReadReceivers(Action):
     """Result: tuple[ReceiverView, ...], the live receivers of a publication."""
 
     publication_id: int
-
-
-class StrategyKind(enum.Enum):
-    """The subject of a class of the user's; the value is the parameter of the channel."""
-
-    FLOW = "fc"
-    CONGESTION = "cc"
 
 
 @attrs.frozen(kw_only=True)
