@@ -26,7 +26,7 @@ from penstock.daemon.restart.journal import Journal, JournalDamaged
 
 UNICAST = "aeron:udp?endpoint=10.0.0.2:40456"
 RECEIVE = "aeron:udp?endpoint=10.0.0.1:0"
-HEAD = b"PENSTOCK-REGISTRY 6\n"
+HEAD = b"PENSTOCK-REGISTRY 7\n"
 TOKEN = b"secret of the client"
 
 
@@ -274,12 +274,12 @@ def shapes() -> bytes:
 
 def test_a_change_of_what_records_hold_is_another_format() -> None:
     """A new daemon of another version must not take them for its own: raise journal.FORMAT."""
-    assert (journal.FORMAT, zlib.crc32(shapes())) == (6, 1002076873)
+    assert (journal.FORMAT, zlib.crc32(shapes())) == (7, 231841930)
 
 
 def test_a_journal_of_another_format_is_refused() -> None:
-    older = written().replace(b"REGISTRY 6\n", b"REGISTRY 5\n", 1)
-    with pytest.raises(JournalDamaged, match="not of format 6"):
+    older = written().replace(b"REGISTRY 7\n", b"REGISTRY 6\n", 1)
+    with pytest.raises(JournalDamaged, match="not of format 7"):
         journal.decode(older)
 
 

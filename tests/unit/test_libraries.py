@@ -24,7 +24,7 @@ from penstock.core.library import Library
 from penstock.sim.core import SIM, SimNetwork, SimWorld
 
 ROOT = Path(__file__).parents[2]
-MOST_TEXT_BYTES = 466_000
+MOST_TEXT_BYTES = 462_000
 MOST_THREAD_BYTES = 4096
 OF_THE_SIMULATOR = re.compile(r"ps_sim|ps_probe|net_sim|simnet|simworld|_core_sim")
 
