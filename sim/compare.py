@@ -215,7 +215,7 @@ def _signals(world: World) -> int:
         host.driver.publication_status(publication).pressure_signals
         for host in world.hosts
         if host.running
-        for publication in host.conductor.world.publications
+        for publication in host.conductor._state.publications
     )
 
 

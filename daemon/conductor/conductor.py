@@ -48,7 +48,7 @@ from penstock.daemon.conductor.sagas.storage import on_term_needed, on_terms_rel
 from penstock.daemon.conductor.settings import SECOND_NS, ConductorSettings
 from penstock.daemon.conductor.state.model import Publication, Rejection, SubscriberLink
 from penstock.daemon.conductor.state.registry import note_link
-from penstock.daemon.conductor.state.state import World
+from penstock.daemon.conductor.state.state import State
 
 _REJECTIONS: Final = 64                 # receivers of a publication that are remembered
 
@@ -61,7 +61,7 @@ class Conductor:
         rng: random.Random,
         next_id: Callable[[], int] | None = None,
     ) -> None:
-        self.world = World(settings, rng=rng, next_id=next_id or itertools.count(1).__next__)
+        self._state = State(settings, rng=rng, next_id=next_id or itertools.count(1).__next__)
         self._handlers = self._event_handlers()
 
     # ---- what goes in ----
@@ -75,10 +75,10 @@ class Conductor:
         :param token: secret of a new client, which binds its messages to it.
         :param started: when its process started, in the kernel's ticks; 0: unknown.
         """
-        self.world.now_ns = now_ns
+        self._state.now_ns = now_ns
         peer = LeasePeer(pid=pid, uid=uid, token=token, started=started)
-        self._start(grant_lease(self.world, connection_id, request, peer))
-        return self.world.runner.take()
+        self._start(grant_lease(self._state, connection_id, request, peer))
+        return self._state.runner.take()
 
     def adopt(
         self, records: Registrations, *, dead: frozenset[int] = frozenset(), now_ns: int
@@ -87,160 +87,160 @@ class Conductor:
 
         :param dead: ids of its clients whose processes have ended.
         """
-        self.world.now_ns = now_ns
-        self._start(adopt(self.world, records, dead))
-        return self.world.runner.take()
+        self._state.now_ns = now_ns
+        self._start(adopt(self._state, records, dead))
+        return self._state.runner.take()
 
     def sweep_later(self, counters: list[int], slots: list[tuple[SlotKind, int, int]]) -> None:
         """Free what a dead daemon had and was not adopted, once its clients were notified."""
-        world = self.world
+        state = self._state
 
         def sweep() -> None:
             for counter_id in counters:
-                world.emit(FreeCounter(counter_id=counter_id))
+                state.emit(FreeCounter(counter_id=counter_id))
             for kind, index, object_id in slots:
                 # What was ending at the death may have freed it meanwhile, for another to take.
-                world.emit(FreeSlot(kind=kind, index=index, object_id=object_id))
+                state.emit(FreeSlot(kind=kind, index=index, object_id=object_id))
 
-        delay_ns = max(world.settings.image_linger_ns, world.settings.reattach_timeout_ns)
-        world.timers.at(world.now_ns + delay_ns, sweep)
+        delay_ns = max(state.settings.image_linger_ns, state.settings.reattach_timeout_ns)
+        state.timers.at(state.now_ns + delay_ns, sweep)
 
     def on_lease_lost(self, client_id: int, now_ns: int) -> list[Operation]:
         """The client's connection hung up: it is dead, or has closed."""
-        self.world.now_ns = now_ns
-        client = self.world.clients.get(client_id)
+        self._state.now_ns = now_ns
+        client = self._state.clients.get(client_id)
         if client is not None and client.alive:
             client.alive = False
             client.commands.clear()
-            self._start(lose_client(self.world, client))
-        return self.world.runner.take()
+            self._start(lose_client(self._state, client))
+        return self._state.runner.take()
 
     def on_command(
         self, client_id: int, correlation_id: int, message: Message, now_ns: int
     ) -> list[Operation]:
         """A request of a client that holds a lease."""
-        self.world.now_ns = now_ns
-        client = self.world.clients.get(client_id)
+        self._state.now_ns = now_ns
+        client = self._state.clients.get(client_id)
         if client is not None and client.alive:
-            enqueue(self.world, client, correlation_id, message)
-        return self.world.runner.take()
+            enqueue(self._state, client, correlation_id, message)
+        return self._state.runner.take()
 
     def on_group_request(
         self, request_id: int, message: Message | Locate, now_ns: int
     ) -> list[Operation]:
         """A request about consumer groups, which needs no lease; an Answer with its id follows."""
-        self.world.now_ns = now_ns
-        groups.serve(self.world, request_id, message)
-        return self.world.runner.take()
+        self._state.now_ns = now_ns
+        groups.serve(self._state, request_id, message)
+        return self._state.runner.take()
 
     def on_event(self, event: events.DriverEvent, now_ns: int) -> list[Operation]:
         """News of the data plane."""
-        self.world.now_ns = now_ns
+        self._state.now_ns = now_ns
         handler = self._handlers.get(type(event))
         if handler is not None:
             handler(event)
-        return self.world.runner.take()
+        return self._state.runner.take()
 
     def on_result(self, operation_id: int, outcome: Outcome, now_ns: int) -> list[Operation]:
         """An operation with an id has ended."""
-        self.world.now_ns = now_ns
-        self.world.runner.on_result(operation_id, outcome)
-        return self.world.runner.take()
+        self._state.now_ns = now_ns
+        self._state.runner.on_result(operation_id, outcome)
+        return self._state.runner.take()
 
     def on_tick(self, now_ns: int) -> list[Operation]:
         """Runs the timers that are due."""
-        self.world.now_ns = now_ns
-        self.world.timers.run(now_ns)
-        return self.world.runner.take()
+        self._state.now_ns = now_ns
+        self._state.timers.run(now_ns)
+        return self._state.runner.take()
 
     def next_deadline_ns(self) -> int:
         """When on_tick has something to do; INT64_MAX: nothing is set."""
-        return self.world.timers.next_deadline_ns()
+        return self._state.timers.next_deadline_ns()
 
     # ---- events ----
 
     def _event_handlers(self) -> dict[type[events.DriverEvent], Callable[[Any], None]]:
-        world = self.world
+        state = self._state
         return {
-            events.Setup: lambda e: self._start(images.on_setup(world, e)),
+            events.Setup: lambda e: self._start(images.on_setup(state, e)),
             events.ImageEstablished: lambda e: self._start(
-                images.on_established(world, e.id)
+                images.on_established(state, e.id)
             ),
-            events.ImageInactive: lambda e: images.on_inactive(world, e),
-            events.ImageDrained: lambda e: images.on_drained(world, e),
-            events.PublicationConnected: lambda e: world.event(
+            events.ImageInactive: lambda e: images.on_inactive(state, e),
+            events.ImageDrained: lambda e: images.on_drained(state, e),
+            events.PublicationConnected: lambda e: state.event(
                 "publication_connected", publication_id=e.id, connected=bool(e.connected)
             ),
-            events.PublicationDrained: lambda e: publications.on_drained(world, e.id),
-            events.EndConfirmed: lambda e: publications.on_end_confirmed(world, e.id),
+            events.PublicationDrained: lambda e: publications.on_drained(state, e.id),
+            events.EndConfirmed: lambda e: publications.on_end_confirmed(state, e.id),
             events.Blocked: self._on_blocked,
-            events.Unblocked: lambda e: world.event(
+            events.Unblocked: lambda e: state.event(
                 "publication_unblocked", publication_id=e.id, position=e.position, bytes=e.bytes
             ),
             events.TermNeeded: lambda e: self._start(
-                on_term_needed(world, e.kind, e.id, e.wanted)
+                on_term_needed(state, e.kind, e.id, e.wanted)
             ),
-            events.TermsReleased: lambda e: on_terms_released(world, e),
-            events.Join: lambda e: joins.on_join(world, e),
+            events.TermsReleased: lambda e: on_terms_released(state, e),
+            events.Join: lambda e: joins.on_join(state, e),
             events.Released: self._on_released,
             events.EndpointError: self._on_endpoint_error,
-            events.DestinationChanged: lambda e: send_endpoints.on_destination(world, e),
+            events.DestinationChanged: lambda e: send_endpoints.on_destination(state, e),
             events.RemoteError: self._on_remote_error,
             events.Silent: self._on_silent,
             events.Loss: self._on_loss,
-            events.SecondSource: lambda e: images.on_second_source(world, e),
+            events.SecondSource: lambda e: images.on_second_source(state, e),
             events.SubscriberChanged: lambda e: self._start(self._on_tether(e)),
         }
 
     def _start(self, saga: Saga[Any]) -> None:
         """Starts work that no client waits for."""
-        self.world.runner.start(saga, self._ended)
+        self._state.runner.start(saga, self._ended)
 
     def _ended(self, value: Any, error: Refused | None) -> None:
         if error is not None:
-            report_refusal(self.world, "housekeeping", error)
+            report_refusal(self._state, "housekeeping", error)
 
     def _on_blocked(self, event: events.Blocked) -> None:
         """A claim stands in the way: a dead claimer's is padded over at once, a slow one's when its
         time is up (the sender sees to that)."""
-        self.world.event(
+        self._state.event(
             "publication_blocked", publication_id=event.id, position=event.position,
             client_slot=event.client_slot,
         )
-        alive = any(c.slot == event.client_slot and c.alive for c in self.world.clients.values())
-        if event.client_slot >= 0 and not alive and event.id in self.world.publications:
-            self.world.emit(
+        alive = any(c.slot == event.client_slot and c.alive for c in self._state.clients.values())
+        if event.client_slot >= 0 and not alive and event.id in self._state.publications:
+            self._state.emit(
                 UnblockPublication(publication_id=event.id, client_slot=event.client_slot)
             )
 
     def _on_released(self, event: events.Released) -> None:
         match event.kind:
             case ObjectKind.PUBLICATION:
-                publications.on_released(self.world, event.id)
+                publications.on_released(self._state, event.id)
             case ObjectKind.IMAGE:
-                images.on_released(self.world, event.id)
+                images.on_released(self._state, event.id)
             case ObjectKind.SEND_ENDPOINT:
-                send_endpoints.on_released(self.world, event.id)
+                send_endpoints.on_released(self._state, event.id)
             case ObjectKind.RECV_ENDPOINT:
-                recv_endpoints.on_released(self.world, event.id)
+                recv_endpoints.on_released(self._state, event.id)
             case ObjectKind.RECV_DESTINATION:
-                recv_endpoints.on_destination_released(self.world, event.id, event.destination_id)
-        self.world.runner.on_release()
+                recv_endpoints.on_destination_released(self._state, event.id, event.destination_id)
+        self._state.runner.on_release()
 
     def _on_endpoint_error(self, event: events.EndpointError) -> None:
-        sender = self.world.send_endpoints.get(event.id)
-        receiver = self.world.recv_endpoints.get(event.id)
+        sender = self._state.send_endpoints.get(event.id)
+        receiver = self._state.recv_endpoints.get(event.id)
         endpoint = sender or receiver
         if endpoint is None:
             return
-        self.world.emit(
+        self._state.emit(
             SetCounter(counter_id=endpoint.status_counter, value=ChannelStatus.ERRORED)
         )
-        self.world.error("socket", endpoint.channel, f"{endpoint.channel}: {event.text}")
-        self.world.event("endpoint_error", channel=endpoint.channel, message=event.text)
+        self._state.error("socket", endpoint.channel, f"{endpoint.channel}: {event.text}")
+        self._state.event("endpoint_error", channel=endpoint.channel, message=event.text)
 
     def _on_remote_error(self, event: events.RemoteError) -> None:
-        publication = self.world.publications.get(event.id)
+        publication = self._state.publications.get(event.id)
         if publication is None:
             return
         source = str(event.source)
@@ -252,13 +252,13 @@ class Conductor:
                 code=event.code, message=event.text,
                 count=publication.rejections[event.receiver_id].count,
             )
-            self.world.notify(owner, notice)
+            self._state.notify(owner, notice)
         text = (
             f"onPublicationError: registrationId={event.id}, receiverId={event.receiver_id}, "
             f"source={source}, errorCode={event.code}, errorMessage={event.text}"
         )
-        self.world.error("publication_error", event.source or "", text)
-        self.world.event(
+        self._state.error("publication_error", event.source or "", text)
+        self._state.event(
             "publication_error", publication_id=event.id, source=source, code=event.code,
             message=event.text,
         )
@@ -268,48 +268,48 @@ class Conductor:
         known = publication.rejections
         notified = known.pop(receiver_id, None)
         if notified is None:
-            notified = Rejection(notified_ns=self.world.now_ns - SECOND_NS)
+            notified = Rejection(notified_ns=self._state.now_ns - SECOND_NS)
             if len(known) >= _REJECTIONS:
                 del known[next(iter(known))]
         known[receiver_id] = notified
         notified.count += 1
-        if self.world.now_ns - notified.notified_ns < SECOND_NS:
+        if self._state.now_ns - notified.notified_ns < SECOND_NS:
             return False
-        notified.notified_ns = self.world.now_ns
+        notified.notified_ns = self._state.now_ns
         return True
 
     def _on_silent(self, event: events.Silent) -> None:
         """Looks names up again, at most once per interval and endpoint."""
-        world = self.world
-        sender = world.send_endpoints.get(event.id)
-        receiver = world.recv_endpoints.get(event.id)
+        state = self._state
+        sender = state.send_endpoints.get(event.id)
+        receiver = state.recv_endpoints.get(event.id)
         endpoint = sender or receiver
-        if endpoint is None or world.now_ns < endpoint.next_resolution_ns:
+        if endpoint is None or state.now_ns < endpoint.next_resolution_ns:
             return
-        endpoint.next_resolution_ns = world.now_ns + world.settings.resolution_interval_ns
+        endpoint.next_resolution_ns = state.now_ns + state.settings.resolution_interval_ns
         if sender is not None:
-            self._start(send_endpoints.resolve_again(world, sender, event.source))
+            self._start(send_endpoints.resolve_again(state, sender, event.source))
         elif receiver is not None:
-            self._start(recv_endpoints.resolve_again(world, receiver))
+            self._start(recv_endpoints.resolve_again(state, receiver))
 
     def _on_loss(self, event: events.Loss) -> None:
-        image = self.world.images.get(event.id)
+        image = self._state.images.get(event.id)
         if image is None:
             return
         image.lost_bytes += event.bytes
-        self.world.emit(
+        self._state.emit(
             ReportLoss(
                 lost_bytes=event.bytes, gaps=event.gaps, session_id=image.session_id,
                 stream_id=image.stream_id, channel=image.endpoint.channel,
                 source=str(image.source),
             )
         )
-        self.world.event(
+        self._state.event(
             "loss", image_id=event.id, bytes=event.bytes, gaps=event.gaps, position=event.position
         )
 
     def _link_of(self, event: events.SubscriberChanged) -> SubscriberLink | None:
-        source = self.world.images.get(event.id) or self.world.publications.get(event.id)
+        source = self._state.images.get(event.id) or self._state.publications.get(event.id)
         links = source.subscribers.values() if source is not None else ()
         return next((link for link in links if link.counter_id == event.position_counter_id), None)
 
@@ -320,12 +320,12 @@ class Conductor:
             return
         if event.state == TetherState.LINGER:
             link.resting = True
-            note_link(self.world, link)
-            withdraw(self.world, link, "lagged")
+            note_link(self._state, link)
+            withdraw(self._state, link, "lagged")
         elif event.state == TetherState.CLOSED:
-            unlink(self.world, link)
+            unlink(self._state, link)
         elif event.state == TetherState.ACTIVE and link.resting:
             position: int = yield ReadCounter(counter_id=link.counter_id)
             link.resting = False
-            note_link(self.world, link)
-            announce(self.world, link, position)
+            note_link(self._state, link)
+            announce(self._state, link, position)

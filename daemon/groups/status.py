@@ -11,7 +11,7 @@ from penstock.daemon.conductor.actions import ViewLog
 from penstock.daemon.conductor.sagas.reliance import strategy_name
 from penstock.daemon.conductor.sagas.retention import view_of, window_of
 from penstock.daemon.conductor.state.model import Group
-from penstock.daemon.conductor.state.state import World
+from penstock.daemon.conductor.state.state import State
 from penstock.daemon.groups.logs import GroupLogs
 
 
@@ -40,7 +40,7 @@ class GroupStatus:
     logs: list[GroupLogStatus]
 
 
-def group_status(world: World, group: Group, logs: GroupLogs, *, now_ns: int) -> GroupStatus:
+def group_status(state: State, group: Group, logs: GroupLogs, *, now_ns: int) -> GroupStatus:
     """One group now."""
     rows = []
     for subscription in group.client.subscriptions.values():
@@ -48,9 +48,9 @@ def group_status(world: World, group: Group, logs: GroupLogs, *, now_ns: int) ->
             source = link.source
             check = view_of(source, link.counter_id)
             rows.append(_row(logs, check, source.session_id, window_of(source),
-                             strategy=strategy_name(world, source)))
+                             strategy=strategy_name(state, source)))
     for kept in group.retained.values():
-        live = world.images.get(kept.log_id) or world.publications.get(kept.log_id)
+        live = state.images.get(kept.log_id) or state.publications.get(kept.log_id)
         if live is not None:
             check = view_of(live, kept.counter_id)
         else:

@@ -9,7 +9,7 @@ from penstock.core.admin import Cnc, Shared
 from penstock.core.driver import Driver
 from penstock.core.driver_types import Cause
 from penstock.daemon.conductor.state.model import Image, Publication
-from penstock.daemon.conductor.state.state import World
+from penstock.daemon.conductor.state.state import State
 
 #: System counters that tell what the wire carried; each only grows.
 COUNTERS: Final = {
@@ -22,16 +22,16 @@ COUNTERS: Final = {
 
 
 def sample(
-    world: World, driver: Driver, shared: Shared, cnc: Cnc, *, now_ns: int
+    state: State, driver: Driver, shared: Shared, cnc: Cnc, *, now_ns: int
 ) -> dict[str, Any]:
     """Fields of a ``sample``; positions in bytes.  Conductor thread."""
     return {
         "publications": [
             _publication(publication, driver, shared, now_ns)
-            for publication in world.publications.values()
+            for publication in state.publications.values()
         ],
         "images": [
-            _image(image, driver) for image in world.images.values() if not image.released
+            _image(image, driver) for image in state.images.values() if not image.released
         ],
         "counters": {name: cnc.counter(number) for name, number in COUNTERS.items()},
     }

@@ -25,7 +25,7 @@ from penstock.daemon.conductor.state.model import (
     SendEndpoint,
     Subscription,
 )
-from penstock.daemon.conductor.state.state import World
+from penstock.daemon.conductor.state.state import State
 from penstock.daemon.groups.logs import GroupLogs
 from penstock.daemon.groups.status import GroupStatus, group_status
 from penstock.daemon.strategies import Running, StrategyHost
@@ -246,7 +246,7 @@ def _failures(owner: Publication | Image, running: Running | None) -> int:
 
 
 def image_status(
-    world: World, image: Image, driver: Driver, running: Running | None = None
+    state: State, image: Image, driver: Driver, running: Running | None = None
 ) -> ImageStatus | None:
     """None once the receiver has let go of it: what is left is a file for slow subscribers."""
     if image.released:
@@ -258,7 +258,7 @@ def image_status(
         stream_id=image.stream_id,
         session_id=image.session_id,
         source=str(image.source),
-        strategy=strategy_name(world, image),
+        strategy=strategy_name(state, image),
         state=image.state.value,
         subscribers=len(image.subscribers),
         position=live.position,
@@ -317,13 +317,13 @@ class DaemonFacts:
 
 
 def take(
-    facts: DaemonFacts, world: World, driver: Driver, cnc: Cnc, shared: Shared, *, now_ns: int,
+    facts: DaemonFacts, state: State, driver: Driver, cnc: Cnc, shared: Shared, *, now_ns: int,
     malformed: int, strategies: StrategyHost, logs: GroupLogs,
 ) -> DaemonStatus:
     """A snapshot.  Conductor thread."""
     images = (
-        image_status(world, image, driver, strategies.get(image.id))
-        for image in world.images.values()
+        image_status(state, image, driver, strategies.get(image.id))
+        for image in state.images.values()
     )
     return DaemonStatus(
         version=facts.version,
@@ -333,27 +333,27 @@ def take(
         epoch=facts.epoch,
         threading=facts.threading,
         uptime_s=(now_ns - facts.start_ns) / 1e9,
-        storage_budget_bytes=world.storage.budget_bytes,
-        storage_used_bytes=world.storage.used_bytes,
+        storage_budget_bytes=state.storage.budget_bytes,
+        storage_used_bytes=state.storage.used_bytes,
         malformed_messages=malformed,
         duty_cycles={agent.name.lower(): driver.duty_cycles(agent) for agent in Agent},
-        clients=[client_status(client) for client in world.clients.values()],
+        clients=[client_status(client) for client in state.clients.values()],
         publications=[
             publication_status(
                 p, driver, shared, counter=cnc.counter, now_ns=now_ns,
                 running=strategies.get(p.id),
             )
-            for p in world.publications.values()
+            for p in state.publications.values()
         ],
         images=[image for image in images if image is not None],
-        subscriptions=[subscription_status(s) for s in world.subscriptions.values()],
+        subscriptions=[subscription_status(s) for s in state.subscriptions.values()],
         endpoints=[
             endpoint_status(e)
-            for table in (world.send_endpoints, world.recv_endpoints)
+            for table in (state.send_endpoints, state.recv_endpoints)
             for e in table.values()
         ],
         groups=[
-            group_status(world, group, logs, now_ns=now_ns) for group in world.groups.values()
+            group_status(state, group, logs, now_ns=now_ns) for group in state.groups.values()
         ],
-        groups_expired=world.groups_expired,
+        groups_expired=state.groups_expired,
     )

@@ -87,14 +87,14 @@ def adopt(directory: Path) -> Adopted | None:
 def sweep(directory: Path, cnc: admin.Cnc, shared: admin.Shared, conductor: Conductor) -> None:
     """Delete logs that no client has any more, and free counters and slots later: clients that were
     not notified yet may still write to them."""
-    world = conductor.world
-    logs = logs_in_use(world)
+    state = conductor._state
+    logs = logs_in_use(state)
     for folder in ("publications", "images"):
         for entry in os.scandir(directory / folder):
             if entry.path not in logs:
                 os.unlink(entry.path)
-    counters = counters_in_use(world)
-    slots = slots_in_use(world)
+    counters = counters_in_use(state)
+    slots = slots_in_use(state)
     conductor.sweep_later(
         [
             info.counter_id for info in cnc.counters()

@@ -24,7 +24,7 @@ from penstock.config.protocol.control import DaemonStopping, Drain, Drained
 from penstock.config.settings.models import StopConfig
 from penstock.daemon.conductor.state.machines import PublicationState
 from penstock.daemon.conductor.state.model import Publication
-from penstock.daemon.conductor.state.state import World
+from penstock.daemon.conductor.state.state import State
 from penstock.daemon.leases import LeaseSocket
 
 _LOG = logging.getLogger("penstock.daemon")
@@ -41,7 +41,7 @@ Signals = AsyncIterator[int]
 class Ending:
     """The end of one daemon; the trio thread uses it."""
 
-    world: World
+    state: State
     notify_clients: Callable[[DaemonStopping], None]
     lose_client: Callable[[int], None]
     unsent_bytes: Callable[[int], int]
@@ -106,16 +106,16 @@ class Ending:
     def _clients(self) -> list[str]:
         return [
             f"client {client.id} '{client.name}' (pid {client.pid})"
-            for client in self.world.clients.values() if client.alive and not client.group_id
+            for client in self.state.clients.values() if client.alive and not client.group_id
         ]
 
     def _groups(self) -> list[str]:
-        groups = self.world.groups.values()
+        groups = self.state.groups.values()
         return [f"group {g.name} of stream {g.stream_id} on {g.channel}" for g in groups]
 
     def _in(self, *states: PublicationState) -> list[Publication]:
         return [
-            publication for publication in self.world.publications.values()
+            publication for publication in self.state.publications.values()
             if publication.state in states and publication.endpoint is not None
         ]
 
@@ -133,7 +133,7 @@ class Ending:
         self.notify_clients(DaemonStopping(drain=True))
         await self._until(lambda: not leases.clients, _LEAVE_S)
         leases.hang_up_clients()
-        for client in list(self.world.clients.values()):
+        for client in list(self.state.clients.values()):
             if not client.group_id:
                 self.lose_client(client.id)
         unfinished = (

@@ -325,7 +325,7 @@ def _run(cell: Cell, seed: int, began_s: float) -> Outcome:
 def _signals(world: World) -> int:
     return sum(
         world.hosts[0].driver.publication_status(publication).pressure_signals
-        for publication in world.hosts[0].conductor.world.publications
+        for publication in world.hosts[0].conductor._state.publications
     )
 
 

@@ -60,7 +60,7 @@ class Memory:
 
     def _look_for_rest(self, host: Host) -> Iterator[str]:
         now_ns = self._world.now_ns
-        held = host.conductor.world
+        held = host.conductor._state
         unblocked = any(name == "publication_unblocked" for _, name, _ in host.events)
         owners: list[Publication | Image] = [*held.publications.values(), *held.images.values()]
         for owner in owners:
@@ -122,7 +122,7 @@ def _needed(
 
 
 def _check(world: World, host: Host) -> Iterator[str]:
-    held = host.conductor.world
+    held = host.conductor._state
     logs = [path.stat() for path in host.directory.glob("*/*.logbuffer")]
     objects = len(held.publications) + len(held.images)
     taken = sum(log.st_blocks * _BLOCK for log in logs)

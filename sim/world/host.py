@@ -165,7 +165,7 @@ class Host:
 
     def images(self) -> list[ImageView]:
         """Path figures of the image slots."""
-        return [self._shared.read_image(i.slot) for i in self.conductor.world.images.values()]
+        return [self._shared.read_image(i.slot) for i in self.conductor._state.images.values()]
 
     def status_of(self, owner: Image | Publication) -> ImageStatus | PublicationStatus:
         """Where a stream stands."""
@@ -185,7 +185,7 @@ class Host:
         """Keeps what the daemon's own trace would say of its streams now."""
         if self.running:
             fields = sample(
-                self.conductor.world, self.driver, self._shared, self._cnc, now_ns=self.now_ns
+                self.conductor._state, self.driver, self._shared, self._cnc, now_ns=self.now_ns
             )
             self.samples.append((self.now_ns, fields))
 
@@ -292,8 +292,8 @@ class Host:
 
     def strategies(self) -> list[Running]:
         """Those in Python that are at work, and what became of their answers."""
-        world = self.conductor.world
-        found = map(self._executor.strategies.get, [*world.publications, *world.images])
+        state = self.conductor._state
+        found = map(self._executor.strategies.get, [*state.publications, *state.images])
         return [running for running in found if running is not None]
 
     def untold(self) -> list[str]:
@@ -307,7 +307,7 @@ class Host:
                 notified[values["publication_id"]] = values["connected"]
         return [
             f"{self.name}: the feed told otherwise whether publication {number} is connected"
-            for number in self.conductor.world.publications
+            for number in self.conductor._state.publications
             if not self.script.adopt
             and bool(self.driver.publication_status(number).is_connected)
             != notified.get(number, False)

@@ -53,7 +53,7 @@ class Misfit:
                 return
 
     def _say(self, publisher: Publisher) -> None:
-        world = publisher.host.conductor.world
+        world = publisher.host.conductor._state
         found = [
             p for p in world.publications.values() if p.session_id == publisher.session_id
         ]

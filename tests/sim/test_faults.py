@@ -145,7 +145,7 @@ def test_a_strategy_in_python_that_is_late_is_counted_and_replaced() -> None:
         )
         with World(scenario, 1) as world:
             world.run_until(2 * SECOND_NS)
-            (publication,) = world.hosts[0].conductor.world.publications.values()
+            (publication,) = world.hosts[0].conductor._state.publications.values()
             assert (publication.late_limits > 10) == late
             assert world.run().violations == ()
 
@@ -169,7 +169,7 @@ def test_a_log_that_nobody_accounts_for_is_found() -> None:
 
 def test_timers_that_nobody_waits_for_are_found() -> None:
     with World(two_hosts(count=3000), 1) as world:
-        timers = world.hosts[0].conductor.world.timers
+        timers = world.hosts[0].conductor._state.timers
         for _ in range(200):
             timers.at(1000 * SECOND_NS, lambda: None)
         found = world.run().violations

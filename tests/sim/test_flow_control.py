@@ -125,7 +125,7 @@ def ext_frames(what: Scenario, until_s: float) -> int:
         host = world.hosts[0]
         return sum(
             host.driver.publication_status(publication).pressure_signals
-            for publication in host.conductor.world.publications
+            for publication in host.conductor._state.publications
         )
 
 

@@ -124,6 +124,6 @@ def test_a_group_that_copes_is_silent() -> None:
         assert world.network.wire().ext == 0
         rates = [
             world.hosts[0].driver.publication_status(publication).rate_bytes_per_s
-            for publication in world.hosts[0].conductor.world.publications
+            for publication in world.hosts[0].conductor._state.publications
         ]
         assert rates == [0]

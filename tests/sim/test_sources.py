@@ -59,19 +59,19 @@ def scenario(
 
 def sending(world: World, nth: int = 0) -> PublicationStatus:
     host = world.hosts[0]
-    ids = list(host.conductor.world.publications)
+    ids = list(host.conductor._state.publications)
     return host.driver.publication_status(ids[nth])
 
 
 def heard(world: World) -> tuple[ReceiverView, ...]:
     """What the sender heard of its receivers last."""
     host = world.hosts[0]
-    (publication,) = host.conductor.world.publications
+    (publication,) = host.conductor._state.publications
     return host.driver.publication_receivers(publication)
 
 
 def receiving(world: World, host: int = 1) -> ImageStatus:
-    (image,) = world.hosts[host].conductor.world.images
+    (image,) = world.hosts[host].conductor._state.images
     return world.hosts[host].driver.image_status(image)
 
 

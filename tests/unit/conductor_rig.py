@@ -47,7 +47,7 @@ class Rig:
             **settings,
         }
         self.conductor = Conductor(ConductorSettings(**values), rng=random.Random(1))
-        self.world = self.conductor.world
+        self.state = self.conductor._state
         self.now_ns = 0
         self.done: list[a.Action] = []
         self.names: dict[str, str] = {}
@@ -163,8 +163,8 @@ class Rig:
         assert not self.slots
         assert not self.files
         assert not self.native
-        assert self.world.storage.used_bytes == 0
-        assert self.world.runner.pending == 0
+        assert self.state.storage.used_bytes == 0
+        assert self.state.runner.pending == 0
 
     # ---- the world ----
 

@@ -58,10 +58,10 @@ class GroupRig(Rig):
         )
 
     def endpoint(self) -> int:
-        return next(iter(self.world.recv_endpoints))
+        return next(iter(self.state.recv_endpoints))
 
     def image(self) -> int:
-        return next(iter(self.world.images))
+        return next(iter(self.state.images))
 
     def _perform_native(self, action: a.Action) -> Any:
         match action:

@@ -51,7 +51,7 @@ def lease(rig: Rig, request: control.LeaseRequest, token: bytes, *, uid: int = 2
 def new_daemon(dead: Rig, *, gone: frozenset[int] = frozenset(), **settings: Any) -> Rig:
     """Another conductor in the same directory."""
     rig = Rig(journal=True, **settings)
-    rig.world.next_id = dead.world.next_id
+    rig.state.next_id = dead.state.next_id
     rig.counters, rig.slots, rig.files = dead.counters, dead.slots, dead.files
     rig._numbers = dead._numbers
     rig.now_ns = dead.now_ns
@@ -71,7 +71,7 @@ def busy() -> tuple[Rig, int, dict[str, Any]]:
         "sub": rig.sub(client, RECEIVE),
         "counter": rig.request(client, control.AddCounter(type_id=2000, label="mine")),
     }
-    endpoint = next(iter(rig.world.recv_endpoints))
+    endpoint = next(iter(rig.state.recv_endpoints))
     rig.setup(endpoint)
     return rig, client, made
 
@@ -106,7 +106,7 @@ def test_everything_is_made_again_with_its_ids_and_nothing_new() -> None:
     assert image.consumption == 0
     receiver = dead.last(a.OpenRecvEndpoint).params.receiver_id
     assert rig.last(a.OpenRecvEndpoint).params.receiver_id == receiver
-    assert rig.world.storage.used_bytes == dead.world.storage.used_bytes
+    assert rig.state.storage.used_bytes == dead.state.storage.used_bytes
     assert come_back(rig, client) == client
     resumed = rig.request(client, control.Resume(registration_ids=ids(made)))
     assert sorted(resumed.registration_ids) == ids(made)
@@ -114,7 +114,7 @@ def test_everything_is_made_again_with_its_ids_and_nothing_new() -> None:
 
 def test_a_chosen_port_is_requested_again() -> None:
     dead, _client, _made = busy()
-    chosen = next(iter(next(iter(dead.world.recv_endpoints.values())).destinations.values()))
+    chosen = next(iter(next(iter(dead.state.recv_endpoints.values())).destinations.values()))
     rig = new_daemon(dead)
     assert rig.last(a.AddRecvDestination).params.socket.bind.port == chosen.address.port
 
@@ -130,7 +130,7 @@ def test_a_returned_client_hears_which_images_it_has() -> None:
     rig = new_daemon(dead)
     come_back(rig, client)
     rig.request(client, control.Resume(registration_ids=ids(made)))
-    image = next(iter(rig.world.images))
+    image = next(iter(rig.state.images))
     resumed = rig.notices(control.SubscriptionResumed)
     notified = {n.subscription_id: n.correlation_ids for n in resumed}
     assert notified == {
@@ -148,8 +148,8 @@ def test_what_the_client_does_not_know_of_is_removed() -> None:
         client, control.Resume(registration_ids=[made["udp"].registration_id, 10**6])
     )
     assert resumed.registration_ids == [made["udp"].registration_id]
-    assert not rig.world.subscriptions
-    assert not rig.world.clients[client].counters
+    assert not rig.state.subscriptions
+    assert not rig.state.clients[client].counters
 
 
 @pytest.mark.parametrize("changes", [{"token": b"guessed"}, {"client_id": 10**6}, {"token": b""}])
@@ -157,7 +157,7 @@ def test_a_stranger_gets_a_lease_of_its_own(changes: dict[str, Any]) -> None:
     dead, client, _made = busy()
     rig = new_daemon(dead)
     assert come_back(rig, client, **changes) != client
-    assert not rig.world.clients[client].attached
+    assert not rig.state.clients[client].attached
 
 
 def test_the_same_client_does_not_return_twice() -> None:
@@ -171,20 +171,20 @@ def test_clients_that_do_not_return_are_dead_after_the_timeout() -> None:
     dead, _client, _made = busy()
     rig = new_daemon(dead, reattach_timeout_ns=2 * 10**9)
     rig.advance(1.9)
-    assert rig.world.clients
+    assert rig.state.clients
     rig.advance(0.2)
-    assert not rig.world.clients
+    assert not rig.state.clients
     assert rig.all(a.UnblockPublication)
 
 
 def test_clients_known_dead_are_not_waited_for_and_leave_nothing() -> None:
     dead, client, _made = busy()
     rig = new_daemon(dead, gone=frozenset({client}))
-    assert not rig.world.clients
+    assert not rig.state.clients
     for _ in range(4):
-        for publication in list(rig.world.publications):
+        for publication in list(rig.state.publications):
             rig.event(EventType.PUB_DRAINED, kind=ObjectKind.PUBLICATION, id=publication)
-        for image in list(rig.world.images):
+        for image in list(rig.state.images):
             rig.event(EventType.IMAGE_DRAINED, kind=ObjectKind.IMAGE, id=image)
         rig.advance(20)
         rig.release_all()
@@ -196,7 +196,7 @@ def test_clients_known_dead_are_not_waited_for_and_leave_nothing() -> None:
 def test_what_cannot_be_adopted_is_left_out_and_its_client_hears_so() -> None:
     dead, client, made = busy()
     rig = Rig(journal=True)
-    rig.world.next_id = dead.world.next_id
+    rig.state.next_id = dead.state.next_id
     rig.counters, rig.slots, rig.files = dead.counters, dead.slots, dead.files
     rig.fail(a.AddPublicationObject, message="positions do not fit")
     rig._run(
@@ -218,7 +218,7 @@ def test_accepted_data_of_a_closed_publication_is_still_sent() -> None:
 
 def test_an_image_that_had_ended_is_not_adopted() -> None:
     dead, _client, _made = busy()
-    image = next(iter(dead.world.images))
+    image = next(iter(dead.state.images))
     dead.event(
         EventType.IMAGE_INACTIVE, kind=ObjectKind.IMAGE, id=image, reason=ImageEnd.END_OF_STREAM
     )

@@ -52,7 +52,7 @@ def test_two_clients_that_add_the_same_share_it_whatever_the_timing() -> None:
 def test_a_dead_client_is_unblocked_and_forgotten() -> None:
     rig = Rig()
     client, other = rig.client(), rig.client()
-    slot = rig.world.clients[client].slot
+    slot = rig.state.clients[client].slot
     mine, shared = rig.pub(client, UNICAST, stream=1), rig.pub(client, UNICAST, stream=2)
     rig.pub(other, UNICAST, stream=2)
     rig.sub(client, "aeron:udp?endpoint=10.0.0.1:5000")
@@ -62,7 +62,7 @@ def test_a_dead_client_is_unblocked_and_forgotten() -> None:
     assert unblocked == {mine.original_id, shared.original_id}
     assert [x.publication_id for x in rig.all(a.DrainPublication)] == [mine.original_id]
     assert rig.last(a.ForgetClient).client_id == client
-    assert client not in rig.world.clients
+    assert client not in rig.state.clients
     rig.advance(2)
     assert (SlotKind.CLIENT, slot) not in rig.slots
     assert not [c for c in rig.counters.values() if c.label == "mine"]
@@ -88,9 +88,9 @@ def test_a_claim_of_a_dead_client_is_padded_over_when_it_blocks() -> None:
     rig = Rig()
     client, other = rig.client(), rig.client()
     ready = rig.pub(client, UNICAST)
-    dead = rig.world.clients[other].slot
+    dead = rig.state.clients[other].slot
     rig.lose(other)
-    alive = rig.world.clients[client].slot
+    alive = rig.state.clients[client].slot
     event: dict[str, Any] = {
         "kind": ObjectKind.PUBLICATION, "id": ready.original_id, "position": 64,
     }
@@ -166,7 +166,7 @@ class Walk:
         self.clients = [self.rig.client() for _ in range(3)]
 
     def step(self, what: str, number: int) -> None:
-        rig, world = self.rig, self.rig.world
+        rig, world = self.rig, self.rig.state
         client = self.clients[number % 3]
         channel = CHANNELS[number % len(CHANNELS)]
         match what:
@@ -193,7 +193,7 @@ class Walk:
                 self.end_objects(what, number)
 
     def remove(self, client: int, number: int) -> None:
-        known = self.rig.world.clients.get(client)
+        known = self.rig.state.clients.get(client)
         if known is None:
             return
         publications, subscriptions = list(known.publications), list(known.subscriptions)
@@ -206,7 +206,7 @@ class Walk:
 
     def end_objects(self, what: str, number: int) -> None:
         """The data plane reports ends: of all images, and of publications that drain."""
-        rig, world = self.rig, self.rig.world
+        rig, world = self.rig, self.rig.state
         for image in list(world.images):
             if what == "end":
                 rig.event(EventType.IMAGE_INACTIVE, kind=ObjectKind.IMAGE, id=image,

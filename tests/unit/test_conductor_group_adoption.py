@@ -30,7 +30,7 @@ def new_daemon(rig: GroupRig) -> GroupRig:
     heir.ends, heir.released = dict(rig.ends), dict(rig.released)
     heir.counters, heir.slots = dict(rig.counters), dict(rig.slots)
     heir.files = set(rig.files)
-    heir.conductor.world.next_id = itertools.count(1000).__next__
+    heir.conductor._state.next_id = itertools.count(1000).__next__
     heir._run(heir.conductor.adopt(records_of(rig), now_ns=heir.now_ns))
     return heir
 
@@ -51,11 +51,11 @@ def test_a_new_daemon_goes_on_with_groups_positions_and_kept_logs() -> None:
     assert heir.last(a.AddImageSubscriber).params.tether
     assert heir.last(a.DescribeClient).name == "query"
     assert heir.acknowledge(4096).group["logs"][0]["log_id"] == second
-    assert heir.files == {heir.world.images[second].log.path}
+    assert heir.files == {heir.state.images[second].log.path}
     heir.advance(29)
-    assert heir.world.groups
+    assert heir.state.groups
     heir.advance(2)
-    assert not heir.world.groups
+    assert not heir.state.groups
 
 
 def test_a_death_while_an_image_drains_loses_nothing_and_leaves_nothing() -> None:
@@ -67,7 +67,7 @@ def test_a_death_while_an_image_drains_loses_nothing_and_leaves_nothing() -> Non
     [log] = heir.logs()
     assert (log["log_id"], log["ended"], log["end_position"]) == (image, True, 4096)
     heir.setup(heir.endpoint(), term_offset=4096)   # the session comes back
-    again = max(heir.world.images)
+    again = max(heir.state.images)
     heir.ends[again] = 8192
     assert again != image
     path = log["log_path"]
@@ -121,12 +121,12 @@ def test_slots_and_counters_of_groups_are_in_use() -> None:
     rig = streaming(journal=True)
     end_stream(rig, rig.image())
     heir = new_daemon(rig)
-    [kept] = [kept for group in heir.world.groups.values() for kept in group.retained.values()]
-    [group] = heir.world.groups.values()
-    assert kept.counter_id in counters_in_use(heir.world)
+    [kept] = [kept for group in heir.state.groups.values() for kept in group.retained.values()]
+    [group] = heir.state.groups.values()
+    assert kept.counter_id in counters_in_use(heir.state)
     assert {(SlotKind.SUBSCRIBER, kept.slot), (SlotKind.GROUP, group.slot),
-            (SlotKind.CLIENT, group.client.slot)} <= slots_in_use(heir.world)
-    assert logs_in_use(heir.world) == {kept.log.path}
+            (SlotKind.CLIENT, group.client.slot)} <= slots_in_use(heir.state)
+    assert logs_in_use(heir.state) == {kept.log.path}
 
 
 # ---- a death at any moment -----------------------------------------------------------------------
@@ -163,7 +163,7 @@ class ShortLived(GroupRig):
         made.counters, made.slots = dict(moment.counters), dict(moment.slots)
         made.files, made.released = set(moment.files), dict(moment.released)
         made.ends = dict(self.ends)
-        made.conductor.world.next_id = itertools.count(1000).__next__
+        made.conductor._state.next_id = itertools.count(1000).__next__
         records = journal.decode(journal._HEAD + b"".join(
             journal.encode(r.kind, r.key, r.fields) for r in self.all(a.Record)[:cut]
         ))
@@ -203,8 +203,8 @@ def test_after_a_death_at_any_moment_each_log_is_held_once_and_let_go_once() -> 
             ids = [log["log_id"] for log in plain["logs"]]
             assert len(ids) == len(set(ids)), f"before record {cut}"
             for log in plain["logs"]:   # what nobody adds to any more has ended
-                live = {*heir.world.images, *heir.world.publications}
+                live = {*heir.state.images, *heir.state.publications}
                 assert log["ended"] == (log["log_id"] not in live), f"before record {cut}"
         heir.advance(31)                # frees each slot and counter: the rig has each once
-        assert not heir.world.groups
-        assert not heir.world.holdings
+        assert not heir.state.groups
+        assert not heir.state.holdings

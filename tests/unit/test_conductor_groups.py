@@ -123,7 +123,7 @@ def test_opening_again_finds_the_same_group() -> None:
     again = rig.open(expiry_ns=5 * SECOND_NS).group
     assert again["logs"][0]["committed"] == 1024
     assert again["expires_ns"] == 5 * SECOND_NS
-    assert len(rig.world.subscriptions) == 1
+    assert len(rig.state.subscriptions) == 1
 
 
 def test_groups_of_two_names_move_apart() -> None:
@@ -168,10 +168,10 @@ def test_a_channel_that_has_no_room_for_its_session_is_refused() -> None:
 def test_sessions_become_subscriptions_of_their_own() -> None:
     rig = GroupRig()
     rig.open(sessions=[43, 42, 42])
-    channels = sorted(s.plan.channel for s in rig.world.subscriptions.values())
+    channels = sorted(s.plan.channel for s in rig.state.subscriptions.values())
     assert channels == [UDP + "|session-id=42", UDP + "|session-id=43"]
     rig.setup(rig.endpoint(), session_id=44)
-    assert not rig.world.images
+    assert not rig.state.images
     rig.setup(rig.endpoint(), session_id=43)
     rig.ends[rig.image()] = 64
     assert [log["session_id"] for log in rig.logs()] == [43]
@@ -182,13 +182,13 @@ def test_sessions_become_subscriptions_of_their_own() -> None:
 def test_a_group_starts_at_the_oldest_or_behind_all_there_is() -> None:
     rig = GroupRig()
     rig.pub(rig.client(), "aeron:ipc?term-length=64k")
-    rig.ends[next(iter(rig.world.publications))] = 4096
+    rig.ends[next(iter(rig.state.publications))] = 4096
     assert rig.open("aeron:ipc", starting="earliest").group["logs"][0]["committed"] == 512
     assert rig.open("aeron:ipc", name="late").group["logs"][0]["committed"] == 4096
     rig = GroupRig()
     rig.sub(rig.client(), UDP)
     rig.setup(rig.endpoint())
-    image = rig.world.images[rig.image()]
+    image = rig.state.images[rig.image()]
     rig.ends[image.id] = 8192
     position = rig.counters[image.params.position_counter_id]
     rig.counters[image.params.position_counter_id] = attrs.evolve(position, value=8192)
@@ -204,7 +204,7 @@ def test_a_log_is_kept_past_the_end_of_its_stream_until_it_is_read() -> None:
     image = rig.image()
     [path] = rig.files
     end_stream(rig, image)
-    assert not rig.world.images
+    assert not rig.state.images
     assert rig.files == {path}
     assert rig.all(a.RemoveImageSubscriber)         # the data plane does not wait for the group
     [log] = rig.logs()
@@ -243,7 +243,7 @@ def test_a_session_that_comes_back_is_a_second_log_and_one_acknowledgement_moves
     rig.event(EventType.IMAGE_INACTIVE, kind=ObjectKind.IMAGE, id=first, reason=ImageEnd.TIMEOUT)
     rig.event(EventType.IMAGE_DRAINED, kind=ObjectKind.IMAGE, id=first)
     rig.setup(rig.endpoint(), term_offset=8192)
-    second = max(rig.world.images)
+    second = max(rig.state.images)
     rig.ends[second] = 16384
     rig.release(ObjectKind.IMAGE, first)
     assert [log["log_id"] for log in rig.logs()] == [second, first]
@@ -280,7 +280,7 @@ def test_a_silent_group_expires_and_frees_the_sender() -> None:
     assert not rig.all(a.RemoveImageSubscriber)
     rig.advance(2)
     assert rig.all(a.RemoveImageSubscriber)
-    assert rig.world.groups_expired == 1
+    assert rig.state.groups_expired == 1
     assert any("has expired" in entry.text for entry in rig.all(a.LogError))
     [event] = [e for e in rig.all(a.PublishEvent) if e.name == "group_expired"]
     assert event.fields["group"] == "query"
@@ -300,9 +300,9 @@ def test_every_contact_keeps_a_group_alive(contact: str) -> None:
                 rig.acknowledge(32)
             case _:
                 rig.open()
-    assert rig.world.groups
+    assert rig.state.groups
     rig.advance(31)
-    assert not rig.world.groups
+    assert not rig.state.groups
 
 
 def test_checking_all_groups_keeps_none_alive() -> None:
@@ -311,7 +311,7 @@ def test_checking_all_groups_keeps_none_alive() -> None:
     [plain] = rig.group(control.ListGroups()).groups.values()
     assert plain["expires_ns"] == 10 * SECOND_NS
     rig.advance(11)
-    assert not rig.world.groups
+    assert not rig.state.groups
 
 
 def test_a_shorter_expiry_time_holds_at_once() -> None:
@@ -398,8 +398,8 @@ def test_a_log_is_located_for_fetches_while_a_group_holds_it() -> None:
     image = rig.image()
     question = Locate(log_id=image, session_id=42, initial_term_id=3)
     found = rig.group(question)
-    assert found == Located(path=rig.world.images[image].log.path, lowest=1024, end=4096)
-    assert rig.world.floor(image) == 1024
+    assert found == Located(path=rig.state.images[image].log.path, lowest=1024, end=4096)
+    assert rig.state.floor(image) == 1024
     for wrong in (
         Locate(log_id=image + 1, session_id=42, initial_term_id=3),
         Locate(log_id=image, session_id=43, initial_term_id=3),
@@ -407,7 +407,7 @@ def test_a_log_is_located_for_fetches_while_a_group_holds_it() -> None:
     ):
         assert isinstance(rig.group(wrong), control.RangeGone)
     rig.group(control.CloseGroup(name="query", channel=UDP, stream_id=7))
-    assert rig.world.floor(image) is None
+    assert rig.state.floor(image) is None
     assert isinstance(rig.group(question), control.RangeGone)
 
 
@@ -420,7 +420,7 @@ def test_the_floor_rises_before_the_data_plane_may_clean() -> None:
 
     def check(action: a.Action) -> Any:
         if isinstance(action, a.ReleaseTo):
-            floors.append(rig.world.floor(rig.image()))
+            floors.append(rig.state.floor(rig.image()))
         return native(action)
 
     rig._perform_native = check          # type: ignore[method-assign]

@@ -31,11 +31,11 @@ def rig_with(kind: ObjectKind, terms: int = 3, **settings: Any) -> tuple[Rig, Pu
     rig = Rig(journal=True, **{"idle_term_timeout_ns": int(IDLE_S * 10**9), **settings})
     owner: Publication | Image
     if kind is PUB:
-        owner = rig.world.publications[rig.pub(rig.client(), UNICAST).original_id]
+        owner = rig.state.publications[rig.pub(rig.client(), UNICAST).original_id]
     else:
         rig.sub(rig.client(), RECEIVE)
-        rig.setup(next(iter(rig.world.recv_endpoints)), term_length=TERM)
-        owner = next(iter(rig.world.images.values()))
+        rig.setup(next(iter(rig.state.recv_endpoints)), term_length=TERM)
+        owner = next(iter(rig.state.images.values()))
     for have in range(0 if kind is IMAGE else 1, terms):
         rig.event(EventType.TERM_NEEDED, kind=kind, id=owner.id, reserved=have * TERM)
     assert owner.log.reserved_terms == terms
@@ -107,17 +107,17 @@ def test_one_question_waits_for_its_answer() -> None:
 
 def test_without_a_timeout_nobody_is_asked_and_nothing_is_timed() -> None:
     rig, _owner = rig_with(PUB, idle_term_timeout_ns=0)
-    before = len(rig.world.timers)
+    before = len(rig.state.timers)
     rig.advance(1000)
     assert not requested(rig)
-    assert len(rig.world.timers) <= before
+    assert len(rig.state.timers) <= before
 
 
 def test_a_log_that_has_what_it_needs_is_not_watched() -> None:
     rig, _owner = rig_with(PUB, terms=1)
     rig.advance(10 * IDLE_S)
     assert not requested(rig)
-    assert not rig.world.watched
+    assert not rig.state.watched
 
 
 def test_two_small_terms_stay() -> None:
@@ -146,12 +146,12 @@ def test_what_is_given_up_goes_to_the_file_system_and_the_budget(kind: ObjectKin
     assert rig.last(a.ReleaseLog) == a.ReleaseLog(
         path=owner.log.path, term_length=TERM, kept_from=2 * TERM, kept_to=3 * TERM
     )
-    assert rig.world.storage.used_bytes == TERM + PAGE
+    assert rig.state.storage.used_bytes == TERM + PAGE
     assert owner.log.reserved_bytes == TERM + PAGE
     fields = rig.last(a.PublishEvent)
     assert (fields.name, fields.fields["bytes"]) == ("terms_given_back", 2 * TERM)
     rig.advance(10 * IDLE_S)
-    assert not rig.world.watched
+    assert not rig.state.watched
 
 
 @pytest.mark.parametrize("kind", [PUB, IMAGE])
@@ -163,9 +163,9 @@ def test_the_registry_forgets_a_term_before_it_goes(kind: ObjectKind) -> None:
     what = "image" if kind is IMAGE else "publication"
     log = journal.decode(registered(rig))[what, (owner.id,)]["log"]
     assert (log.reserved_terms, log.reserved_position) == (1, 3 * TERM)
-    assert rig.world.storage.used_bytes == 3 * TERM + PAGE     # not before it is gone
+    assert rig.state.storage.used_bytes == 3 * TERM + PAGE     # not before it is gone
     rig.resume()
-    assert rig.world.storage.used_bytes == TERM + PAGE
+    assert rig.state.storage.used_bytes == TERM + PAGE
 
 
 def test_a_stream_that_goes_on_gets_its_terms_again() -> None:
@@ -174,7 +174,7 @@ def test_a_stream_that_goes_on_gets_its_terms_again() -> None:
         rig.event(EventType.TERM_NEEDED, kind=PUB, id=owner.id, reserved=end)
         assert rig.last(a.ReserveTerm).position == end
         assert rig.last(a.PublicationReserved).position == notified
-    assert rig.world.storage.used_bytes == 3 * TERM + PAGE
+    assert rig.state.storage.used_bytes == 3 * TERM + PAGE
     rig.advance(2 * IDLE_S)
     assert len(requested(rig)) == 2
 
@@ -190,7 +190,7 @@ def test_a_term_requested_while_others_go_comes_after_that() -> None:
     assert len(rig.all(a.ReserveTerm)) == reserved
     rig.resume()
     assert rig.last(a.PublicationReserved).position == 4 * TERM
-    assert rig.world.storage.used_bytes == 2 * TERM + PAGE
+    assert rig.state.storage.used_bytes == 2 * TERM + PAGE
 
 
 def test_a_wish_from_before_the_question_is_forgotten_by_both() -> None:
@@ -207,9 +207,9 @@ def test_terms_that_cannot_be_given_back_are_tried_again() -> None:
     rig.fail(a.ReleaseLog, message="input/output error")
     answer(rig, owner, 2 * TERM, 3 * TERM)
     assert "input/output error" in rig.last(a.LogError).text
-    assert rig.world.storage.used_bytes == 3 * TERM + PAGE
+    assert rig.state.storage.used_bytes == 3 * TERM + PAGE
     rig.advance(0.2)
-    assert rig.world.storage.used_bytes == TERM + PAGE
+    assert rig.state.storage.used_bytes == TERM + PAGE
 
 
 def test_a_stream_that_ends_meanwhile_leaves_nothing_in_the_account() -> None:
@@ -217,7 +217,7 @@ def test_a_stream_that_ends_meanwhile_leaves_nothing_in_the_account() -> None:
     rig.advance(2 * IDLE_S)
     rig.hold(a.ReleaseLog)
     answer(rig, owner, 2 * TERM, 3 * TERM)
-    rig.lose(next(iter(rig.world.clients)))
+    rig.lose(next(iter(rig.state.clients)))
     rig.event(EventType.PUB_DRAINED, kind=PUB, id=owner.id)
     rig.advance(20)
     rig.release_all()
@@ -246,13 +246,13 @@ def test_while_an_answer_is_awaited_one_begins_beside_the_others() -> None:
 def join_oldest(rig: Rig, owner: Publication | Image) -> int:
     """Where a spy begins that wants all there is."""
     rig.sub(rig.client(), "aeron-spy:" + UNICAST)
-    subscription = list(rig.world.subscriptions.values())[-1]
+    subscription = list(rig.state.subscriptions.values())[-1]
     subscription.joins = Joins.OLDEST
     assert isinstance(owner, Publication)
-    rig.world.runner.start(
-        link_publication(rig.world, subscription, owner), lambda value, error: None
+    rig.state.runner.start(
+        link_publication(rig.state, subscription, owner), lambda value, error: None
     )
-    rig._run(rig.world.runner.take())
+    rig._run(rig.state.runner.take())
     return owner.subscribers[subscription.id].join_position
 
 
@@ -272,7 +272,7 @@ def test_a_new_daemon_knows_which_terms_are_there(kind: ObjectKind) -> None:
     assert rig.last(a.ReleaseLog).kept_from == 2 * TERM
     assert order.index(a.ReleaseLog) < order.index(type(dead.last(
         a.AddPublicationObject if kind is PUB else a.AddImageObject)))
-    assert rig.world.storage.used_bytes == TERM + PAGE
+    assert rig.state.storage.used_bytes == TERM + PAGE
     rig.event(EventType.TERM_NEEDED, kind=kind, id=owner.id, reserved=3 * TERM)
     assert rig.last(a.ReserveTerm).position == 3 * TERM
 

@@ -245,11 +245,11 @@ def test_a_setup_takes_a_window_of_storage_at_most(
     rig = Rig(storage_budget_bytes=4096 * MIB)
     rig.sub(rig.client(), f"{UNICAST}|rcv-wnd={window}")
     rig.setup(endpoint_id(rig), established=False, term_length=term_length, term_offset=offset)
-    taken = rig.world.storage.used_bytes
+    taken = rig.state.storage.used_bytes
     assert taken <= 256 * 1024 + 6 * PAGE
     made = rig.last(a.CreateLog).params
     assert made.reserve_to - made.reserve_from <= 256 * 1024 + 2 * PAGE
-    log = next(iter(rig.world.images.values())).log
+    log = next(iter(rig.state.images.values())).log
     image = image_id(rig)
     for _ in range(10):                     # it comes to have all of it, each byte accounted once
         if log.is_whole:
@@ -259,10 +259,10 @@ def test_a_setup_takes_a_window_of_storage_at_most(
     assert log.is_whole
     assert sum(end - start for start, end in ranges) == \
         3 * term_length - (made.reserve_to - made.reserve_from)
-    assert rig.world.storage.used_bytes == log.reserved_bytes
+    assert rig.state.storage.used_bytes == log.reserved_bytes
     rig.event(EventType.IMAGE_INACTIVE, kind=IMAGE, id=image, reason=ImageEnd.EVICTED)
     rig.release_all()
-    assert rig.world.storage.used_bytes == 0
+    assert rig.state.storage.used_bytes == 0
 
 
 def test_subscribers_see_a_stream_with_its_first_frame() -> None:

@@ -33,7 +33,7 @@ def test_a_publication_gets_storage_counters_and_an_endpoint() -> None:
     assert params.window_bytes == 8 * MIB
     assert params.reserved_position == 16 * MIB
     assert rig.last(a.CreateLog).params.reserve_terms == 1
-    assert rig.world.storage.used_bytes == 16 * MIB + 4096
+    assert rig.state.storage.used_bytes == 16 * MIB + 4096
 
 
 @pytest.mark.parametrize(
@@ -93,7 +93,7 @@ def test_exclusive_publications_are_their_own() -> None:
 def test_session_ids_skip_the_reserved_and_the_used() -> None:
     rig = Rig()
     client = rig.client()
-    rig.world.next_session = -2
+    rig.state.next_session = -2
     rig.pub(client, f"{UNICAST}|session-id=1001", exclusive=True)
     sessions = [rig.pub(client, UNICAST, exclusive=True).session_id for _ in range(3)]
     assert sessions == [-2, 1002, 1003]
@@ -254,7 +254,7 @@ def test_terms_are_reserved_one_by_one_when_they_are_needed() -> None:
         )
         assert rig.last(a.ReserveTerm).position == end
         assert rig.last(a.PublicationReserved).position == notified
-        assert rig.world.storage.used_bytes == terms * 16 * MIB + 4096
+        assert rig.state.storage.used_bytes == terms * 16 * MIB + 4096
 
 
 def test_a_term_without_room_is_requested_until_there_is() -> None:

@@ -15,7 +15,7 @@ from penstock.daemon.conductor import actions as a
 def multicast(rig: GroupRig, fc: str) -> None:
     """A publication here, and its image here."""
     ready = rig.pub(rig.client(), f"{GROUP}|fc={fc}")
-    publication = rig.world.publications[ready.original_id]
+    publication = rig.state.publications[ready.original_id]
     rig.sub(rig.client(), GROUP)
     rig.setup(rig.endpoint(), session_id=publication.session_id, flags=0x40,
               initial_term_id=publication.initial_term_id,
@@ -29,7 +29,7 @@ def test_a_strategy_that_does_not_wait_is_refused_and_named() -> None:
     answer = rig.open(GROUP)
     assert answer.code == "unreliable"
     assert "flow control is max" in answer.message
-    assert not rig.world.groups
+    assert not rig.state.groups
     warnings = rig.open(GROUP, allow_unreliable=True).group["warnings"]
     assert any("flow control is max" in warning for warning in warnings)
 

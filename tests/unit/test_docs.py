@@ -43,7 +43,7 @@ def test_the_page_of_offer_codes_has_every_code() -> None:
 
 def test_the_page_of_events_has_every_event() -> None:
     code = "".join(p.read_text("utf-8") for p in (DOCS.parent / "daemon").rglob("*.py"))
-    notified = set(re.findall(r'world\.event\(\s*f?"([a-z_{}]+)"', code))
+    notified = set(re.findall(r'state\.event\(\s*f?"([a-z_{}]+)"', code))
     notified |= {"group_closed", "group_expired"}
     page = (DOCS / "operating.md").read_text(encoding="utf-8").split("## Events")[1]
     listed = {

@@ -63,7 +63,7 @@ def test_half_open_sessions_take_a_quarter_of_the_storage() -> None:
     endpoint = rig.last(a.OpenRecvEndpoint).params.id
     for number in range(2000):
         rig._run(rig.conductor.on_event(a_setup(endpoint, number, 5000), 0))
-    assert 0 < rig.world.storage.used_bytes <= 16 << 20
+    assert 0 < rig.state.storage.used_bytes <= 16 << 20
     assert isinstance(
         rig.request(client, control.AddPublication(channel=ELSEWHERE, stream_id=1)),
         control.PublicationReady,

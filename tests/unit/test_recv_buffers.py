@@ -29,7 +29,7 @@ def add(rig: Rig, client: int, subscription: int, port: int) -> None:
 
 
 def endpoint_id(rig: Rig) -> int:
-    return next(iter(rig.world.recv_endpoints))
+    return next(iter(rig.state.recv_endpoints))
 
 
 @pytest.mark.parametrize("window", [256, 4096, 128 * KIB, MIB, 8 * MIB, 100 * MIB, 512 * MIB])
@@ -122,7 +122,7 @@ def test_a_destination_that_leaves_meanwhile_costs_no_image() -> None:
     ready = rig.sub(client, "aeron:udp?control-mode=manual|rcv-wnd=1m")
     for port in (4001, 4002):
         add(rig, client, ready.registration_id, port)
-    endpoint = rig.world.recv_endpoints[endpoint_id(rig)]
+    endpoint = rig.state.recv_endpoints[endpoint_id(rig)]
     rig.hold(a.FitRecvBuffer)
     rig.setup(endpoint.id, term_length=16 * MIB, established=False)
     endpoint.destinations.pop(next(iter(endpoint.destinations)))

@@ -43,7 +43,7 @@ def test_rejections_of_many_receivers_are_bounded() -> None:
     ready = rig.pub(rig.client(), SENDS)
     for receiver in range(1000):
         rejected(rig, ready.original_id, receiver)
-    assert len(rig.world.publications[ready.original_id].rejections) == 64
+    assert len(rig.state.publications[ready.original_id].rejections) == 64
     assert len({x.text for x in rig.all(a.LogError)}) == 1
 
 

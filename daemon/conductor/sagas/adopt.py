@@ -71,13 +71,13 @@ from penstock.daemon.conductor.state.registry import (
     note_send_endpoint,
     note_subscription,
 )
-from penstock.daemon.conductor.state.state import World
+from penstock.daemon.conductor.state.state import State
 
 Registrations = Mapping[tuple[str, tuple[int, ...]], Mapping[str, Any]]
 _OVER = (PublicationState.CLOSING.value, PublicationState.DONE.value)
 
 
-def adopt(world: World, records: Registrations, dead: frozenset[int]) -> Saga[None]:
+def adopt(state: State, records: Registrations, dead: frozenset[int]) -> Saga[None]:
     """Make everything again, in the order of dependence; then release what is not used."""
     yield EXCLUSIVE
     makers = {
@@ -96,100 +96,100 @@ def adopt(world: World, records: Registrations, dead: frozenset[int]) -> Saga[No
             if its_kind != kind:
                 continue
             try:
-                yield from make(world, key, fields, records)
+                yield from make(state, key, fields, records)
             except Refused as refused:
-                erase(world, kind, *key)
-                report_refusal(world, f"{kind} {key[0]} of the dead daemon", refused)
-    for subscription in list(world.subscriptions.values()):
+                erase(state, kind, *key)
+                report_refusal(state, f"{kind} {key[0]} of the dead daemon", refused)
+    for subscription in list(state.subscriptions.values()):
         if subscription.endpoint is not None:
             yield from add_interest(
-                world, subscription.endpoint, subscription.stream_id, subscription.plan.session_id
+                state, subscription.endpoint, subscription.stream_id, subscription.plan.session_id
             )
-    for group in list(world.groups.values()):
+    for group in list(state.groups.values()):
         for retained in list(group.retained.values()):
-            gone = retained.log_id not in world.images and \
-                retained.log_id not in world.publications
+            gone = retained.log_id not in state.images and \
+                retained.log_id not in state.publications
             if gone and not retained.ended:
-                yield from settle_orphan(world, group, retained)
-    _let_go(world)
-    _await_clients(world, dead)
-    world.event(
-        "adopted", clients=len(world.clients), publications=len(world.publications),
-        images=len(world.images), subscriptions=len(world.subscriptions),
+                yield from settle_orphan(state, group, retained)
+    _let_go(state)
+    _await_clients(state, dead)
+    state.event(
+        "adopted", clients=len(state.clients), publications=len(state.publications),
+        images=len(state.images), subscriptions=len(state.subscriptions),
     )
 
 
-def _let_go(world: World) -> None:
+def _let_go(state: State) -> None:
     """What its owners had left already goes on towards its end."""
-    for publication in list(world.publications.values()):
+    for publication in list(state.publications.values()):
         if not publication.links:
-            publications.orphan(world, publication)
-    for image in list(world.images.values()):
+            publications.orphan(state, publication)
+    for image in list(state.images.values()):
         if not image.subscribers:           # its log goes once the receiver has let go of it
             image.state = ImageState.DONE
             image.endpoint.images.pop((image.stream_id, image.session_id), None)
-            world.emit(RemoveObject(kind=ObjectKind.IMAGE, object_id=image.id))
-            erase(world, "image", image.id)
-    for send_endpoint in list(world.send_endpoints.values()):
-        release_send(world, send_endpoint)
-    for recv_endpoint in list(world.recv_endpoints.values()):
-        release_recv(world, recv_endpoint)
+            state.emit(RemoveObject(kind=ObjectKind.IMAGE, object_id=image.id))
+            erase(state, "image", image.id)
+    for send_endpoint in list(state.send_endpoints.values()):
+        release_send(state, send_endpoint)
+    for recv_endpoint in list(state.recv_endpoints.values()):
+        release_recv(state, recv_endpoint)
 
 
-def _await_clients(world: World, dead: frozenset[int]) -> None:
+def _await_clients(state: State, dead: frozenset[int]) -> None:
     """Clients known dead go at once, those that do not come back in time go then."""
 
     def lose(client: Client) -> None:
         if client.alive and not client.attached:
             client.alive = False
-            world.runner.start(lose_client(world, client), lambda value, error: None)
+            state.runner.start(lose_client(state, client), lambda value, error: None)
 
-    for client in list(world.clients.values()):
+    for client in list(state.clients.values()):
         if client.group_id:
             continue
         if client.id in dead:
             lose(client)
         else:
-            deadline_ns = world.now_ns + world.settings.reattach_timeout_ns
-            world.timers.at(deadline_ns, partial(lose, client))
+            deadline_ns = state.now_ns + state.settings.reattach_timeout_ns
+            state.timers.at(deadline_ns, partial(lose, client))
 
 
 # ---- one of each kind ----------------------------------------------------------------------------
 
 
 def _client(
-    world: World, key: tuple[int, ...], fields: Mapping[str, Any], _all: Registrations
+    state: State, key: tuple[int, ...], fields: Mapping[str, Any], _all: Registrations
 ) -> Saga[None]:
     client = Client(id=key[0], attached=False, **fields)
-    world.clients[client.id] = client
-    note_client(world, client)
+    state.clients[client.id] = client
+    note_client(state, client)
     yield from ()
 
 
 def _group(
-    world: World, key: tuple[int, ...], fields: Mapping[str, Any], _all: Registrations
+    state: State, key: tuple[int, ...], fields: Mapping[str, Any], _all: Registrations
 ) -> Saga[None]:
-    adopt_group(world, key[0], dict(fields))
+    adopt_group(state, key[0], dict(fields))
     yield from ()
 
 
 def _retained(
-    world: World, key: tuple[int, ...], fields: Mapping[str, Any], _all: Registrations
+    state: State, key: tuple[int, ...], fields: Mapping[str, Any], _all: Registrations
 ) -> Saga[None]:
-    group = world.groups.get(key[0])
+    group = state.groups.get(key[0])
     if group is None:
         raise Refused("unknown_group", "its group has gone")
     retained = Retained(group_id=key[0], log_id=key[1], **fields)
-    keep_log(world, group, retained)
+    keep_log(state, group, retained)
     yield from ()
 
 
 def _rescued(
-    world: World, subscription: Subscription, log_id: int, link: Mapping[str, Any],
+    state: State, subscription: Subscription, log_id: int, link: Mapping[str, Any],
     records: Registrations,
 ) -> Saga[bool]:
     """What a group had not read of a stream that could not be adopted stays readable."""
-    group = world.groups.get(subscription.client.group_id)
+    group = state.groups.get(subscription.client.group_id)
     source = records.get(("image", (log_id,))) or records.get(("publication", (log_id,)))
     if group is None or source is None:
         return False
@@ -200,13 +200,13 @@ def _rescued(
         window_bytes=source["params"].window_bytes, log=source["log"],
         join_position=link["join_position"],
     )
-    keep_log(world, group, retained)
-    yield from settle_orphan(world, group, retained)
+    keep_log(state, group, retained)
+    yield from settle_orphan(state, group, retained)
     return True
 
 
 def _send_endpoint(
-    world: World, key: tuple[int, ...], fields: Mapping[str, Any], _all: Registrations
+    state: State, key: tuple[int, ...], fields: Mapping[str, Any], _all: Registrations
 ) -> Saga[None]:
     values = dict(fields)
     destinations = values.pop("destinations")
@@ -218,18 +218,18 @@ def _send_endpoint(
         endpoint.params, data=attrs.evolve(data, bind=bind, connect=peer)
     )
     endpoint.local = yield OpenSendEndpoint(params=params)
-    world.emit(SetCounter(counter_id=endpoint.status_counter, value=ChannelStatus.ACTIVE))
-    world.send_endpoints[endpoint.id] = endpoint
+    state.emit(SetCounter(counter_id=endpoint.status_counter, value=ChannelStatus.ACTIVE))
+    state.send_endpoints[endpoint.id] = endpoint
     for destination in destinations:
         yield AddSendDestination(
             endpoint_id=endpoint.id, destination_id=destination.id, address=destination.address
         )
         endpoint.destinations[destination.id] = destination
-    note_send_endpoint(world, endpoint)
+    note_send_endpoint(state, endpoint)
 
 
 def _recv_endpoint(
-    world: World, key: tuple[int, ...], fields: Mapping[str, Any], _all: Registrations
+    state: State, key: tuple[int, ...], fields: Mapping[str, Any], _all: Registrations
 ) -> Saga[None]:
     values = dict(fields)
     destinations = values.pop("destinations")
@@ -248,18 +248,18 @@ def _recv_endpoint(
             yield AddRecvDestination(endpoint_id=endpoint.id, params=params)
             endpoint.destinations[destination.id] = destination
     except Refused:
-        world.emit(RemoveObject(kind=ObjectKind.RECV_ENDPOINT, object_id=endpoint.id))
+        state.emit(RemoveObject(kind=ObjectKind.RECV_ENDPOINT, object_id=endpoint.id))
         raise
-    world.emit(SetCounter(counter_id=endpoint.status_counter, value=ChannelStatus.ACTIVE))
-    world.recv_endpoints[endpoint.id] = endpoint
-    note_recv_endpoint(world, endpoint)
+    state.emit(SetCounter(counter_id=endpoint.status_counter, value=ChannelStatus.ACTIVE))
+    state.recv_endpoints[endpoint.id] = endpoint
+    note_recv_endpoint(state, endpoint)
 
 
-def _settle_log(world: World, log: LogFile) -> None:
+def _settle_log(state: State, log: LogFile) -> None:
     """What was under way at the death: terms that were given up may still be there."""
     log.settle()
     if not log.is_whole and log.reserved_terms < TERMS:
-        world.emit(
+        state.emit(
             ReleaseLog(
                 path=log.path, term_length=log.term_length, kept_from=log.kept_position,
                 kept_to=log.last_end,
@@ -268,41 +268,41 @@ def _settle_log(world: World, log: LogFile) -> None:
 
 
 def _publication(
-    world: World, key: tuple[int, ...], fields: Mapping[str, Any], _all: Registrations
+    state: State, key: tuple[int, ...], fields: Mapping[str, Any], _all: Registrations
 ) -> Saga[None]:
     values = dict(fields)
     state, end_reason = values.pop("state"), values["end_reason"]
     links: dict[int, int] = values.pop("links")
     endpoint_id = values.pop("endpoint_id")
     if state in _OVER or end_reason == "revoked" or values["end_confirmed"]:
-        erase(world, "publication", *key)
+        erase(state, "publication", *key)
         return                          # everything of it was sent and confirmed, or given up
-    endpoint = world.send_endpoints.get(endpoint_id)
+    endpoint = state.send_endpoints.get(endpoint_id)
     if endpoint is None and endpoint_id:
         raise Refused("no_interface", "its channel could not be opened")
     channel = values.pop("channel")
     plan = attrs.evolve(
-        publication_plan(parse(channel), channel, world.settings),
+        publication_plan(parse(channel), channel, state.settings),
         mtu=values.pop("mtu"), window_bytes=values.pop("window_bytes"),
         linger_ns=values.pop("linger_ns"), term_length=values["log"].term_length,
     )
     publication = Publication(id=key[0], plan=plan, endpoint=endpoint, **values)
     log = publication.log
-    _settle_log(world, log)
+    _settle_log(state, log)
     yield AddPublicationObject(
         params=attrs.evolve(
             publication.params, adopted=True, start_position=publication.start_position,
             reserved_position=log.notified_position, kept_position=log.kept_position,
         )
     )
-    world.publications[publication.id] = publication
-    custom.start(world, publication)
-    world.storage.adopt(log.reserved_bytes)
-    watch(world, publication)
+    state.publications[publication.id] = publication
+    custom.start(state, publication)
+    state.storage.adopt(log.reserved_bytes)
+    watch(state, publication)
     if endpoint is not None:
         endpoint.publications.add(publication.id)
     for registration_id, client_id in links.items():
-        client = world.clients.get(client_id)
+        client = state.clients.get(client_id)
         if client is None:
             continue
         if client not in publication.links.values():
@@ -311,48 +311,48 @@ def _publication(
             )
         publication.links[registration_id] = client
         client.publications[registration_id] = publication
-    note_publication(world, publication)
+    note_publication(state, publication)
 
 
 def _subscription(
-    world: World, key: tuple[int, ...], fields: Mapping[str, Any], _all: Registrations
+    state: State, key: tuple[int, ...], fields: Mapping[str, Any], _all: Registrations
 ) -> Saga[None]:
-    client = world.clients.get(fields["client_id"])
+    client = state.clients.get(fields["client_id"])
     if client is None:
         raise Refused("not_leased", "its client has gone")
-    endpoint = world.recv_endpoints.get(fields["endpoint_id"])
+    endpoint = state.recv_endpoints.get(fields["endpoint_id"])
     if endpoint is None and fields["endpoint_id"]:
         raise Refused("no_interface", "its channel could not be opened")
     subscription = Subscription(
         id=key[0], client=client, stream_id=fields["stream_id"], endpoint=endpoint,
-        plan=plan_of(world, client, fields["channel"], fields["stream_id"]),
+        plan=plan_of(state, client, fields["channel"], fields["stream_id"]),
         spy_key=fields["spy_key"], spy_tag=fields["spy_tag"],
     )
-    world.subscriptions[subscription.id] = subscription
+    state.subscriptions[subscription.id] = subscription
     client.subscriptions[subscription.id] = subscription
     if endpoint is not None:
         endpoint.subscriptions[subscription.id] = subscription
-    note_subscription(world, subscription)
+    note_subscription(state, subscription)
     yield from ()
 
 
 def _image(
-    world: World, key: tuple[int, ...], fields: Mapping[str, Any], records: Registrations
+    state: State, key: tuple[int, ...], fields: Mapping[str, Any], records: Registrations
 ) -> Saga[None]:
     values = dict(fields)
-    endpoint = world.recv_endpoints.get(values.pop("endpoint_id"))
+    endpoint = state.recv_endpoints.get(values.pop("endpoint_id"))
     if endpoint is None:
         raise Refused("no_interface", "its channel could not be opened")
     image = Image(id=key[0], endpoint=endpoint, established=True, **values)
-    _settle_log(world, image.log)
+    _settle_log(state, image.log)
     slowest = -1
     for (kind, link_key), link in records.items():
-        if kind == "link" and link_key[1] == image.id and link_key[0] in world.subscriptions \
+        if kind == "link" and link_key[1] == image.id and link_key[0] in state.subscriptions \
                 and not link["resting"]:
             position: int = yield ReadCounter(counter_id=link["counter_id"])
             slowest = position if slowest < 0 else min(slowest, position)
     plain = len(endpoint.destinations) == 1
-    yield from follow_window(world, endpoint, image.params.window_bytes)
+    yield from follow_window(state, endpoint, image.params.window_bytes)
     yield AddImageObject(
         params=attrs.evolve(
             image.params, adopted=True, consumption=slowest,
@@ -360,37 +360,37 @@ def _image(
             destination=0 if plain else -1,
         )
     )
-    world.images[image.id] = image
+    state.images[image.id] = image
     endpoint.images[(image.stream_id, image.session_id)] = image
     endpoint.held_by += 1
-    world.storage.adopt(image.log.reserved_bytes)
-    watch(world, image)
-    congestion.start(world, image)
-    note_image(world, image)
+    state.storage.adopt(image.log.reserved_bytes)
+    watch(state, image)
+    congestion.start(state, image)
+    note_image(state, image)
 
 
 def _link(
-    world: World, key: tuple[int, ...], fields: Mapping[str, Any], records: Registrations
+    state: State, key: tuple[int, ...], fields: Mapping[str, Any], records: Registrations
 ) -> Saga[None]:
-    subscription = world.subscriptions.get(key[0])
-    source = world.images.get(key[1]) or world.publications.get(key[1])
+    subscription = state.subscriptions.get(key[0])
+    source = state.images.get(key[1]) or state.publications.get(key[1])
     if subscription is None:
         raise Refused("unknown_registration", "what it links has gone")
-    group = world.groups.get(subscription.client.group_id)
+    group = state.groups.get(subscription.client.group_id)
     if group is not None and key[1] in group.retained:
-        erase(world, "link", *key)      # it died between the two records of a stream's end
+        erase(state, "link", *key)      # it died between the two records of a stream's end
         return
-    if source is None and (yield from _rescued(world, subscription, key[1], fields, records)):
-        erase(world, "link", *key)
+    if source is None and (yield from _rescued(state, subscription, key[1], fields, records)):
+        erase(state, "link", *key)
         return
     if source is None:
         raise Refused("unknown_registration", "what it links has gone")
     if fields["resting"]:               # it had been told to come back later: that is now
-        erase(world, "link", *key)
+        erase(state, "link", *key)
         if isinstance(source, Image):
-            yield from link_image(world, subscription, source)
+            yield from link_image(state, subscription, source)
         else:
-            yield from link_publication(world, subscription, source)
+            yield from link_publication(state, subscription, source)
         return
     plan = subscription.plan
     link = SubscriberLink(subscription=subscription, source=source, **fields)
@@ -404,55 +404,55 @@ def _link(
         yield AddPublicationSubscriber(publication_id=source.id, params=params)
     source.subscribers[subscription.id] = link
     subscription.links[source.id] = link
-    note_link(world, link)
+    note_link(state, link)
 
 
 # ---- what is in use ------------------------------------------------------------------------------
 
 
-def sources(world: World) -> list[Publication | Image]:
+def sources(state: State) -> list[Publication | Image]:
     """Everything in the data plane that has a log."""
-    return [*world.publications.values(), *world.images.values()]
+    return [*state.publications.values(), *state.images.values()]
 
 
-def kept_logs(world: World) -> list[Retained]:
+def kept_logs(state: State) -> list[Retained]:
     """Logs of ended streams that groups retain."""
-    return [kept for group in world.groups.values() for kept in group.retained.values()]
+    return [kept for group in state.groups.values() for kept in group.retained.values()]
 
 
-def logs_in_use(world: World) -> set[str]:
+def logs_in_use(state: State) -> set[str]:
     """The files of both."""
-    logs = {source.log.path for source in sources(world)}
-    return logs | {kept.log.path for kept in kept_logs(world)}
+    logs = {source.log.path for source in sources(state)}
+    return logs | {kept.log.path for kept in kept_logs(state)}
 
 
-def counters_in_use(world: World) -> set[int]:
+def counters_in_use(state: State) -> set[int]:
     """Ids of the counters that belong to something registered."""
     used: set[int] = set()
-    for client in world.clients.values():
+    for client in state.clients.values():
         used.update(client.counters.values())
-    for send_endpoint in world.send_endpoints.values():
+    for send_endpoint in state.send_endpoints.values():
         used |= {send_endpoint.status_counter, send_endpoint.address_counter,
                  send_endpoint.destinations_counter}
-    for recv_endpoint in world.recv_endpoints.values():
+    for recv_endpoint in state.recv_endpoints.values():
         used.add(recv_endpoint.status_counter)
         used.update(d.counter_id for d in recv_endpoint.destinations.values())
-    for source in sources(world):
+    for source in sources(state):
         used.update(source.counters)
         used.update(link.counter_id for link in source.subscribers.values())
-    used.update(kept.counter_id for kept in kept_logs(world))
+    used.update(kept.counter_id for kept in kept_logs(state))
     return used
 
 
-def slots_in_use(world: World) -> set[tuple[SlotKind, int]]:
+def slots_in_use(state: State) -> set[tuple[SlotKind, int]]:
     """Slots of penstock.dat that belong to something registered."""
-    used = {(SlotKind.CLIENT, client.slot) for client in world.clients.values()}
-    for publication in world.publications.values():
+    used = {(SlotKind.CLIENT, client.slot) for client in state.clients.values()}
+    for publication in state.publications.values():
         used.add((SlotKind.PUBLICATION, publication.slot))
-    for image in world.images.values():
+    for image in state.images.values():
         used.add((SlotKind.IMAGE, image.slot))
-    for source in sources(world):
+    for source in sources(state):
         used.update((SlotKind.SUBSCRIBER, link.slot) for link in source.subscribers.values())
-    used.update((SlotKind.SUBSCRIBER, kept.slot) for kept in kept_logs(world))
-    used.update((SlotKind.GROUP, group.slot) for group in world.groups.values())
+    used.update((SlotKind.SUBSCRIBER, kept.slot) for kept in kept_logs(state))
+    used.update((SlotKind.GROUP, group.slot) for group in state.groups.values())
     return used

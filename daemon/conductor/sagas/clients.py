@@ -56,7 +56,7 @@ from penstock.daemon.conductor.state.model import (
     SendEndpoint,
 )
 from penstock.daemon.conductor.state.registry import erase, note_client
-from penstock.daemon.conductor.state.state import World
+from penstock.daemon.conductor.state.state import State
 
 
 @attrs.frozen(kw_only=True)
@@ -71,18 +71,18 @@ class LeasePeer:
 
 
 def grant_lease(
-    world: World, connection_id: int, request: LeaseRequest, peer: LeasePeer
+    state: State, connection_id: int, request: LeaseRequest, peer: LeasePeer
 ) -> Saga[None]:
     """A new client: an id and a slot in penstock.dat.  Or one of a dead daemon that comes back."""
-    known = _returning(world, request, peer)
+    known = _returning(state, request, peer)
     if known is not None:
-        _take_back(world, connection_id, known, peer)
+        _take_back(state, connection_id, known, peer)
         return
-    client_id = world.next_id()
+    client_id = state.next_id()
     try:
         slot: int = yield AllocateSlot(kind=SlotKind.CLIENT, object_id=client_id)
     except Refused as refused:
-        world.emit(
+        state.emit(
             RefuseLease(connection_id=connection_id, code=refused.code, message=refused.message)
         )
         return
@@ -90,17 +90,17 @@ def grant_lease(
         id=client_id, slot=slot, name=request.name, pid=peer.pid, uid=peer.uid, token=peer.token,
         started=peer.started,
     )
-    world.clients[client_id] = client
-    note_client(world, client)
-    _grant(world, connection_id, client)
-    world.event("client_added", client_id=client_id, pid=peer.pid, name=request.name)
+    state.clients[client_id] = client
+    note_client(state, client)
+    _grant(state, connection_id, client)
+    state.event("client_added", client_id=client_id, pid=peer.pid, name=request.name)
 
 
-def _grant(world: World, connection_id: int, client: Client) -> None:
-    world.emit(
+def _grant(state: State, connection_id: int, client: Client) -> None:
+    state.emit(
         DescribeClient(slot=client.slot, pid=client.pid, uid=client.uid, name=client.name)
     )
-    world.emit(
+    state.emit(
         GrantLease(
             connection_id=connection_id, client_id=client.id, client_slot=client.slot,
             token=client.token,
@@ -108,60 +108,60 @@ def _grant(world: World, connection_id: int, client: Client) -> None:
     )
 
 
-def _returning(world: World, request: LeaseRequest, peer: LeasePeer) -> Client | None:
+def _returning(state: State, request: LeaseRequest, peer: LeasePeer) -> Client | None:
     """The adopted client that proves to be the one that asks."""
-    client = world.clients.get(request.client_id)
+    client = state.clients.get(request.client_id)
     if client is None or client.attached or not client.alive or client.uid != peer.uid:
         return None
     same = bool(client.token) and hmac.compare_digest(client.token, request.token)
     return client if same else None
 
 
-def _take_back(world: World, connection_id: int, client: Client, peer: LeasePeer) -> None:
+def _take_back(state: State, connection_id: int, client: Client, peer: LeasePeer) -> None:
     client.attached = True
     client.pid, client.started = peer.pid, peer.started
-    note_client(world, client)
-    _grant(world, connection_id, client)
-    world.event("client_returned", client_id=client.id, pid=client.pid, name=client.name)
+    note_client(state, client)
+    _grant(state, connection_id, client)
+    state.event("client_returned", client_id=client.id, pid=client.pid, name=client.name)
 
 
-def lose_client(world: World, client: Client) -> Saga[None]:
+def lose_client(state: State, client: Client) -> Saga[None]:
     """Everything that a dead client had goes; what it left half-written is padded over."""
     yield EXCLUSIVE
     for registration_id in list(client.publications):
-        publications.detach(world, client, registration_id, died=True)
+        publications.detach(state, client, registration_id, died=True)
     for subscription in list(client.subscriptions.values()):
-        remove_subscription(world, subscription)
+        remove_subscription(state, subscription)
     for counter_id in client.counters.values():
-        world.emit(FreeCounter(counter_id=counter_id))
+        state.emit(FreeCounter(counter_id=counter_id))
     client.counters.clear()
-    world.clients.pop(client.id, None)
-    erase(world, "client", client.id)
-    world.emit(ForgetClient(client_id=client.id))
-    world.event("client_gone", client_id=client.id, pid=client.pid, name=client.name)
-    world.timers.at(
-        world.now_ns + SECOND_NS,
-        lambda: world.emit(FreeSlot(kind=SlotKind.CLIENT, index=client.slot)),
+    state.clients.pop(client.id, None)
+    erase(state, "client", client.id)
+    state.emit(ForgetClient(client_id=client.id))
+    state.event("client_gone", client_id=client.id, pid=client.pid, name=client.name)
+    state.timers.at(
+        state.now_ns + SECOND_NS,
+        lambda: state.emit(FreeSlot(kind=SlotKind.CLIENT, index=client.slot)),
     )
 
 
 # ---- commands ------------------------------------------------------------------------------------
 
 
-def enqueue(world: World, client: Client, correlation_id: int, message: Message) -> None:
+def enqueue(state: State, client: Client, correlation_id: int, message: Message) -> None:
     """Takes a command; the client's earlier ones are answered first."""
-    if len(client.commands) >= world.settings.max_queued_commands:
+    if len(client.commands) >= state.settings.max_queued_commands:
         refusal = Failure(
             code="limit",
             message=f"{len(client.commands)} commands of this client wait already: send fewer",
         )
-        _reply(world, client, correlation_id, refusal)
+        _reply(state, client, correlation_id, refusal)
         return
     client.commands.append((correlation_id, message))
-    _next(world, client)
+    _next(state, client)
 
 
-def _next(world: World, client: Client) -> None:
+def _next(state: State, client: Client) -> None:
     if client.busy or not client.alive or not client.commands:
         return
     correlation_id, message = client.commands.popleft()
@@ -171,7 +171,7 @@ def _next(world: World, client: Client) -> None:
     def answer(reply: Message) -> None:
         nonlocal answered
         answered = True
-        _reply(world, client, correlation_id, reply)
+        _reply(state, client, correlation_id, reply)
 
     def done(value: Any, error: Refused | None) -> None:
         client.busy = False
@@ -179,48 +179,48 @@ def _next(world: World, client: Client) -> None:
             answer(Failure(code=error.code, message=error.message))
         elif value is not None and not answered:
             answer(value)
-        _next(world, client)
+        _next(state, client)
 
-    world.runner.start(_serve(world, client, message, answer), done)
+    state.runner.start(_serve(state, client, message, answer), done)
 
 
-def _reply(world: World, client: Client, correlation_id: int, message: Message) -> None:
+def _reply(state: State, client: Client, correlation_id: int, message: Message) -> None:
     if client.alive:
-        world.emit(Reply(client_id=client.id, correlation_id=correlation_id, message=message))
+        state.emit(Reply(client_id=client.id, correlation_id=correlation_id, message=message))
 
 
 def _serve(
-    world: World, client: Client, message: Message, answer: Callable[[Message], None]
+    state: State, client: Client, message: Message, answer: Callable[[Message], None]
 ) -> Saga[Message | None]:
     match message:
         case AddPublication():
-            return (yield from publications.add_publication(world, client, message))
+            return (yield from publications.add_publication(state, client, message))
         case AddSubscription():
-            yield from add_subscription(world, client, message, answer)
+            yield from add_subscription(state, client, message, answer)
             return None
         case AddDestination():
-            return (yield from _add_destination(world, client, message))
+            return (yield from _add_destination(state, client, message))
     yield EXCLUSIVE
     match message:
         case RemovePublication():
             _own(client.publications, message.registration_id, "publication")
-            publications.detach(world, client, message.registration_id, revoke=message.revoke)
+            publications.detach(state, client, message.registration_id, revoke=message.revoke)
         case RemoveSubscription():
             subscription = _own(client.subscriptions, message.registration_id, "subscription")
-            remove_subscription(world, subscription)
+            remove_subscription(state, subscription)
         case RemoveDestination():
-            yield from _remove_destination(world, client, message)
+            yield from _remove_destination(state, client, message)
         case AddCounter():
-            return (yield from _add_counter(world, client, message))
+            return (yield from _add_counter(state, client, message))
         case RemoveCounter():
             counter_id = _own(client.counters, message.registration_id, "counter")
             del client.counters[message.registration_id]
-            note_client(world, client)
-            world.emit(FreeCounter(counter_id=counter_id))
+            note_client(state, client)
+            state.emit(FreeCounter(counter_id=counter_id))
         case RejectImage():
-            yield from _reject_image(world, client, message)
+            yield from _reject_image(state, client, message)
         case Resume():
-            _resume(world, client, message, answer)
+            _resume(state, client, message, answer)
             return None
         case _:
             raise Refused("malformed", f"{type(message).__name__} is not a request")
@@ -228,23 +228,23 @@ def _serve(
 
 
 def _resume(
-    world: World, client: Client, message: Resume, answer: Callable[[Message], None]
+    state: State, client: Client, message: Resume, answer: Callable[[Message], None]
 ) -> None:
     """What the client still knows of goes on; what only we know of was never answered, or removed
     while nobody was there to hear it."""
     wanted = set(message.registration_ids)
     for registration_id in [r for r in client.publications if r not in wanted]:
-        publications.detach(world, client, registration_id)
+        publications.detach(state, client, registration_id)
     for subscription in [s for s in client.subscriptions.values() if s.id not in wanted]:
-        remove_subscription(world, subscription)
+        remove_subscription(state, subscription)
     for registration_id in [r for r in client.counters if r not in wanted]:
-        world.emit(FreeCounter(counter_id=client.counters.pop(registration_id)))
-    note_client(world, client)
+        state.emit(FreeCounter(counter_id=client.counters.pop(registration_id)))
+    note_client(state, client)
     adopted = [*client.publications, *client.subscriptions, *client.counters]
     answer(Resumed(registration_ids=adopted))
     for subscription in client.subscriptions.values():
         links = [link for link in subscription.links.values() if not link.resting]
-        world.notify(
+        state.notify(
             client,
             SubscriptionResumed(
                 subscription_id=subscription.id,
@@ -252,7 +252,7 @@ def _resume(
             ),
         )
         for link in links:
-            announce(world, link, link.join_position)
+            announce(state, link, link.join_position)
 
 
 def _own(table: dict[int, Any], registration_id: int, what: str) -> Any:
@@ -279,16 +279,16 @@ def _endpoint(client: Client, registration_id: int) -> SendEndpoint | RecvEndpoi
     return endpoint
 
 
-def _add_destination(world: World, client: Client, message: AddDestination) -> Saga[Done]:
+def _add_destination(state: State, client: Client, message: AddDestination) -> Saga[Done]:
     endpoint = _endpoint(client, message.registration_id)
     if isinstance(endpoint, SendEndpoint):
-        destination = yield from send_endpoints.add_destination(world, endpoint, message.channel)
+        destination = yield from send_endpoints.add_destination(state, endpoint, message.channel)
     else:
-        destination = yield from recv_endpoints.add_destination(world, endpoint, message.channel)
+        destination = yield from recv_endpoints.add_destination(state, endpoint, message.channel)
     return Done(registration_id=destination)
 
 
-def _remove_destination(world: World, client: Client, message: RemoveDestination) -> Saga[None]:
+def _remove_destination(state: State, client: Client, message: RemoveDestination) -> Saga[None]:
     endpoint = _endpoint(client, message.registration_id)
     wanted = message.destination_id
     for destination in endpoint.destinations.values():
@@ -300,25 +300,25 @@ def _remove_destination(world: World, client: Client, message: RemoveDestination
             f"no destination {wanted if wanted > 0 else message.channel} in {endpoint.channel}",
         )
     if isinstance(endpoint, SendEndpoint):
-        yield from send_endpoints.remove_destination(world, endpoint, destination.id)
+        yield from send_endpoints.remove_destination(state, endpoint, destination.id)
     elif not endpoint.manual:
         raise Refused("invalid_channel", f"{endpoint.channel} is not control-mode=manual")
     else:
-        yield from recv_endpoints.remove_destination(world, endpoint, destination.id)
+        yield from recv_endpoints.remove_destination(state, endpoint, destination.id)
 
 
-def _add_counter(world: World, client: Client, message: AddCounter) -> Saga[CounterReady]:
-    registration_id = world.next_id()
+def _add_counter(state: State, client: Client, message: AddCounter) -> Saga[CounterReady]:
+    registration_id = state.next_id()
     counter_id: int = yield AllocateCounter(
         type_id=message.type_id, key=message.key, label=message.label,
         registration_id=registration_id, owner_id=client.id,
     )
     client.counters[registration_id] = counter_id
-    note_client(world, client)
+    note_client(state, client)
     return CounterReady(registration_id=registration_id, counter_id=counter_id)
 
 
-def _reject_image(world: World, client: Client, message: RejectImage) -> Saga[None]:
+def _reject_image(state: State, client: Client, message: RejectImage) -> Saga[None]:
     for subscription in client.subscriptions.values():
         link = subscription.links.get(message.correlation_id)
         if link is not None:
@@ -334,31 +334,31 @@ def _reject_image(world: World, client: Client, message: RejectImage) -> Saga[No
     elif source.endpoint is not None:
         raise Refused("not_supported", "a spy cannot reject the publication that it reads")
     else:
-        _reject_local(world, source, message.reason)
+        _reject_local(state, source, message.reason)
         # The receiver counts images of the network itself.
-        world.emit(AddToSystemCounter(counter_id=SystemCounter.IMAGES_REJECTED))
+        state.emit(AddToSystemCounter(counter_id=SystemCounter.IMAGES_REJECTED))
 
 
-def _reject_local(world: World, publication: Publication, reason: str) -> None:
+def _reject_local(state: State, publication: Publication, reason: str) -> None:
     """IPC: publishers hear of it, subscribers leave, and may come back after the liveness time."""
     for registration_id, owner in publication.links.items():
         notice = PublicationError(
             registration_id=registration_id, receiver_id=0, source="aeron:ipc", code=13,
             message=reason,
         )
-        world.notify(owner, notice)
+        state.notify(owner, notice)
     for link in list(publication.subscribers.values()):
-        withdraw(world, link, "rejected")
-        unlink(world, link)
-    world.timers.at(
-        world.now_ns + world.settings.image_linger_ns,
-        lambda: world.runner.start(_link_again(world, publication), lambda value, error: None),
+        withdraw(state, link, "rejected")
+        unlink(state, link)
+    state.timers.at(
+        state.now_ns + state.settings.image_linger_ns,
+        lambda: state.runner.start(_link_again(state, publication), lambda value, error: None),
     )
 
 
-def _link_again(world: World, publication: Publication) -> Saga[None]:
+def _link_again(state: State, publication: Publication) -> Saga[None]:
     yield EXCLUSIVE
-    for subscription in list(world.subscriptions.values()):
+    for subscription in list(state.subscriptions.values()):
         new = publication.id not in subscription.links
         if new and wants_publication(subscription, publication):
-            yield from publications.link_quietly(world, subscription, publication)
+            yield from publications.link_quietly(state, subscription, publication)

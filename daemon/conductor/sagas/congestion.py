@@ -34,7 +34,7 @@ from penstock.daemon.conductor.sagas.custom import DEADLINE_NS, SILENT_NS, Watch
 from penstock.daemon.conductor.settings import ConductorSettings
 from penstock.daemon.conductor.state.machines import ImageState
 from penstock.daemon.conductor.state.model import Image
-from penstock.daemon.conductor.state.state import World
+from penstock.daemon.conductor.state.state import State
 
 STEP_NS: Final = 10_000_000
 LONGEST_NS: Final = 1_000_000_000
@@ -91,27 +91,27 @@ def check(plan: SubscriptionPlan, stream_id: int, settings: ConductorSettings) -
         yield MakeStrategy(kind=StrategyKind.CONGESTION, name=name)
 
 
-def start(world: World, image: Image) -> None:
+def start(state: State, image: Image) -> None:
     """Begin to ask the class of an image, if it has one."""
     if image.params.congestion_control == CongestionControl.CUSTOM:
-        _again(world, image, world.now_ns + STEP_NS)
-        _watch_silence(world, image)
+        _again(state, image, state.now_ns + STEP_NS)
+        _watch_silence(state, image)
 
 
-def _is_asked(world: World, image: Image) -> bool:
-    return world.images.get(image.id) is image and image.state in _LIVE and not image.released
+def _is_asked(state: State, image: Image) -> bool:
+    return state.images.get(image.id) is image and image.state in _LIVE and not image.released
 
 
-def _again(world: World, image: Image, at_ns: int) -> None:
+def _again(state: State, image: Image, at_ns: int) -> None:
     def due() -> None:
-        if _is_asked(world, image):
-            world.runner.start(_step(world, image), lambda value, error: None)
+        if _is_asked(state, image):
+            state.runner.start(_step(state, image), lambda value, error: None)
 
-    world.timers.at(at_ns, due)
+    state.timers.at(at_ns, due)
 
 
-def _step(world: World, image: Image) -> Saga[None]:
-    requested_ns = world.now_ns
+def _step(state: State, image: Image) -> Saga[None]:
+    requested_ns = state.now_ns
     if image.unanswered_ns is None:
         image.unanswered_ns = requested_ns
     try:
@@ -120,24 +120,24 @@ def _step(world: World, image: Image) -> Saga[None]:
             term_length=image.log.term_length, mtu=image.mtu,
         )
         interval_ns = min(max(STEP_NS, view.rtt_ns), LONGEST_NS)
-        watch = Watch(world, image, f"{describe(image)}: no answer within "
+        watch = Watch(state, image, f"{describe(image)}: no answer within "
                       f"{DEADLINE_NS / 1e6:.0f} ms; while it is late, its last window holds")
-        world.timers.at(requested_ns + DEADLINE_NS + 1, watch.check)
+        state.timers.at(requested_ns + DEADLINE_NS + 1, watch.check)
         answer: StrategyAnswer = yield RunCongestion(
             image_id=image.id, view=view, now_ns=requested_ns
         )
-        if world.now_ns - requested_ns > DEADLINE_NS:
+        if state.now_ns - requested_ns > DEADLINE_NS:
             watch.check()
         watch.answered = True
         if answer.complaint:
-            world.emit(LogError(text=f"{describe(image)}: {answer.complaint}"))
-        if answer.limit is not None and _is_asked(world, image):
-            _note_answer(world, image)
-            world.emit(SetCongestionWindow(image_id=image.id, window=answer.limit))
+            state.emit(LogError(text=f"{describe(image)}: {answer.complaint}"))
+        if answer.limit is not None and _is_asked(state, image):
+            _note_answer(state, image)
+            state.emit(SetCongestionWindow(image_id=image.id, window=answer.limit))
     except Refused:
         return                          # it has gone meanwhile
     next_ns = requested_ns + interval_ns
-    _again(world, image, next_ns if next_ns > world.now_ns else world.now_ns + interval_ns)
+    _again(state, image, next_ns if next_ns > state.now_ns else state.now_ns + interval_ns)
 
 
 def describe(image: Image) -> str:
@@ -148,30 +148,30 @@ def describe(image: Image) -> str:
     )
 
 
-def _note_answer(world: World, image: Image) -> None:
+def _note_answer(state: State, image: Image) -> None:
     image.unanswered_ns = None
     if image.silence_told:
         image.silence_told = False
-        world.event("congestion_answers", image_id=image.id, session_id=image.session_id,
+        state.event("congestion_answers", image_id=image.id, session_id=image.session_id,
                     stream_id=image.stream_id, congestion=image.params.congestion_name)
 
 
-def _watch_silence(world: World, image: Image) -> None:
+def _watch_silence(state: State, image: Image) -> None:
     """Tell once of a class that gives no answer.  One timer for each image."""
     def look() -> None:
-        if not _is_asked(world, image):
+        if not _is_asked(state, image):
             return
         since_ns = image.unanswered_ns
-        silent = since_ns is not None and world.now_ns - since_ns >= SILENT_NS
+        silent = since_ns is not None and state.now_ns - since_ns >= SILENT_NS
         if silent and not image.silence_told:
             image.silence_told = True
-            world.event("congestion_silent", image_id=image.id, session_id=image.session_id,
+            state.event("congestion_silent", image_id=image.id, session_id=image.session_id,
                         stream_id=image.stream_id, congestion=image.params.congestion_name)
-            world.error(
+            state.error(
                 "congestion silent", image.endpoint.channel,
                 f"{describe(image)}: no answer for {SILENT_NS / 1e9:.0f} s; the receiver window "
                 "alone applies until it answers: correct the class and restart the daemon",
             )
-        _watch_silence(world, image)
+        _watch_silence(state, image)
 
-    world.timers.at(world.now_ns + SILENT_NS // 5, look)
+    state.timers.at(state.now_ns + SILENT_NS // 5, look)

@@ -28,7 +28,7 @@ from penstock.daemon.conductor.saga import Refused, Saga
 from penstock.daemon.conductor.settings import ConductorSettings
 from penstock.daemon.conductor.state.machines import PublicationState
 from penstock.daemon.conductor.state.model import Image, Publication
-from penstock.daemon.conductor.state.state import World
+from penstock.daemon.conductor.state.state import State
 
 STEP_NS: Final = 10_000_000
 DEADLINE_NS: Final = 20_000_000
@@ -36,22 +36,22 @@ VALID_NS: Final = 100_000_000
 SILENT_NS: Final = 5_000_000_000        # PS_FC_SILENT_NS
 
 
-def start(world: World, publication: Publication) -> None:
+def start(state: State, publication: Publication) -> None:
     """Begins to ask the strategy of a publication, if it has one."""
     if publication.params.flow_control is FlowControl.CUSTOM:
-        _again(world, publication)
-        _watch_silence(world, publication)
+        _again(state, publication)
+        _watch_silence(state, publication)
 
 
-def _again(world: World, publication: Publication) -> None:
+def _again(state: State, publication: Publication) -> None:
     def due() -> None:
         if (
-            world.publications.get(publication.id) is publication
+            state.publications.get(publication.id) is publication
             and publication.state is PublicationState.ACTIVE
         ):
-            world.runner.start(_step(world, publication), lambda value, error: None)
+            state.runner.start(_step(state, publication), lambda value, error: None)
 
-    world.timers.at(world.now_ns + STEP_NS, due)
+    state.timers.at(state.now_ns + STEP_NS, due)
 
 
 def make(plan: PublicationPlan, settings: ConductorSettings) -> Saga[dict[str, Any]]:
@@ -65,75 +65,75 @@ def make(plan: PublicationPlan, settings: ConductorSettings) -> Saga[dict[str, A
     return made
 
 
-def _step(world: World, publication: Publication) -> Saga[None]:
+def _step(state: State, publication: Publication) -> Saga[None]:
     try:
         snapshots: tuple[Any, ...] = yield ReadReceivers(publication_id=publication.id)
         if snapshots:
-            requested_ns = world.now_ns
+            requested_ns = state.now_ns
             if publication.unanswered_ns is None:
                 publication.unanswered_ns = requested_ns
             watch = Watch(
-                world, publication,
+                state, publication,
                 f"{publication.plan.channel}: fc={publication.params.strategy}: no answer "
                 f"within {DEADLINE_NS / 1e6:.0f} ms; while it is late, "
                 f"{publication.params.fc_on_late.name.lower()} applies",
             )
-            world.timers.at(requested_ns + DEADLINE_NS + 1, watch.check)
+            state.timers.at(requested_ns + DEADLINE_NS + 1, watch.check)
             answer: StrategyAnswer = yield RunStrategy(
                 publication_id=publication.id, snapshots=snapshots, now_ns=requested_ns
             )
-            if world.now_ns - requested_ns > DEADLINE_NS:
+            if state.now_ns - requested_ns > DEADLINE_NS:
                 watch.check()
             watch.answered = True
             if answer.complaint:
-                world.emit(LogError(text=f"{publication.plan.channel}: {answer.complaint}"))
-            if answer.limit is not None and publication.id in world.publications:
-                _note_answer(world, publication)
-                world.emit(SetPublicationLimit(
+                state.emit(LogError(text=f"{publication.plan.channel}: {answer.complaint}"))
+            if answer.limit is not None and publication.id in state.publications:
+                _note_answer(state, publication)
+                state.emit(SetPublicationLimit(
                     publication_id=publication.id, limit=answer.limit,
                     until_ns=requested_ns + VALID_NS,
                 ))
     except Refused:
         return                          # it has gone meanwhile
-    _again(world, publication)
+    _again(state, publication)
 
 
-def _note_answer(world: World, publication: Publication) -> None:
+def _note_answer(state: State, publication: Publication) -> None:
     publication.unanswered_ns = None
     if publication.silence_notified:
         publication.silence_notified = False
-        world.event("strategy_answers", publication_id=publication.id,
+        state.event("strategy_answers", publication_id=publication.id,
                     strategy=publication.params.strategy)
 
 
-def _watch_silence(world: World, publication: Publication) -> None:
+def _watch_silence(state: State, publication: Publication) -> None:
     """Tell once of a strategy that gives no answer.  One timer for each publication."""
     def check() -> None:
-        if world.publications.get(publication.id) is not publication:
+        if state.publications.get(publication.id) is not publication:
             return
         since_ns = publication.unanswered_ns
         if (
-            since_ns is not None and world.now_ns - since_ns >= SILENT_NS
+            since_ns is not None and state.now_ns - since_ns >= SILENT_NS
             and not publication.silence_notified
         ):
             publication.silence_notified = True
             name = publication.params.strategy
-            world.event("strategy_silent", publication_id=publication.id, strategy=name)
-            world.error(
+            state.event("strategy_silent", publication_id=publication.id, strategy=name)
+            state.error(
                 "strategy silent", publication.plan.channel,
                 f"{publication.plan.channel}: fc={name}: no answer for {SILENT_NS / 1e9:.0f} s; "
                 "max applies until it answers: correct the strategy and restart the publication",
             )
-        _watch_silence(world, publication)
+        _watch_silence(state, publication)
 
-    world.timers.at(world.now_ns + SILENT_NS // 5, check)
+    state.timers.at(state.now_ns + SILENT_NS // 5, check)
 
 
 class Watch:
     """Over one call of a class in Python.  The first late answer of its owner is logged."""
 
-    def __init__(self, world: World, owner: Publication | Image, text: str) -> None:
-        self._world = world
+    def __init__(self, state: State, owner: Publication | Image, text: str) -> None:
+        self._world = state
         self._owner = owner
         self._text = text
         self.answered = False

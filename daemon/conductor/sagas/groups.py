@@ -71,7 +71,7 @@ from penstock.daemon.conductor.state.model import (
     Retained,
 )
 from penstock.daemon.conductor.state.registry import erase, note_group
-from penstock.daemon.conductor.state.state import World
+from penstock.daemon.conductor.state.state import State
 
 GROUP_LIMIT: Final = 256                # of one daemon, whatever its slots
 #: A reader that was not heard of for so long has gone; readers speak at least every 4 s.
@@ -81,58 +81,58 @@ OWNER_LEASE_NS: Final = 8 * SECOND_NS
 # ---- commands ------------------------------------------------------------------------------------
 
 
-def serve(world: World, request_id: int, message: Message | Locate) -> None:
+def serve(state: State, request_id: int, message: Message | Locate) -> None:
     """Answers a request about groups; it came without a lease."""
 
     def done(value: Any, error: Refused | None) -> None:
         answer = value
         if error is not None:
             answer = Failure(code=error.code, message=error.message)
-        world.emit(Answer(request_id=request_id, message=answer))
+        state.emit(Answer(request_id=request_id, message=answer))
 
-    world.runner.start(_serve(world, message), done)
+    state.runner.start(_serve(state, message), done)
 
 
-def _serve(world: World, message: Message | Locate) -> Saga[Message | Located]:
+def _serve(state: State, message: Message | Locate) -> Saga[Message | Located]:
     match message:
         case Locate():
-            return (yield from _locate(world, message))
+            return (yield from _locate(state, message))
         case ReadTimes():
-            return (yield from _times(world, message))
+            return (yield from _times(state, message))
         case OpenGroup():
-            group = yield from _open(world, message)
-            own(world, group, message.owner, instead_of=message.instead_of)
+            group = yield from _open(state, message)
+            own(state, group, message.owner, instead_of=message.instead_of)
         case GetGroup():
-            group = _find(world, message)
-            own(world, group, message.owner)
+            group = _find(state, message)
+            own(state, group, message.owner)
             if message.leave and message.owner:
                 group.owner = ""
         case AcknowledgeGroup():
-            group = _find(world, message)
-            own(world, group, message.owner)
-            yield from _acknowledge(world, group, message)
+            group = _find(state, message)
+            own(state, group, message.owner)
+            yield from _acknowledge(state, group, message)
         case CloseGroup():
-            group = _find(world, message)
-            close(world, group, "closed")
+            group = _find(state, message)
+            close(state, group, "closed")
             return Done(registration_id=group.id)
         case ListGroups():
             found: dict[str, Any] = {}
-            for group in list(world.groups.values()):
-                found[str(group.id)] = yield from _state(world, group)
+            for group in list(state.groups.values()):
+                found[str(group.id)] = yield from _described(state, group)
             return GroupList(groups=found)
         case _:
             raise Refused("malformed", f"{type(message).__name__} is not a request about groups")
-    _touch(world, group)
-    state = yield from _state(world, group)
-    return GroupReply(group=state)
+    _touch(state, group)
+    described = yield from _described(state, group)
+    return GroupReply(group=described)
 
 
-def check_owner(world: World, group: Group, owner: str, *, instead_of: str = "") -> None:
+def check_owner(state: State, group: Group, owner: str, *, instead_of: str = "") -> None:
     """Refuses a reader of a group that another one reads, or has read a moment ago.  A request
     that states no owner is for those who only look."""
     if not owner or owner == group.owner or not group.owner or group.owner == instead_of:
         return
-    silent_ns = world.now_ns - group.owner_heard_ns
+    silent_ns = state.now_ns - group.owner_heard_ns
     if silent_ns < OWNER_LEASE_NS:
         raise Refused(
             "owned",
@@ -142,20 +142,20 @@ def check_owner(world: World, group: Group, owner: str, *, instead_of: str = "")
         )
 
 
-def own(world: World, group: Group, owner: str, *, instead_of: str = "") -> None:
+def own(state: State, group: Group, owner: str, *, instead_of: str = "") -> None:
     """Makes the sender of a request the group's reader, or refuses the request."""
     if not owner:
         return
-    check_owner(world, group, owner, instead_of=instead_of)
+    check_owner(state, group, owner, instead_of=instead_of)
     if group.owner != owner:
         group.owner = owner
-        note_group(world, group)
-    group.owner_heard_ns = world.now_ns
+        note_group(state, group)
+    group.owner_heard_ns = state.now_ns
 
 
-def _find(world: World, message: GetGroup | AcknowledgeGroup | CloseGroup) -> Group:
+def _find(state: State, message: GetGroup | AcknowledgeGroup | CloseGroup) -> Group:
     key = (message.name, message.channel, message.stream_id)
-    group = _lookup(world, key)
+    group = _lookup(state, key)
     if group is None:
         raise Refused(
             "unknown_group",
@@ -165,46 +165,46 @@ def _find(world: World, message: GetGroup | AcknowledgeGroup | CloseGroup) -> Gr
     return group
 
 
-def _lookup(world: World, key: tuple[str, str, int]) -> Group | None:
-    return next((group for group in world.groups.values() if group.key == key), None)
+def _lookup(state: State, key: tuple[str, str, int]) -> Group | None:
+    return next((group for group in state.groups.values() if group.key == key), None)
 
 
 # ---- opening -------------------------------------------------------------------------------------
 
 
-def _open(world: World, message: OpenGroup) -> Saga[Group]:
+def _open(state: State, message: OpenGroup) -> Saga[Group]:
     key = (message.name, message.channel, message.stream_id)
-    group = _lookup(world, key)
+    group = _lookup(state, key)
     if group is not None:
         _compare(group, message)
-        check_owner(world, group, message.owner, instead_of=message.instead_of)
+        check_owner(state, group, message.owner, instead_of=message.instead_of)
         if group.expiry_ns != message.expiry_ns:
             group.expiry_ns = message.expiry_ns
-            note_group(world, group)
-            _touch(world, group)
-            watch(world, group)         # a shorter time holds from now on
+            note_group(state, group)
+            _touch(state, group)
+            watch(state, group)         # a shorter time holds from now on
         return group
-    if len(world.groups) >= GROUP_LIMIT:
-        raise Refused("limit", f"{len(world.groups)} groups are open, which is the limit")
+    if len(state.groups) >= GROUP_LIMIT:
+        raise Refused("limit", f"{len(state.groups)} groups are open, which is the limit")
     channels = _channels(message)
-    group = yield from _new(world, message)
+    group = yield from _new(state, message)
     try:
         for channel in channels:
-            yield from _subscribe(world, group, channel)
-        other = _lookup(world, key)
+            yield from _subscribe(state, group, channel)
+        other = _lookup(state, key)
         if other is not None:           # opened meanwhile by somebody else
-            _drop(world, group)
+            _drop(state, group)
             _compare(other, message)
             return other
-        check_reliable(world, group)
+        check_reliable(state, group)
     except Refused:
-        _drop(world, group)
+        _drop(state, group)
         raise
-    world.groups[group.id] = group
-    note_group(world, group)
-    _touch(world, group)
-    watch(world, group)
-    world.event(
+    state.groups[group.id] = group
+    note_group(state, group)
+    _touch(state, group)
+    watch(state, group)
+    state.event(
         "group_opened", group=group.name, group_id=group.id, channel=group.channel,
         stream_id=group.stream_id,
     )
@@ -242,15 +242,15 @@ def _channels(message: OpenGroup) -> list[str]:
     return found
 
 
-def _new(world: World, message: OpenGroup) -> Saga[Group]:
-    group_id = world.next_id()
+def _new(state: State, message: OpenGroup) -> Saga[Group]:
+    group_id = state.next_id()
     slot: int = yield AllocateSlot(kind=SlotKind.GROUP, object_id=group_id)
     try:
         client_slot: int = yield AllocateSlot(kind=SlotKind.CLIENT, object_id=group_id)
     except Refused:
-        world.emit(FreeSlot(kind=SlotKind.GROUP, index=slot))
+        state.emit(FreeSlot(kind=SlotKind.GROUP, index=slot))
         raise
-    client = make_client(world, group_id, client_slot, message.name)
+    client = make_client(state, group_id, client_slot, message.name)
     return Group(
         id=group_id, client=client, slot=slot, name=message.name, channel=message.channel,
         stream_id=message.stream_id, sessions=tuple(sorted(set(message.sessions))),
@@ -259,17 +259,17 @@ def _new(world: World, message: OpenGroup) -> Saga[Group]:
     )
 
 
-def make_client(world: World, group_id: int, slot: int, name: str) -> Client:
+def make_client(state: State, group_id: int, slot: int, name: str) -> Client:
     """The client that stands for a group; its id is the group's."""
     client = Client(id=group_id, slot=slot, name=name, pid=0, uid=0, group_id=group_id)
-    world.clients[client.id] = client
-    world.emit(DescribeClient(slot=slot, pid=0, uid=0, name=name))
+    state.clients[client.id] = client
+    state.emit(DescribeClient(slot=slot, pid=0, uid=0, name=name))
     return client
 
 
-def _subscribe(world: World, group: Group, channel: str) -> Saga[None]:
+def _subscribe(state: State, group: Group, channel: str) -> Saga[None]:
     yield from add_subscription(
-        world, group.client, AddSubscription(channel=channel, stream_id=group.stream_id),
+        state, group.client, AddSubscription(channel=channel, stream_id=group.stream_id),
         lambda ready: None,
         joins=Joins.OLDEST if group.starting == "earliest" else Joins.NEWEST,
     )
@@ -280,7 +280,7 @@ def _subscribe(world: World, group: Group, channel: str) -> Saga[None]:
 # ---- state ---------------------------------------------------------------------------------------
 
 
-def _state(world: World, group: Group) -> Saga[dict[str, Any]]:
+def _described(state: State, group: Group) -> Saga[dict[str, Any]]:
     """The group as plain data: :class:`penstock.client.GroupState`."""
     logs = []
     for link in links_of(group):
@@ -289,7 +289,7 @@ def _state(world: World, group: Group) -> Saga[dict[str, Any]]:
             view: LogView = yield view_of(source, link.counter_id)
         except Refused:
             continue                    # went meanwhile
-        world.hold(source.id, group.id, view.committed)
+        state.hold(source.id, group.id, view.committed)
         logs.append(
             _log(
                 group, view, log_id=source.id, session_id=source.session_id,
@@ -300,10 +300,10 @@ def _state(world: World, group: Group) -> Saga[dict[str, Any]]:
         )
     for retained in list(group.retained.values()):
         try:
-            view = yield from view_retained(world, retained)
+            view = yield from view_retained(state, retained)
         except Refused:
             continue
-        world.hold(retained.log_id, group.id, view.committed)
+        state.hold(retained.log_id, group.id, view.committed)
         logs.append(
             _log(
                 group, view, log_id=retained.log_id, session_id=retained.session_id,
@@ -312,24 +312,24 @@ def _state(world: World, group: Group) -> Saga[dict[str, Any]]:
                 ended=retained.ended, window=retained.window_bytes,
             )
         )
-    expires_ns = max(0, group.deadline_ns - world.now_ns)
-    _describe(world, group, logs, expires_ns)
+    expires_ns = max(0, group.deadline_ns - state.now_ns)
+    _describe(state, group, logs, expires_ns)
     return {
         "name": group.name, "channel": group.channel, "stream_id": group.stream_id,
-        "group_id": group.id, "daemon_id": world.settings.daemon_id,
-        "daemon_epoch": world.settings.daemon_epoch, "host": world.settings.host,
+        "group_id": group.id, "daemon_id": state.settings.daemon_id,
+        "daemon_epoch": state.settings.daemon_epoch, "host": state.settings.host,
         "expires_ns": expires_ns, "owner": group.owner,
-        "owner_heard_ns": max(0, world.now_ns - group.owner_heard_ns) if group.owner else 0,
-        "warnings": warnings_of(world, group),
-        "unreliable": unreliable(world, group), "logs": logs,
+        "owner_heard_ns": max(0, state.now_ns - group.owner_heard_ns) if group.owner else 0,
+        "warnings": warnings_of(state, group),
+        "unreliable": unreliable(state, group), "logs": logs,
     }
 
 
-def view_retained(world: World, retained: Retained) -> Saga[LogView]:
+def view_retained(state: State, retained: Retained) -> Saga[LogView]:
     """Of a log that has ended, or is about to."""
-    source: Image | Publication | None = world.images.get(retained.log_id)
+    source: Image | Publication | None = state.images.get(retained.log_id)
     if source is None:
-        source = world.publications.get(retained.log_id)
+        source = state.publications.get(retained.log_id)
     if source is not None and not retained.ended:
         view: LogView = yield view_of(source, retained.counter_id)
         return view
@@ -344,23 +344,23 @@ def view_retained(world: World, retained: Retained) -> Saga[LogView]:
     )
 
 
-def _locate(world: World, message: Locate) -> Saga[Located | RangeGone]:
+def _locate(state: State, message: Locate) -> Saga[Located | RangeGone]:
     """Where a log is that some group keeps, and what of it may be read."""
     path, end = "", 0
-    for group in list(world.groups.values()):
+    for group in list(state.groups.values()):
         for link in links_of(group):
             source = link.source
             if _is(message, source.id, source.session_id, source.initial_term_id):
                 view: LogView = yield view_of(source, link.counter_id)
-                world.hold(source.id, group.id, view.committed)
+                state.hold(source.id, group.id, view.committed)
                 path, end = source.log.path, max(end, view.end_position)
         retained = group.retained.get(message.log_id)
         if retained is not None and \
                 _is(message, retained.log_id, retained.session_id, retained.initial_term_id):
-            view = yield from view_retained(world, retained)
-            world.hold(retained.log_id, group.id, view.committed)
+            view = yield from view_retained(state, retained)
+            state.hold(retained.log_id, group.id, view.committed)
             path, end = retained.log.path, max(end, view.end_position)
-    floor = world.floor(message.log_id)
+    floor = state.floor(message.log_id)
     if not path or floor is None:
         return RangeGone(
             lowest=0, end=0,
@@ -370,9 +370,9 @@ def _locate(world: World, message: Locate) -> Saga[Located | RangeGone]:
     return Located(path=path, lowest=floor, end=end)
 
 
-def _times(world: World, message: ReadTimes) -> Saga[LogTimes | RangeGone]:
+def _times(state: State, message: ReadTimes) -> Saga[LogTimes | RangeGone]:
     """When a log that some group keeps reached its positions."""
-    for group in list(world.groups.values()):
+    for group in list(state.groups.values()):
         for link in links_of(group):
             source = link.source
             if _is(message, source.id, source.session_id, source.initial_term_id):
@@ -382,7 +382,7 @@ def _times(world: World, message: ReadTimes) -> Saga[LogTimes | RangeGone]:
         if kept is None or \
                 not _is(message, kept.log_id, kept.session_id, kept.initial_term_id):
             continue
-        live = world.images.get(kept.log_id) or world.publications.get(kept.log_id)
+        live = state.images.get(kept.log_id) or state.publications.get(kept.log_id)
         if live is not None and not kept.ended:
             look = view_of(live, kept.counter_id)
             return (yield from _read_times(message, look.kind, look.slot))
@@ -427,11 +427,11 @@ def _log(
 
 
 def _describe(
-    world: World, group: Group, logs: list[dict[str, Any]], expires_ns: int
+    state: State, group: Group, logs: list[dict[str, Any]], expires_ns: int
 ) -> None:
     """The group's slot shows the log that is furthest behind."""
     behind = max(logs, key=lambda log: log["end_position"] - log["committed"], default=None)
-    world.emit(
+    state.emit(
         DescribeGroup(
             slot=group.slot, committed=0 if behind is None else behind["committed"],
             retained_from=0 if behind is None else behind["retained_from"], expires_ns=expires_ns,
@@ -442,7 +442,7 @@ def _describe(
 # ---- acknowledging -------------------------------------------------------------------------------
 
 
-def _acknowledge(world: World, group: Group, message: AcknowledgeGroup) -> Saga[None]:
+def _acknowledge(state: State, group: Group, message: AcknowledgeGroup) -> Saga[None]:
     wanted: dict[tuple[int, int], int] = {}
     rows = zip(message.sessions, message.initial_term_ids, message.positions, strict=True)
     for session_id, initial_term_id, position in rows:
@@ -456,8 +456,8 @@ def _acknowledge(world: World, group: Group, message: AcknowledgeGroup) -> Saga[
         source = link.source
         position = wanted.get((source.session_id, source.initial_term_id), 0)
         if position > 0:
-            world.hold(source.id, group.id, position)   # before the data plane may clean
-            world.emit(
+            state.hold(source.id, group.id, position)   # before the data plane may clean
+            state.emit(
                 ReleaseTo(
                     position=position, position_counter_id=link.counter_id,
                     subscriber_slot=link.slot,
@@ -467,79 +467,79 @@ def _acknowledge(world: World, group: Group, message: AcknowledgeGroup) -> Saga[
     for retained in list(group.retained.values()):
         position = wanted.get((retained.session_id, retained.initial_term_id), 0)
         if position > 0:
-            view = yield from view_retained(world, retained)
-            acknowledge_retained(world, group, retained, position, view)
+            view = yield from view_retained(state, retained)
+            acknowledge_retained(state, group, retained, position, view)
 
 
 # ---- the end -------------------------------------------------------------------------------------
 
 
-def _touch(world: World, group: Group) -> None:
-    group.deadline_ns = world.now_ns + group.expiry_ns
+def _touch(state: State, group: Group) -> None:
+    group.deadline_ns = state.now_ns + group.expiry_ns
 
 
-def watch(world: World, group: Group) -> None:
+def watch(state: State, group: Group) -> None:
     """Ends the group once nothing was heard of it for its expiry time."""
 
     group.watches += 1
     number = group.watches
 
     def check() -> None:
-        if world.groups.get(group.id) is not group or group.watches != number:
+        if state.groups.get(group.id) is not group or group.watches != number:
             return
-        if world.now_ns < group.deadline_ns:
-            watch(world, group)
+        if state.now_ns < group.deadline_ns:
+            watch(state, group)
             return
-        world.groups_expired += 1
-        world.emit(
+        state.groups_expired += 1
+        state.emit(
             LogError(
                 text=f"group {group.name} of stream {group.stream_id} on {group.channel} has "
                 f"expired: not heard of for {group.expiry_ns / SECOND_NS:g} s; what it had not "
                 "acknowledged is given up"
             )
         )
-        close(world, group, "expired")
+        close(state, group, "expired")
 
-    world.timers.at(group.deadline_ns, check)
+    state.timers.at(group.deadline_ns, check)
 
 
-def close(world: World, group: Group, reason: str) -> None:
+def close(state: State, group: Group, reason: str) -> None:
     """Ends a group: what it held goes, and the senders go on."""
-    world.groups.pop(group.id, None)
-    erase(world, "group", group.id)
+    state.groups.pop(group.id, None)
+    erase(state, "group", group.id)
     for retained in list(group.retained.values()):
-        release(world, group, retained)
-    _drop(world, group)
-    world.event(
+        release(state, group, retained)
+    _drop(state, group)
+    state.event(
         f"group_{reason}", group=group.name, group_id=group.id, channel=group.channel,
         stream_id=group.stream_id,
     )
 
 
-def _drop(world: World, group: Group) -> None:
+def _drop(state: State, group: Group) -> None:
     """The client that stands for the group goes, with its subscriptions."""
     client = group.client
     client.alive = False
     for subscription in list(client.subscriptions.values()):
-        remove_subscription(world, subscription)
-    world.clients.pop(client.id, None)
-    world.emit(FreeSlot(kind=SlotKind.GROUP, index=group.slot))
-    world.timers.at(
-        world.now_ns + SECOND_NS,
-        partial(world.emit, FreeSlot(kind=SlotKind.CLIENT, index=client.slot)),
+        remove_subscription(state, subscription)
+    state.clients.pop(client.id, None)
+    state.emit(FreeSlot(kind=SlotKind.GROUP, index=group.slot))
+    state.timers.at(
+        state.now_ns + SECOND_NS,
+        partial(state.emit, FreeSlot(kind=SlotKind.CLIENT, index=client.slot)),
     )
 
 
-def adopt_group(world: World, group_id: int, fields: dict[str, Any]) -> None:
+def adopt_group(state: State, group_id: int, fields: dict[str, Any]) -> None:
     """A dead daemon's group, before its subscriptions are made again."""
     values = dict(fields)
     values["sessions"] = tuple(values["sessions"])
     client_id, client_slot = values.pop("client_id"), values.pop("client_slot")
     assert client_id == group_id
-    client = make_client(world, group_id, client_slot, values["name"])
+    client = make_client(state, group_id, client_slot, values["name"])
     group = Group(id=group_id, client=client, **values)
-    group.owner_heard_ns = world.now_ns
-    world.groups[group.id] = group
-    note_group(world, group)
-    _touch(world, group)
-    watch(world, group)
+    group.owner_heard_ns = state.now_ns
+    state.groups[group.id] = group
+    note_group(state, group)
+    _touch(state, group)
+    watch(state, group)

@@ -54,7 +54,7 @@ from penstock.daemon.conductor.state.model import (
     Subscription,
 )
 from penstock.daemon.conductor.state.registry import erase, note_image
-from penstock.daemon.conductor.state.state import World
+from penstock.daemon.conductor.state.state import State
 
 HALF_OPEN_SHARE: Final = 4          # of the storage budget, one part in so many
 _SETUP_GROUP: Final = 0x40
@@ -78,10 +78,10 @@ _REASONS: Final[dict[int, str]] = {
 }
 
 
-def on_setup(world: World, event: Setup) -> Saga[None]:
+def on_setup(state: State, event: Setup) -> Saga[None]:
     """An unknown session of a wanted stream: makes an image, or says why not."""
     yield EXCLUSIVE_LAST
-    endpoint = world.recv_endpoints.get(event.id)
+    endpoint = state.recv_endpoints.get(event.id)
     if endpoint is None or endpoint.state is not EndpointState.OPEN:
         return
     subscriptions = [
@@ -89,32 +89,32 @@ def on_setup(world: World, event: Setup) -> Saga[None]:
         if s.stream_id == event.stream_id and s.wants_session(event.session_id)
     ]
     if (event.stream_id, event.session_id) in endpoint.images:
-        _forget(world, endpoint, event)     # the old daemon is about to go: the next SETUP counts
+        _forget(state, endpoint, event)     # the old daemon is about to go: the next SETUP counts
         return
     try:
         if not subscriptions:
             raise Refused("unknown_registration", "no subscription wants it")
-        _check_setup(world, endpoint, event, subscriptions)
-        yield from _create(world, endpoint, event, subscriptions)
+        _check_setup(state, endpoint, event, subscriptions)
+        yield from _create(state, endpoint, event, subscriptions)
     except Refused as refused:
-        _forget(world, endpoint, event, refused)
+        _forget(state, endpoint, event, refused)
         if subscriptions:
-            report_no_image(world, endpoint, event, refused)
+            report_no_image(state, endpoint, event, refused)
 
 
 def _forget(
-    world: World, endpoint: RecvEndpoint, event: Setup, refused: Refused | None = None
+    state: State, endpoint: RecvEndpoint, event: Setup, refused: Refused | None = None
 ) -> None:
     """Let the session's next SETUP be reported; a sender that can never succeed hears why."""
     if refused is not None and refused.code == _MALFORMED and event.source is not None:
-        world.emit(
+        state.emit(
             RefuseSession(
                 endpoint_id=endpoint.id, stream_id=event.stream_id, session_id=event.session_id,
                 destination=event.destination, source=event.source, reason=refused.message,
             )
         )
         return
-    world.emit(
+    state.emit(
         ForgetSession(
             endpoint_id=endpoint.id, stream_id=event.stream_id, session_id=event.session_id,
             keep=False,
@@ -122,29 +122,29 @@ def _forget(
     )
 
 
-def on_established(world: World, image_id: int) -> Saga[None]:
+def on_established(state: State, image_id: int) -> Saga[None]:
     """The first frame of the stream was accepted: subscribers may see it."""
     yield EXCLUSIVE
-    image = world.images.get(image_id)
+    image = state.images.get(image_id)
     if image is None or image.state is not ImageState.ACTIVE or image.established:
         return
     image.established = True
-    world.half_open_bytes -= image.log.reserved_bytes
-    note_image(world, image)
-    congestion.start(world, image)
+    state.half_open_bytes -= image.log.reserved_bytes
+    note_image(state, image)
+    congestion.start(state, image)
     for subscription in list(image.endpoint.subscriptions.values()):
         if not _wants(subscription, image) or subscription.id in image.subscribers:
             continue
         try:
             yield from link_image(
-                world, subscription, image, join_position=image.join_position
+                state, subscription, image, join_position=image.join_position
             )
         except Refused as refused:
             report_refusal(
-                world, f"subscription {subscription.id}", refused, source=image.source
+                state, f"subscription {subscription.id}", refused, source=image.source
             )
     if not image.subscribers:
-        _move(world, image, ImageTrigger.NO_SUBSCRIBER)
+        _move(state, image, ImageTrigger.NO_SUBSCRIBER)
 
 
 def _wants(subscription: Subscription, image: Image) -> bool:
@@ -152,17 +152,17 @@ def _wants(subscription: Subscription, image: Image) -> bool:
         and subscription.wants_session(image.session_id)
 
 
-def leave_half_open(world: World, endpoint: RecvEndpoint) -> None:
+def leave_half_open(state: State, endpoint: RecvEndpoint) -> None:
     """Ends half-open images that no subscription wants any more."""
     for image in list(endpoint.images.values()):
         if not image.established \
                 and not any(_wants(s, image) for s in endpoint.subscriptions.values()):
             image.end_reason = "closed"
-            _move(world, image, ImageTrigger.NEVER_ESTABLISHED)
+            _move(state, image, ImageTrigger.NEVER_ESTABLISHED)
 
 
 def _check_setup(
-    world: World, endpoint: RecvEndpoint, event: Setup, subscriptions: list[Subscription]
+    state: State, endpoint: RecvEndpoint, event: Setup, subscriptions: list[Subscription]
 ) -> None:
     """Check every field: a SETUP comes from any host."""
     length = event.term_length
@@ -181,7 +181,7 @@ def _check_setup(
     if event.source is None:
         raise Refused(_MALFORMED, "SETUP without a source address")
     sessions = sum(1 for stream, _ in endpoint.images if stream == event.stream_id)
-    if sessions >= world.settings.stream_session_limit:
+    if sessions >= state.settings.stream_session_limit:
         raise Refused("limit", f"stream {event.stream_id} has {sessions} sessions already")
 
 
@@ -216,23 +216,23 @@ def _counters_of(plan: SubscriptionPlan) -> list[tuple[CounterType, str]]:
     return kinds
 
 
-def _check_share(world: World, amount: int) -> None:
+def _check_share(state: State, amount: int) -> None:
     """Refuse what would let half-open images hold more than their share of the storage."""
-    if world.half_open_bytes + amount > world.storage.budget_bytes // HALF_OPEN_SHARE:
+    if state.half_open_bytes + amount > state.storage.budget_bytes // HALF_OPEN_SHARE:
         raise Refused(
             "storage",
-            f"sessions that sent a SETUP and no data hold {world.half_open_bytes} bytes of "
+            f"sessions that sent a SETUP and no data hold {state.half_open_bytes} bytes of "
             f"storage, 1/{HALF_OPEN_SHARE} of the budget: if it is no flood, raise storage.budget",
         )
 
 
 def _image_plan(
-    world: World, event: Setup, subscriptions: list[Subscription]
+    state: State, event: Setup, subscriptions: list[Subscription]
 ) -> SubscriptionPlan:
     """The first subscription's plan, with what the stream that arrives decides."""
     first = subscriptions[0].plan
     chosen = congestion.choose(
-        first, event.stream_id, world.settings, session_id=event.session_id,
+        first, event.stream_id, state.settings, session_id=event.session_id,
         term_length=event.term_length,
     )
     return attrs.evolve(
@@ -242,25 +242,25 @@ def _image_plan(
 
 
 def _create(
-    world: World, endpoint: RecvEndpoint, event: Setup, subscriptions: list[Subscription]
+    state: State, endpoint: RecvEndpoint, event: Setup, subscriptions: list[Subscription]
 ) -> Saga[None]:
     first = subscriptions[0]
-    plan = _image_plan(world, event, subscriptions)
-    image_id = world.next_id()
+    plan = _image_plan(state, event, subscriptions)
+    image_id = state.next_id()
     start = compute_position(
         event.active_term_id, event.term_offset, event.initial_term_id, event.term_length
     )
-    path = f"{world.settings.directory}/images/{image_id}.logbuffer"
-    log = world.new_image_log(path, event.term_length, start, plan.receiver_window)
+    path = f"{state.settings.directory}/images/{image_id}.logbuffer"
+    log = state.new_image_log(path, event.term_length, start, plan.receiver_window)
     amount = log.reserved_bytes
-    _check_share(world, amount)
-    world.storage.take(amount, f"the log of an image with term length {event.term_length}")
+    _check_share(state, amount)
+    state.storage.take(amount, f"the log of an image with term length {event.term_length}")
     group = plan.group
     if group is None:
         group = endpoint.multicast or bool(event.flags & _SETUP_GROUP)
-    undo = Undo(world.runner)
+    undo = Undo(state.runner)
     try:
-        yield from follow_window(world, endpoint, plan.receiver_window)
+        yield from follow_window(state, endpoint, plan.receiver_window)
         slot: int = yield AllocateSlot(kind=SlotKind.IMAGE, object_id=image_id)
         undo.on_failure(FreeSlot(kind=SlotKind.IMAGE, index=slot))
         counters: list[int] = []
@@ -273,7 +273,7 @@ def _create(
             undo.on_failure(FreeCounter(counter_id=counter_id))
             counters.append(counter_id)
         yield CreateLog(
-            params=_log_params(world, endpoint, event, plan, log, image_id, group=group)
+            params=_log_params(state, endpoint, event, plan, log, image_id, group=group)
         )
         undo.on_failure(DeleteFile(path=path))
         params = _params(endpoint, event, plan, image_id, path, slot, counters,
@@ -281,7 +281,7 @@ def _create(
         yield AddImageObject(params=params)
     except Refused:
         undo.roll_back()
-        world.storage.release(amount)
+        state.storage.release(amount)
         raise
     assert event.source is not None
     image = Image(
@@ -302,11 +302,11 @@ def _create(
         sender_flow_control=event.peer_flow_control,
         sender_group_tag=event.peer_group_tag,
     )
-    world.half_open_bytes += amount
-    world.images[image_id] = image
+    state.half_open_bytes += amount
+    state.images[image_id] = image
     endpoint.images[(event.stream_id, event.session_id)] = image
     endpoint.held_by += 1
-    watch(world, image)
+    watch(state, image)
 
 
 def _receiver_window(subscriptions: list[Subscription], term_length: int) -> int:
@@ -317,7 +317,7 @@ def _receiver_window(subscriptions: list[Subscription], term_length: int) -> int
 
 
 def _log_params(
-    world: World, endpoint: RecvEndpoint, event: Setup, plan: SubscriptionPlan, log: LogFile,
+    state: State, endpoint: RecvEndpoint, event: Setup, plan: SubscriptionPlan, log: LogFile,
     image_id: int, *, group: bool,
 ) -> LogParams:
     return LogParams(
@@ -330,7 +330,7 @@ def _log_params(
         term_offset=event.term_offset,
         term_length=event.term_length,
         mtu=event.mtu,
-        page_size=world.settings.page_size,
+        page_size=state.settings.page_size,
         receiver_window_bytes=plan.receiver_window,
         sndbuf_bytes=endpoint.buffers[0],
         rcvbuf_bytes=endpoint.buffer_bytes,
@@ -343,7 +343,7 @@ def _log_params(
         sparse=plan.sparse,
         tether=plan.tether,
         type=2,
-        file_mode=world.settings.file_mode,
+        file_mode=state.settings.file_mode,
         reserve_terms=0,
         reserve_from=log.last_end - log.reserved_terms * log.term_length + log.low_missing,
         reserve_to=log.reserved_position,
@@ -390,18 +390,18 @@ def _params(
     )
 
 
-def on_second_source(world: World, event: SecondSource) -> None:
+def on_second_source(state: State, event: SecondSource) -> None:
     """Tell, once a followed source, that datagrams of the session come from another address too."""
-    image = world.images.get(event.id)
+    image = state.images.get(event.id)
     if image is None:
         return
-    world.emit(LogError(
+    state.emit(LogError(
         text=f"session {image.session_id} of stream {image.stream_id} on {image.endpoint.channel}: "
         f"{event.source} sends it too; the receiver follows another source, drops these datagrams "
         "and counts them (foreign_datagrams of the image in `penstock stat --json`). Stop one of "
         "the two senders, or give each a session id of its own."
     ))
-    world.event(
+    state.event(
         "second_source", image_id=image.id, session_id=image.session_id,
         stream_id=image.stream_id, address=str(event.source),
     )
@@ -410,131 +410,131 @@ def on_second_source(world: World, event: SecondSource) -> None:
 # ---- the end -------------------------------------------------------------------------------------
 
 
-def on_inactive(world: World, event: ImageInactive) -> None:
+def on_inactive(state: State, event: ImageInactive) -> None:
     """The receiver says that the stream ended, fell silent or was revoked."""
-    image = world.images.get(event.id)
+    image = state.images.get(event.id)
     if image is None:
         return
     image.end_position, image.end_ordinal = event.position, event.messages
     if image.state is ImageState.ACTIVE:
         image.end_reason = _REASONS.get(event.reason, "closed")
         if event.reason == ImageEnd.OUTRUN and image.established:
-            _report_outrun(world, image)
+            _report_outrun(state, image)
     if not image.established:
-        _move(world, image, ImageTrigger.NEVER_ESTABLISHED)     # nobody has seen it
+        _move(state, image, ImageTrigger.NEVER_ESTABLISHED)     # nobody has seen it
     elif event.reason == ImageEnd.REVOKED:
-        _move(world, image, ImageTrigger.REVOKED)
+        _move(state, image, ImageTrigger.REVOKED)
     else:
-        _move(world, image, ImageTrigger.INACTIVE)
+        _move(state, image, ImageTrigger.INACTIVE)
 
 
-def _report_outrun(world: World, image: Image) -> None:
+def _report_outrun(state: State, image: Image) -> None:
     """A reader is too slow even for the least rate.  Reported once, and again when it has kept up
     for a minute."""
     notified = image.endpoint.outrun
     key = image.stream_id, image.session_id
     last_ns = notified.pop(key, None)
-    notified[key] = world.now_ns
+    notified[key] = state.now_ns
     if len(notified) > _OUTRUN_KEPT:
         del notified[next(iter(notified))]
-    if last_ns is not None and world.now_ns - last_ns < _OUTRUN_QUIET_NS:
+    if last_ns is not None and state.now_ns - last_ns < _OUTRUN_QUIET_NS:
         return
     clients = sorted(f"{link.subscription.client.id}" for link in image.subscribers.values())
-    world.emit(
+    state.emit(
         LogError(
             text=f"session {image.session_id} of stream {image.stream_id} from {image.source}: a "
             f"reader of client {', '.join(clients)} is slower than fc=nak slows down for; it "
             "missed messages and joins again at the present position: read faster or use fc=min"
         )
     )
-    world.event(
+    state.event(
         "reader_outrun", image_id=image.id, session_id=image.session_id,
         stream_id=image.stream_id, source=str(image.source), clients=clients,
     )
 
 
-def on_drained(world: World, event: ImageDrained) -> None:
+def on_drained(state: State, event: ImageDrained) -> None:
     """All readers have read the image out."""
-    image = world.images.get(event.id)
+    image = state.images.get(event.id)
     if image is not None:
         image.end_position, image.end_ordinal = event.position, event.messages
-        _move(world, image, ImageTrigger.DRAINED)
+        _move(state, image, ImageTrigger.DRAINED)
 
 
-def leave_image(world: World, link: SubscriberLink) -> None:
+def leave_image(state: State, link: SubscriberLink) -> None:
     """A subscriber goes; the last one ends the image."""
     image = link.source
     assert isinstance(image, Image)
-    unlink(world, link, source_alive=not image.released and image.state is not ImageState.LINGER)
+    unlink(state, link, source_alive=not image.released and image.state is not ImageState.LINGER)
     if image.subscribers:
         return
     if image.state is ImageState.ACTIVE:
         image.end_reason = "closed"
-    _move(world, image, ImageTrigger.NO_SUBSCRIBER)
+    _move(state, image, ImageTrigger.NO_SUBSCRIBER)
     if image.state is ImageState.LINGER:
-        _move(world, image, ImageTrigger.LINGER_ELAPSED)
+        _move(state, image, ImageTrigger.LINGER_ELAPSED)
 
 
-def _move(world: World, image: Image, trigger: ImageTrigger) -> None:
+def _move(state: State, image: Image, trigger: ImageTrigger) -> None:
     state = IMAGE.get((image.state, trigger))
     if state is None:
         return
     image.state = state
     if trigger is ImageTrigger.NEVER_ESTABLISHED:
-        world.half_open_bytes -= image.log.reserved_bytes
-    world.event("image_state", image_id=image.id, state=state.value, cause=trigger.value)
-    detach_groups(world, image)
+        state.half_open_bytes -= image.log.reserved_bytes
+    state.event("image_state", image_id=image.id, state=state.value, cause=trigger.value)
+    detach_groups(state, image)
     if state is ImageState.DRAINING:
-        world.emit(DrainImage(image_id=image.id))
+        state.emit(DrainImage(image_id=image.id))
     elif state is ImageState.LINGER:
-        _linger(world, image)
+        _linger(state, image)
     elif state is ImageState.DONE:
-        _finish(world, image)
+        _finish(state, image)
 
 
-def _linger(world: World, image: Image) -> None:
+def _linger(state: State, image: Image) -> None:
     """The receiver forgets it; subscribers are told, and may still read what is in the log."""
-    erase(world, "image", image.id)
+    erase(state, "image", image.id)
     image.endpoint.images.pop((image.stream_id, image.session_id), None)
     keep = not image.rejoin and image.end_reason != "end_of_stream"
     for link in image.subscribers.values():
-        withdraw(world, link, image.end_reason)
-    world.emit(RemoveObject(kind=ObjectKind.IMAGE, object_id=image.id, keep_session=keep))
+        withdraw(state, link, image.end_reason)
+    state.emit(RemoveObject(kind=ObjectKind.IMAGE, object_id=image.id, keep_session=keep))
     # Of one that was outrun everything is read, and another is about to come.
     if not image.subscribers or image.end_reason == "outrun":
-        _move(world, image, ImageTrigger.LINGER_ELAPSED)
+        _move(state, image, ImageTrigger.LINGER_ELAPSED)
         return
-    world.timers.at(
-        world.now_ns + world.settings.image_linger_ns,
-        lambda: _move(world, image, ImageTrigger.LINGER_ELAPSED),
+    state.timers.at(
+        state.now_ns + state.settings.image_linger_ns,
+        lambda: _move(state, image, ImageTrigger.LINGER_ELAPSED),
     )
 
 
-def _finish(world: World, image: Image) -> None:
+def _finish(state: State, image: Image) -> None:
     """Deletes the log, once the receiver has let go of it too."""
     if image.state is not ImageState.DONE or not image.released:
         return
     for link in list(image.subscribers.values()):
-        unlink(world, link, source_alive=False)
-    world.images.pop(image.id, None)
-    drop_log(world, image.id, image.log)
+        unlink(state, link, source_alive=False)
+    state.images.pop(image.id, None)
+    drop_log(state, image.id, image.log)
 
 
-def on_released(world: World, image_id: int) -> None:
+def on_released(state: State, image_id: int) -> None:
     """The receiver has let go."""
-    world.emit(DestroyObject(kind=ObjectKind.IMAGE, object_id=image_id))
-    image = world.images.get(image_id)
+    state.emit(DestroyObject(kind=ObjectKind.IMAGE, object_id=image_id))
+    image = state.images.get(image_id)
     if image is None:
         return
     image.released = True
-    settle(world, image)
+    settle(state, image)
     for counter_id in image.counters:
-        world.emit(FreeCounter(counter_id=counter_id))
+        state.emit(FreeCounter(counter_id=counter_id))
     slot = image.slot
-    world.timers.at(
-        world.now_ns + SECOND_NS,
-        lambda: world.emit(FreeSlot(kind=SlotKind.IMAGE, index=slot)),
+    state.timers.at(
+        state.now_ns + SECOND_NS,
+        lambda: state.emit(FreeSlot(kind=SlotKind.IMAGE, index=slot)),
     )
     image.endpoint.held_by -= 1
-    release_if_unused(world, image.endpoint)
-    _finish(world, image)
+    release_if_unused(state, image.endpoint)
+    _finish(state, image)

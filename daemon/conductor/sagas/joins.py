@@ -15,7 +15,7 @@ from penstock.core.driver_types import JoinVerdict
 from penstock.daemon.conductor.saga import Refused
 from penstock.daemon.conductor.sagas.linking import report_refusal
 from penstock.daemon.conductor.state.model import RecvEndpoint
-from penstock.daemon.conductor.state.state import World
+from penstock.daemon.conductor.state.state import State
 
 LOG_EVERY_NS: Final = 10_000_000_000
 _REMEMBERED: Final = 256                # sessions of an endpoint whose refusal was logged
@@ -30,9 +30,9 @@ _REASONS: Final = {
 }
 
 
-def on_join(world: World, event: Join) -> None:
+def on_join(state: State, event: Join) -> None:
     """Log that a group no longer waits, or does not wait, for a receiver."""
-    publication = world.publications.get(event.id)
+    publication = state.publications.get(event.id)
     if publication is None:
         return
     reason = JoinVerdict(event.verdict)
@@ -42,15 +42,15 @@ def on_join(world: World, event: Join) -> None:
         "source": str(event.source), "reason": reason.name.lower(), "refusals": event.refused,
     }
     if reason is JoinVerdict.EXPIRED:
-        world.event("join_expired", **fields)
+        state.event("join_expired", **fields)
     else:
-        world.event("join_refused", **fields)
+        state.event("join_refused", **fields)
     last_ns = publication.joins_logged.get(reason)
-    if last_ns is not None and world.now_ns - last_ns < LOG_EVERY_NS:
+    if last_ns is not None and state.now_ns - last_ns < LOG_EVERY_NS:
         return
-    publication.joins_logged[reason] = world.now_ns
+    publication.joins_logged[reason] = state.now_ns
     verb = "stops waiting" if reason is JoinVerdict.EXPIRED else "does not wait"
-    world.error(
+    state.error(
         f"join ({reason.name.lower()})",
         publication.plan.channel if event.source is None else event.source,
         f"{publication.plan.channel}: stream {publication.stream_id} {verb} for the receiver at "
@@ -58,7 +58,7 @@ def on_join(world: World, event: Join) -> None:
     )
 
 
-def report_no_image(world: World, endpoint: RecvEndpoint, event: Setup, refused: Refused
+def report_no_image(state: State, endpoint: RecvEndpoint, event: Setup, refused: Refused
                     ) -> None:
     """Log that this receiver cannot join a stream, at most once in LOG_EVERY_NS for a session.
 
@@ -66,13 +66,13 @@ def report_no_image(world: World, endpoint: RecvEndpoint, event: Setup, refused:
     """
     key = (event.stream_id, event.session_id)
     last_ns = endpoint.refusals.get(key)
-    if last_ns is not None and world.now_ns - last_ns < LOG_EVERY_NS:
+    if last_ns is not None and state.now_ns - last_ns < LOG_EVERY_NS:
         return
     if len(endpoint.refusals) >= _REMEMBERED:       # strangers choose sessions
         endpoint.refusals.pop(next(iter(endpoint.refusals)))
     endpoint.refusals.pop(key, None)
-    endpoint.refusals[key] = world.now_ns
+    endpoint.refusals[key] = state.now_ns
     what = f"session {event.session_id} of stream {event.stream_id} from {event.source}"
     report_refusal(
-        world, f"{endpoint.channel}: cannot join {what}", refused, source=event.source
+        state, f"{endpoint.channel}: cannot join {what}", refused, source=event.source
     )

@@ -35,7 +35,7 @@ from penstock.daemon.conductor.state.model import (
     Subscription,
 )
 from penstock.daemon.conductor.state.registry import erase, note_link
-from penstock.daemon.conductor.state.state import World
+from penstock.daemon.conductor.state.state import State
 
 
 def wants_publication(subscription: Subscription, publication: Publication) -> bool:
@@ -57,7 +57,7 @@ def wants_publication(subscription: Subscription, publication: Publication) -> b
 
 
 def link_publication(
-    world: World, subscription: Subscription, publication: Publication
+    state: State, subscription: Subscription, publication: Publication
 ) -> Saga[None]:
     """Lets the subscription read the publication's own log."""
     status = yield GetPublicationStatus(publication_id=publication.id)
@@ -74,21 +74,21 @@ def link_publication(
         releasing = publication.log.giving_up
         position = status.consumer_position if releasing else max(position, held)
     link, params = yield from _make_link(
-        world, subscription, publication, publication.session_id, position
+        state, subscription, publication, publication.session_id, position
     )
     try:
         yield AddPublicationSubscriber(publication_id=publication.id, params=params)
     except Refused:
-        _free_link(world, link)
+        _free_link(state, link)
         raise
     publication.subscribers[subscription.id] = link
     subscription.links[publication.id] = link
-    note_link(world, link)
-    announce(world, link, position)
+    note_link(state, link)
+    announce(state, link, position)
 
 
 def link_image(
-    world: World, subscription: Subscription, image: Image, *, join_position: int | None = None
+    state: State, subscription: Subscription, image: Image, *, join_position: int | None = None
 ) -> Saga[None]:
     """Lets the subscription read a network image; it starts at the image's join position."""
     position = join_position
@@ -97,24 +97,24 @@ def link_image(
         if subscription.joins is Joins.NEWEST:
             position = yield ReadCounter(counter_id=image.params.position_counter_id)
     assert position is not None
-    link, params = yield from _make_link(world, subscription, image, image.session_id, position)
+    link, params = yield from _make_link(state, subscription, image, image.session_id, position)
     try:
         yield AddImageSubscriber(image_id=image.id, params=params)
     except Refused:
-        _free_link(world, link)
+        _free_link(state, link)
         raise
     image.subscribers[subscription.id] = link
     subscription.links[image.id] = link
-    note_link(world, link)
-    announce(world, link, position)
+    note_link(state, link)
+    announce(state, link, position)
 
 
 def _make_link(
-    world: World, subscription: Subscription, source: Image | Publication, session_id: int,
+    state: State, subscription: Subscription, source: Image | Publication, session_id: int,
     position: int,
 ) -> Saga[tuple[SubscriberLink, SubscriberParams]]:
     plan = subscription.plan
-    undo = Undo(world.runner)
+    undo = Undo(state.runner)
     counter: AllocateCounter = stream_counter(
         CounterType.SUBSCRIBER_POSITION, key_id=subscription.id, owner_id=subscription.client.id,
         session_id=session_id, stream_id=source.stream_id, channel=plan.channel,
@@ -141,7 +141,7 @@ def _make_link(
     return link, params
 
 
-def announce(world: World, link: SubscriberLink, position: int) -> None:
+def announce(state: State, link: SubscriberLink, position: int) -> None:
     """ImageAvailable to the link's client."""
     source, subscription = link.source, link.subscription
     ordinal = -1
@@ -165,15 +165,15 @@ def announce(world: World, link: SubscriberLink, position: int) -> None:
         join_position=position,
         join_ordinal=ordinal,
     )
-    world.notify(subscription.client, notice)
-    world.event(
+    state.notify(subscription.client, notice)
+    state.event(
         "image_available", subscription_id=subscription.id, image_id=source.id,
         session_id=source.session_id, stream_id=source.stream_id, source=identity,
         position=position,
     )
 
 
-def withdraw(world: World, link: SubscriberLink, reason: str) -> None:
+def withdraw(state: State, link: SubscriberLink, reason: str) -> None:
     """ImageUnavailable to the link's client."""
     source = link.source
     end_position = end_ordinal = -1
@@ -187,49 +187,49 @@ def withdraw(world: World, link: SubscriberLink, reason: str) -> None:
         end_position=end_position,
         end_ordinal=end_ordinal,
     )
-    world.notify(link.subscription.client, notice)
-    world.event(
+    state.notify(link.subscription.client, notice)
+    state.event(
         "image_unavailable", subscription_id=link.subscription.id, image_id=link.source.id,
         session_id=link.source.session_id, stream_id=link.source.stream_id, reason=reason,
     )
 
 
-def unlink(world: World, link: SubscriberLink, *, source_alive: bool = True) -> None:
+def unlink(state: State, link: SubscriberLink, *, source_alive: bool = True) -> None:
     """Ends a link; the source no longer waits for it."""
     source = link.source
     source.subscribers.pop(link.subscription.id, None)
     link.subscription.links.pop(source.id, None)
-    erase(world, "link", link.subscription.id, source.id)
-    world.let_go(source.id, link.subscription.client.group_id)
+    erase(state, "link", link.subscription.id, source.id)
+    state.let_go(source.id, link.subscription.client.group_id)
     if source_alive:
         if isinstance(source, Image):
-            world.emit(
+            state.emit(
                 RemoveImageSubscriber(image_id=source.id, position_counter_id=link.counter_id)
             )
         else:
-            world.emit(
+            state.emit(
                 RemovePublicationSubscriber(
                     publication_id=source.id, position_counter_id=link.counter_id
                 )
             )
     delay_ns = SECOND_NS
-    if link.subscription.id in world.subscriptions and link.subscription.client.alive:
-        delay_ns = max(delay_ns, world.settings.image_linger_ns)
-    world.timers.at(world.now_ns + delay_ns, lambda: _free_link(world, link))
+    if link.subscription.id in state.subscriptions and link.subscription.client.alive:
+        delay_ns = max(delay_ns, state.settings.image_linger_ns)
+    state.timers.at(state.now_ns + delay_ns, lambda: _free_link(state, link))
 
 
-def _free_link(world: World, link: SubscriberLink) -> None:
-    world.emit(FreeCounter(counter_id=link.counter_id))
-    world.emit(FreeSlot(kind=SlotKind.SUBSCRIBER, index=link.slot))
+def _free_link(state: State, link: SubscriberLink) -> None:
+    state.emit(FreeCounter(counter_id=link.counter_id))
+    state.emit(FreeSlot(kind=SlotKind.SUBSCRIBER, index=link.slot))
 
 
 def report_refusal(
-    world: World, what: str, refused: Refused, *, source: Address | None = None
+    state: State, what: str, refused: Refused, *, source: Address | None = None
 ) -> None:
     """A refusal that has no requester to tell: it goes to the error log and the event feed.
 
     :param source: the sender of the datagram that caused it.
     """
     text = f"{what}: {refused.message}"
-    world.error(f"refused ({refused.code})", what if source is None else source, text)
-    world.event("refused", what=what, code=refused.code, message=refused.message)
+    state.error(f"refused ({refused.code})", what if source is None else source, text)
+    state.event("refused", what=what, code=refused.code, message=refused.message)

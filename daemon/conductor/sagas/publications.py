@@ -57,7 +57,7 @@ from penstock.daemon.conductor.state.machines import (
 )
 from penstock.daemon.conductor.state.model import Client, Publication, SendEndpoint
 from penstock.daemon.conductor.state.registry import erase, note_publication
-from penstock.daemon.conductor.state.state import World, first_terms
+from penstock.daemon.conductor.state.state import State, first_terms
 
 # What a publication that joins an existing one may state, and must state equally.
 _COMPARED: Final[dict[str, Callable[[PublicationPlan], Any]]] = {
@@ -84,42 +84,42 @@ def max_message_bytes(term_length: int) -> int:
 
 
 def add_publication(
-    world: World, client: Client, message: AddPublication
+    state: State, client: Client, message: AddPublication
 ) -> Saga[PublicationReady]:
     """Serves AddPublication."""
     stated = parse(message.channel)
-    parsed = rules.apply(stated, message.stream_id, world.settings, publication=True)
+    parsed = rules.apply(stated, message.stream_id, state.settings, publication=True)
     plan = attrs.evolve(
-        publication_plan(parsed, message.channel, world.settings),
+        publication_plan(parsed, message.channel, state.settings),
         given=frozenset(stated.given()),        # a rule contradicts nobody
     )
     addressing: SendAddressing | None = None
     by_tag = not (plan.address.endpoint or plan.address.control or plan.address.control_mode)
     if not plan.is_ipc and not by_tag:
-        addressing = yield from send_addressing(plan.address, world.settings)
-    strategies = yield from custom.make(plan, world.settings)
+        addressing = yield from send_addressing(plan.address, state.settings)
+    strategies = yield from custom.make(plan, state.settings)
     yield EXCLUSIVE
     if not client.alive:
         raise Refused("not_leased", "the client has gone")
-    plan = _with_session_of_tag(world, plan)
+    plan = _with_session_of_tag(state, plan)
     endpoint: SendEndpoint | None = None
     if not plan.is_ipc:
-        endpoint = yield from acquire(world, plan.address, addressing)
+        endpoint = yield from acquire(state, plan.address, addressing)
     try:
         publication = None
         if not message.exclusive:
-            publication = _find_shared(world, endpoint, message.stream_id)
+            publication = _find_shared(state, endpoint, message.stream_id)
         if publication is None:
             publication = yield from _create(
-                world, client, plan, endpoint, message, strategies, stated
+                state, client, plan, endpoint, message, strategies, stated
             )
         else:
             _check_joined(publication, plan)
-        registration_id = world.next_id() if publication.links else publication.id
-        yield from _attach(world, client, publication, registration_id)
+        registration_id = state.next_id() if publication.links else publication.id
+        yield from _attach(state, client, publication, registration_id)
     finally:
         if endpoint is not None:
-            release_if_unused(world, endpoint)
+            release_if_unused(state, endpoint)
     return PublicationReady(
         registration_id=registration_id,
         original_id=publication.id,
@@ -134,11 +134,11 @@ def add_publication(
     )
 
 
-def _with_session_of_tag(world: World, plan: PublicationPlan) -> PublicationPlan:
+def _with_session_of_tag(state: State, plan: PublicationPlan) -> PublicationPlan:
     """``session-id=tag:N`` takes session, MTU and term length from the publication tagged N."""
     if plan.session_tag is None:
         return plan
-    for other in world.publications.values():
+    for other in state.publications.values():
         if other.plan.entity_tag == plan.session_tag and other.state is PublicationState.ACTIVE:
             largest = other.term_length if plan.is_ipc else other.term_length // 2
             return attrs.evolve(
@@ -156,9 +156,9 @@ def _with_session_of_tag(world: World, plan: PublicationPlan) -> PublicationPlan
 
 
 def _find_shared(
-    world: World, endpoint: SendEndpoint | None, stream_id: int
+    state: State, endpoint: SendEndpoint | None, stream_id: int
 ) -> Publication | None:
-    for publication in world.publications.values():
+    for publication in state.publications.values():
         if (
             publication.endpoint is endpoint
             and publication.stream_id == stream_id
@@ -185,11 +185,11 @@ def _check_joined(publication: Publication, plan: PublicationPlan) -> None:
 
 
 def _new_session(
-    world: World, plan: PublicationPlan, endpoint: SendEndpoint | None, stream_id: int
+    state: State, plan: PublicationPlan, endpoint: SendEndpoint | None, stream_id: int
 ) -> int:
     used = {
         p.session_id
-        for p in world.publications.values()
+        for p in state.publications.values()
         if p.endpoint is endpoint and p.stream_id == stream_id
         and p.state is not PublicationState.DONE
     }
@@ -201,11 +201,11 @@ def _new_session(
                 "this channel, perhaps by a publication that lingers",
             )
         return plan.session_id
-    low, high = world.settings.reserved_session_low, world.settings.reserved_session_high
-    candidate = world.next_session
+    low, high = state.settings.reserved_session_low, state.settings.reserved_session_high
+    candidate = state.next_session
     while low <= candidate <= high or candidate in used:
         candidate = high + 1 if low <= candidate <= high else _next_session(candidate)
-    world.next_session = _next_session(candidate)
+    state.next_session = _next_session(candidate)
     return candidate
 
 
@@ -214,49 +214,49 @@ def _next_session(session_id: int) -> int:
 
 
 def _create(
-    world: World, client: Client, plan: PublicationPlan, endpoint: SendEndpoint | None,
+    state: State, client: Client, plan: PublicationPlan, endpoint: SendEndpoint | None,
     message: AddPublication, strategies: Mapping[str, Any], stated: ChannelUri,
 ) -> Saga[Publication]:
     """A new publication with its storage, counters and slot."""
     choice = rules.choose(
-        plan.flow_control, plan.channel, world.settings,
+        plan.flow_control, plan.channel, state.settings,
         group=endpoint is not None and endpoint.group, ipc=plan.is_ipc,
     )
-    session_id = _new_session(world, plan, endpoint, message.stream_id)
-    publication_id = world.next_id()
+    session_id = _new_session(state, plan, endpoint, message.stream_id)
+    publication_id = state.next_id()
     initial = plan.initial_term_id
     if initial is None:
-        initial = world.rng.randrange(-(2**31), 2**31)
+        initial = state.rng.randrange(-(2**31), 2**31)
     term_id = initial if plan.term_id is None else plan.term_id
     offset = plan.term_offset or 0
     start = compute_position(term_id, offset, initial, plan.term_length)
-    amount = world.log_bytes(plan.term_length, start)
-    world.storage.take(amount, f"the log of a publication with term-length={plan.term_length}")
-    path = f"{world.settings.directory}/publications/{publication_id}.logbuffer"
-    undo = Undo(world.runner)
+    amount = state.log_bytes(plan.term_length, start)
+    state.storage.take(amount, f"the log of a publication with term-length={plan.term_length}")
+    path = f"{state.settings.directory}/publications/{publication_id}.logbuffer"
+    undo = Undo(state.runner)
     try:
         slot: int = yield AllocateSlot(kind=SlotKind.PUBLICATION, object_id=publication_id)
         undo.on_failure(FreeSlot(kind=SlotKind.PUBLICATION, index=slot))
         counters = yield from _counters(
-            world, undo, client, plan, publication_id, session_id, message, start
+            state, undo, client, plan, publication_id, session_id, message, start
         )
         yield CreateLog(
             params=_log_params(
-                world, plan, endpoint, message, path=path, publication_id=publication_id,
+                state, plan, endpoint, message, path=path, publication_id=publication_id,
                 session_id=session_id, initial=initial, term_id=term_id, offset=offset,
             )
         )
         undo.on_failure(DeleteFile(path=path))
-        log = world.new_log(path, plan.term_length, start)
+        log = state.new_log(path, plan.term_length, start)
         strategy = strategies.get(choice.strategy)
         params = attrs.evolve(
             _params(plan, choice, endpoint, message, publication_id, slot, counters, log),
-            fc_on_late=rules.on_late(stated, message.stream_id, world.settings, strategy),
+            fc_on_late=rules.on_late(stated, message.stream_id, state.settings, strategy),
         )
         yield AddPublicationObject(params=params, strategy=strategy)
     except Refused:
         undo.roll_back()
-        world.storage.release(amount)
+        state.storage.release(amount)
         raise
     publication = Publication(
         id=publication_id,
@@ -273,16 +273,16 @@ def _create(
         limit_counter=counters[CounterType.PUBLISHER_LIMIT],
         log=log,
     )
-    world.publications[publication_id] = publication
+    state.publications[publication_id] = publication
     if endpoint is not None:
         endpoint.publications.add(publication_id)
-    custom.start(world, publication)
-    watch(world, publication)
+    custom.start(state, publication)
+    watch(state, publication)
     return publication
 
 
 def _counters(
-    world: World, undo: Undo, client: Client, plan: PublicationPlan, publication_id: int,
+    state: State, undo: Undo, client: Client, plan: PublicationPlan, publication_id: int,
     session_id: int, message: AddPublication, start: int,
 ) -> Saga[dict[CounterType, int]]:
     kinds = [CounterType.PUBLISHER_POSITION, CounterType.PUBLISHER_LIMIT]
@@ -311,7 +311,7 @@ def _counters(
 
 
 def _log_params(
-    world: World, plan: PublicationPlan, endpoint: SendEndpoint | None, message: AddPublication, *,
+    state: State, plan: PublicationPlan, endpoint: SendEndpoint | None, message: AddPublication, *,
     path: str, publication_id: int, session_id: int, initial: int, term_id: int, offset: int,
 ) -> LogParams:
     buffers = (0, 0) if endpoint is None else endpoint.buffers
@@ -325,7 +325,7 @@ def _log_params(
         term_offset=offset,
         term_length=plan.term_length,
         mtu=plan.mtu,
-        page_size=world.settings.page_size,
+        page_size=state.settings.page_size,
         publication_window_bytes=plan.window_bytes,
         sndbuf_bytes=buffers[0],
         rcvbuf_bytes=buffers[1],
@@ -340,7 +340,7 @@ def _log_params(
         signal_eos=plan.signal_eos,
         spies_simulate_connection=plan.spies_simulate_connection,
         type=3 if message.exclusive else 0,
-        file_mode=world.settings.file_mode,
+        file_mode=state.settings.file_mode,
         reserve_terms=first_terms(plan.term_length, offset),
     )
 
@@ -388,7 +388,7 @@ def _params(
 
 
 def _attach(
-    world: World, client: Client, publication: Publication, registration_id: int
+    state: State, client: Client, publication: Publication, registration_id: int
 ) -> Saga[None]:
     """Links a client to a publication, and waiting local subscribers to a new one."""
     is_new = not publication.links
@@ -397,131 +397,131 @@ def _attach(
             yield AddPublicationClient(publication_id=publication.id, client_slot=client.slot)
         except Refused:
             if is_new:
-                _let_go(world, publication)
+                _let_go(state, publication)
             raise
     publication.links[registration_id] = client
     client.publications[registration_id] = publication
-    note_publication(world, publication)
+    note_publication(state, publication)
     if is_new:
-        world.event(
+        state.event(
             "publication_added", publication_id=publication.id, stream_id=publication.stream_id,
             session_id=publication.session_id, channel=publication.plan.channel,
         )
-        for subscription in list(world.subscriptions.values()):
+        for subscription in list(state.subscriptions.values()):
             if wants_publication(subscription, publication):
-                yield from link_quietly(world, subscription, publication)
+                yield from link_quietly(state, subscription, publication)
 
 
-def link_quietly(world: World, subscription: Any, publication: Publication) -> Saga[None]:
+def link_quietly(state: State, subscription: Any, publication: Publication) -> Saga[None]:
     """Link; a refusal goes to the error log, since no client requested this one link."""
     try:
-        yield from link_publication(world, subscription, publication)
+        yield from link_publication(state, subscription, publication)
     except Refused as refused:
-        report_refusal(world, f"subscription {subscription.id}", refused)
+        report_refusal(state, f"subscription {subscription.id}", refused)
 
 
 # ---- the end -------------------------------------------------------------------------------------
 
 
 def detach(
-    world: World, client: Client, registration_id: int, *, revoke: bool = False, died: bool = False
+    state: State, client: Client, registration_id: int, *, revoke: bool = False, died: bool = False
 ) -> None:
     """One registration of a client ends.  A dead client's open claims are padded over at once."""
     publication = client.publications.pop(registration_id)
     del publication.links[registration_id]
-    note_publication(world, publication)
+    note_publication(state, publication)
     if died:
-        world.emit(UnblockPublication(publication_id=publication.id, client_slot=client.slot))
+        state.emit(UnblockPublication(publication_id=publication.id, client_slot=client.slot))
     if client not in publication.links.values():
-        world.emit(
+        state.emit(
             RemovePublicationClient(publication_id=publication.id, client_slot=client.slot)
         )
     if revoke and publication.exclusive:
-        world.emit(RevokePublication(publication_id=publication.id))
+        state.emit(RevokePublication(publication_id=publication.id))
         publication.end_reason = "revoked"
-        _move(world, publication, PublicationTrigger.REVOKED)
+        _move(state, publication, PublicationTrigger.REVOKED)
     elif not publication.links:
-        _move(world, publication, PublicationTrigger.LAST_CLIENT_LEFT)
+        _move(state, publication, PublicationTrigger.LAST_CLIENT_LEFT)
 
 
-def orphan(world: World, publication: Publication) -> None:
+def orphan(state: State, publication: Publication) -> None:
     """An adopted publication that its clients had left: sends what is there, and ends."""
-    _move(world, publication, PublicationTrigger.LAST_CLIENT_LEFT)
+    _move(state, publication, PublicationTrigger.LAST_CLIENT_LEFT)
 
 
-def on_drained(world: World, publication_id: int) -> None:
-    publication = world.publications.get(publication_id)
+def on_drained(state: State, publication_id: int) -> None:
+    publication = state.publications.get(publication_id)
     if publication is not None:
-        _move(world, publication, PublicationTrigger.DRAINED)
+        _move(state, publication, PublicationTrigger.DRAINED)
 
 
-def on_end_confirmed(world: World, publication_id: int) -> None:
+def on_end_confirmed(state: State, publication_id: int) -> None:
     """The unicast receiver said that it has everything: no need to linger."""
-    publication = world.publications.get(publication_id)
+    publication = state.publications.get(publication_id)
     if publication is not None:
         publication.end_confirmed = True
-        note_publication(world, publication)
+        note_publication(state, publication)
         if publication.state is PublicationState.LINGER:
-            _move(world, publication, PublicationTrigger.END_CONFIRMED)
+            _move(state, publication, PublicationTrigger.END_CONFIRMED)
 
 
-def _move(world: World, publication: Publication, trigger: PublicationTrigger) -> None:
-    state = PUBLICATION.get((publication.state, trigger))
-    if state is None:
+def _move(state: State, publication: Publication, trigger: PublicationTrigger) -> None:
+    entered = PUBLICATION.get((publication.state, trigger))
+    if entered is None:
         return
-    publication.state = state
-    note_publication(world, publication)
-    world.event(
-        "publication_state", publication_id=publication.id, state=state.value,
+    publication.state = entered
+    note_publication(state, publication)
+    state.event(
+        "publication_state", publication_id=publication.id, state=entered.value,
         cause=trigger.value,
     )
-    detach_groups(world, publication)
-    if state is PublicationState.DRAINING:
-        world.emit(DrainPublication(publication_id=publication.id))
-    elif state is PublicationState.LINGER:
-        _linger(world, publication)
-    elif state is PublicationState.CLOSING:
-        _let_go(world, publication)
+    detach_groups(state, publication)
+    if entered is PublicationState.DRAINING:
+        state.emit(DrainPublication(publication_id=publication.id))
+    elif entered is PublicationState.LINGER:
+        _linger(state, publication)
+    elif entered is PublicationState.CLOSING:
+        _let_go(state, publication)
 
 
-def _linger(world: World, publication: Publication) -> None:
+def _linger(state: State, publication: Publication) -> None:
     for link in list(publication.subscribers.values()):
-        withdraw(world, link, publication.end_reason)
-        unlink(world, link)
+        withdraw(state, link, publication.end_reason)
+        unlink(state, link)
     if publication.end_confirmed:
-        _move(world, publication, PublicationTrigger.END_CONFIRMED)
+        _move(state, publication, PublicationTrigger.END_CONFIRMED)
         return
     linger_ns = publication.plan.linger_ns
     if publication.endpoint is None:
         linger_ns = min(linger_ns, SECOND_NS)
-    world.timers.at(
-        world.now_ns + linger_ns,
-        lambda: _move(world, publication, PublicationTrigger.LINGER_ELAPSED),
+    state.timers.at(
+        state.now_ns + linger_ns,
+        lambda: _move(state, publication, PublicationTrigger.LINGER_ELAPSED),
     )
 
 
-def _let_go(world: World, publication: Publication) -> None:
+def _let_go(state: State, publication: Publication) -> None:
     publication.state = PublicationState.CLOSING
-    world.emit(RemoveObject(kind=ObjectKind.PUBLICATION, object_id=publication.id))
+    state.emit(RemoveObject(kind=ObjectKind.PUBLICATION, object_id=publication.id))
 
 
-def on_released(world: World, publication_id: int) -> None:
+def on_released(state: State, publication_id: int) -> None:
     """The sender has let go: everything of the publication is freed."""
-    world.emit(DestroyObject(kind=ObjectKind.PUBLICATION, object_id=publication_id))
-    publication = world.publications.pop(publication_id, None)
+    state.emit(DestroyObject(kind=ObjectKind.PUBLICATION, object_id=publication_id))
+    publication = state.publications.pop(publication_id, None)
     if publication is None:
         return
     publication.state = PublicationState.DONE
-    settle(world, publication)
-    erase(world, "publication", publication_id)
-    drop_log(world, publication_id, publication.log)
+    settle(state, publication)
+    erase(state, "publication", publication_id)
+    drop_log(state, publication_id, publication.log)
     for counter_id in publication.counters:
-        world.emit(FreeCounter(counter_id=counter_id))
+        state.emit(FreeCounter(counter_id=counter_id))
     slot = publication.slot
-    world.timers.at(
-        world.now_ns + SECOND_NS,
-        lambda: world.emit(FreeSlot(kind=SlotKind.PUBLICATION, index=slot)),
+    state.timers.at(
+        state.now_ns + SECOND_NS,
+        lambda: state.emit(FreeSlot(kind=SlotKind.PUBLICATION, index=slot)),
     )
     if publication.endpoint is not None:
         publication.endpoint.publications.discard(publication_id)
-        release_if_unused(world, publication.endpoint)
+        release_if_unused(state, publication.endpoint)

@@ -15,7 +15,7 @@ from typing import Final
 from penstock.daemon.conductor.actions import FitRecvBuffer
 from penstock.daemon.conductor.saga import Refused, Saga
 from penstock.daemon.conductor.state.model import Destination, RecvEndpoint
-from penstock.daemon.conductor.state.state import World
+from penstock.daemon.conductor.state.state import State
 
 LARGEST_BYTES: Final = 1 << 30          # PS_RECV_BUFFER_MAX
 
@@ -38,7 +38,7 @@ def is_given(endpoint: RecvEndpoint) -> bool:
     return any(s.plan.address.rcvbuf_bytes is not None for s in endpoint.subscriptions.values())
 
 
-def follow_window(world: World, endpoint: RecvEndpoint, window: int) -> Saga[None]:
+def follow_window(state: State, endpoint: RecvEndpoint, window: int) -> Saga[None]:
     """Enlarge the buffers of an endpoint for an image of this window, as far as the kernel allows;
     one error names the endpoint whose buffers are too small."""
     endpoint.window = max(endpoint.window, window)
@@ -55,11 +55,11 @@ def follow_window(world: World, endpoint: RecvEndpoint, window: int) -> Saga[Non
         f"raise so-rcvbuf to {wanted}, or leave it out" if given else
         f"run: sysctl -w net.core.rmem_max={wanted}, or give the daemon CAP_NET_ADMIN"
     )
-    world.event(
+    state.event(
         "receive_buffer_short", endpoint_id=endpoint.id, channel=endpoint.channel,
         window_bytes=endpoint.window, wanted_bytes=wanted, buffer_bytes=buffer,
     )
-    world.error(
+    state.error(
         "receive_buffer", endpoint.channel,
         f"{endpoint.channel}: the receiver window of {endpoint.window} bytes wants a receive "
         f"buffer of {wanted}, and the socket has {buffer}: bursts beyond it are lost and sent "

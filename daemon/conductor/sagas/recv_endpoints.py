@@ -39,18 +39,18 @@ from penstock.daemon.conductor.sagas.recv_buffers import fit, is_given
 from penstock.daemon.conductor.state.machines import EndpointState
 from penstock.daemon.conductor.state.model import Destination, RecvEndpoint
 from penstock.daemon.conductor.state.registry import erase, note_recv_endpoint
-from penstock.daemon.conductor.state.state import World
+from penstock.daemon.conductor.state.state import State
 
 
 def acquire(
-    world: World, plan: SubscriptionPlan, addressing: RecvAddressing | None
+    state: State, plan: SubscriptionPlan, addressing: RecvAddressing | None
 ) -> Saga[RecvEndpoint]:
     """The endpoint of a channel: an open one, or a new one.  ``addressing`` None: the channel names
     a tag, or its destinations come later.  The caller holds EXCLUSIVE."""
     address = plan.address
     manual = address.control_mode == "manual"
     tag = address.channel_tag
-    tagged = [e for e in world.recv_endpoints.values() if tag is not None and e.tag == tag]
+    tagged = [e for e in state.recv_endpoints.values() if tag is not None and e.tag == tag]
     if addressing is None and not manual:
         for endpoint in tagged:
             if endpoint.state is EndpointState.OPEN:
@@ -61,16 +61,16 @@ def acquire(
         )
     while True:
         if addressing is not None and addressing.key is not None:
-            same = [e for e in world.recv_endpoints.values() if e.key == addressing.key]
+            same = [e for e in state.recv_endpoints.values() if e.key == addressing.key]
         else:
             same = [e for e in tagged if e.manual == manual]
         if not same:
-            return (yield from _open(world, plan, addressing))
+            return (yield from _open(state, plan, addressing))
         if same[0].state is EndpointState.OPEN:
             _check_shared(same[0], plan)
             return same[0]
         yield UNTIL_RELEASE
-        tagged = [e for e in world.recv_endpoints.values() if tag is not None and e.tag == tag]
+        tagged = [e for e in state.recv_endpoints.values() if tag is not None and e.tag == tag]
 
 
 def _check_shared(endpoint: RecvEndpoint, plan: SubscriptionPlan) -> None:
@@ -89,17 +89,17 @@ def _check_shared(endpoint: RecvEndpoint, plan: SubscriptionPlan) -> None:
 
 
 def _open(
-    world: World, plan: SubscriptionPlan, addressing: RecvAddressing | None
+    state: State, plan: SubscriptionPlan, addressing: RecvAddressing | None
 ) -> Saga[RecvEndpoint]:
-    endpoint_id = world.next_id()
-    undo = Undo(world.runner)
+    endpoint_id = state.next_id()
+    undo = Undo(state.runner)
     try:
         status: int = yield channel_counter(
             CounterType.RECEIVE_CHANNEL, name="rcv-channel", registration_id=endpoint_id,
             channel=plan.channel,
         )
         undo.on_failure(FreeCounter(counter_id=status))
-        endpoint = _new_endpoint(world, plan, addressing, endpoint_id, status)
+        endpoint = _new_endpoint(state, plan, addressing, endpoint_id, status)
         endpoint.params = RecvEndpointParams(
             id=endpoint_id,
             status_counter_id=status,
@@ -114,21 +114,21 @@ def _open(
         yield OpenRecvEndpoint(params=endpoint.params)
         undo.on_failure(RemoveObject(kind=ObjectKind.RECV_ENDPOINT, object_id=endpoint_id))
         if addressing is not None:
-            yield from _open_destination(world, endpoint, plan.channel, addressing)
+            yield from _open_destination(state, endpoint, plan.channel, addressing)
     except Refused:
         undo.roll_back()
         raise
-    world.emit(SetCounter(counter_id=status, value=ChannelStatus.ACTIVE))
-    world.recv_endpoints[endpoint_id] = endpoint
-    note_recv_endpoint(world, endpoint)
+    state.emit(SetCounter(counter_id=status, value=ChannelStatus.ACTIVE))
+    state.recv_endpoints[endpoint_id] = endpoint
+    note_recv_endpoint(state, endpoint)
     return endpoint
 
 
 def _new_endpoint(
-    world: World, plan: SubscriptionPlan, addressing: RecvAddressing | None, endpoint_id: int,
+    state: State, plan: SubscriptionPlan, addressing: RecvAddressing | None, endpoint_id: int,
     status: int,
 ) -> RecvEndpoint:
-    settings, address = world.settings, plan.address
+    settings, address = state.settings, plan.address
     buffers = (
         settings.sndbuf_bytes if address.sndbuf_bytes is None else address.sndbuf_bytes,
         settings.rcvbuf_bytes if address.rcvbuf_bytes is None else address.rcvbuf_bytes,
@@ -139,7 +139,7 @@ def _new_endpoint(
         channel=plan.channel,
         tag=address.channel_tag,
         status_counter=status,
-        receiver_id=world.receiver_id(),
+        receiver_id=state.receiver_id(),
         multicast=addressing is not None and addressing.multicast,
         manual=address.control_mode == "manual",
         buffers=buffers,
@@ -148,10 +148,10 @@ def _new_endpoint(
 
 
 def _open_destination(
-    world: World, endpoint: RecvEndpoint, channel: str, addressing: RecvAddressing
+    state: State, endpoint: RecvEndpoint, channel: str, addressing: RecvAddressing
 ) -> Saga[Destination]:
     """Opens one socket of an endpoint."""
-    destination_id = world.next_id()
+    destination_id = state.next_id()
     socket = addressing.socket
     params = RecvDestinationParams(
         id=destination_id,
@@ -169,7 +169,7 @@ def _open_destination(
             status_counter_id=endpoint.status_counter, address=local,
         )
     except Refused:
-        world.emit(
+        state.emit(
             RemoveRecvDestination(endpoint_id=endpoint.id, destination_id=destination_id)
         )
         raise
@@ -183,7 +183,7 @@ def _open_destination(
         params=params,
     )
     endpoint.destinations[destination_id] = destination
-    note_recv_endpoint(world, endpoint)
+    note_recv_endpoint(state, endpoint)
     return destination
 
 
@@ -191,7 +191,7 @@ def _open_destination(
 
 
 def add_interest(
-    world: World, endpoint: RecvEndpoint, stream_id: int, session_id: int | None
+    state: State, endpoint: RecvEndpoint, stream_id: int, session_id: int | None
 ) -> Saga[None]:
     key = (stream_id, session_id)
     if endpoint.interest.get(key, 0) == 0:
@@ -200,13 +200,13 @@ def add_interest(
 
 
 def remove_interest(
-    world: World, endpoint: RecvEndpoint, stream_id: int, session_id: int | None
+    state: State, endpoint: RecvEndpoint, stream_id: int, session_id: int | None
 ) -> None:
     key = (stream_id, session_id)
     endpoint.interest[key] -= 1
     if endpoint.interest[key] == 0:
         del endpoint.interest[key]
-        world.emit(
+        state.emit(
             RemoveInterest(endpoint_id=endpoint.id, stream_id=stream_id, session_id=session_id)
         )
 
@@ -214,32 +214,32 @@ def remove_interest(
 # ---- the end -------------------------------------------------------------------------------------
 
 
-def release_if_unused(world: World, endpoint: RecvEndpoint) -> None:
+def release_if_unused(state: State, endpoint: RecvEndpoint) -> None:
     """Closes an endpoint without subscriptions, once the receiver has released its images."""
     if endpoint.subscriptions or endpoint.held_by or endpoint.state is not EndpointState.OPEN:
         return
     endpoint.state = EndpointState.CLOSING
-    world.emit(SetCounter(counter_id=endpoint.status_counter, value=ChannelStatus.CLOSING))
-    world.emit(RemoveObject(kind=ObjectKind.RECV_ENDPOINT, object_id=endpoint.id))
+    state.emit(SetCounter(counter_id=endpoint.status_counter, value=ChannelStatus.CLOSING))
+    state.emit(RemoveObject(kind=ObjectKind.RECV_ENDPOINT, object_id=endpoint.id))
 
 
-def on_released(world: World, endpoint_id: int) -> None:
-    world.emit(DestroyObject(kind=ObjectKind.RECV_ENDPOINT, object_id=endpoint_id))
-    endpoint = world.recv_endpoints.pop(endpoint_id, None)
+def on_released(state: State, endpoint_id: int) -> None:
+    state.emit(DestroyObject(kind=ObjectKind.RECV_ENDPOINT, object_id=endpoint_id))
+    endpoint = state.recv_endpoints.pop(endpoint_id, None)
     if endpoint is None:
         return                          # opened by a command that failed later
     endpoint.leaving.clear()
-    erase(world, "recv_endpoint", endpoint_id)
-    world.emit(FreeCounter(counter_id=endpoint.status_counter))
+    erase(state, "recv_endpoint", endpoint_id)
+    state.emit(FreeCounter(counter_id=endpoint.status_counter))
     for destination in endpoint.destinations.values():
         if destination.counter_id != NO_COUNTER:
-            world.emit(FreeCounter(counter_id=destination.counter_id))
+            state.emit(FreeCounter(counter_id=destination.counter_id))
 
 
 # ---- destinations --------------------------------------------------------------------------------
 
 
-def add_destination(world: World, endpoint: RecvEndpoint, channel: str) -> Saga[int]:
+def add_destination(state: State, endpoint: RecvEndpoint, channel: str) -> Saga[int]:
     """Adds a socket to a manual multi-destination subscription; its id."""
     if not endpoint.manual:
         raise Refused(
@@ -247,7 +247,7 @@ def add_destination(world: World, endpoint: RecvEndpoint, channel: str) -> Saga[
             f"{endpoint.channel}: destinations can be added only with control-mode=manual",
         )
     plan = destination_plan(parse(channel), channel, subscription=True)
-    addressing = yield from recv_addressing(plan, world.settings)
+    addressing = yield from recv_addressing(plan, state.settings)
     yield EXCLUSIVE
     if endpoint.state is not EndpointState.OPEN:
         raise Refused("unknown_registration", f"{endpoint.channel} was closed meanwhile")
@@ -255,35 +255,35 @@ def add_destination(world: World, endpoint: RecvEndpoint, channel: str) -> Saga[
         addressing.socket, sndbuf_bytes=endpoint.buffers[0], rcvbuf_bytes=endpoint.buffers[1]
     )
     destination = yield from _open_destination(
-        world, endpoint, channel, attrs.evolve(addressing, socket=buffers)
+        state, endpoint, channel, attrs.evolve(addressing, socket=buffers)
     )
     if not is_given(endpoint):
         yield from fit(endpoint, destination)
     return destination.id
 
 
-def remove_destination(world: World, endpoint: RecvEndpoint, destination_id: int) -> Saga[None]:
+def remove_destination(state: State, endpoint: RecvEndpoint, destination_id: int) -> Saga[None]:
     """Removes a socket.  It is closed when this ends, so its address may be bound again."""
     yield RemoveRecvDestination(endpoint_id=endpoint.id, destination_id=destination_id)
     destination = endpoint.destinations.pop(destination_id)
     endpoint.buffer_sizes.pop(destination_id, None)
     endpoint.leaving.add(destination_id)
-    note_recv_endpoint(world, endpoint)
+    note_recv_endpoint(state, endpoint)
     if destination.counter_id != NO_COUNTER:
-        world.emit(FreeCounter(counter_id=destination.counter_id))
+        state.emit(FreeCounter(counter_id=destination.counter_id))
     while destination_id in endpoint.leaving:
         yield UNTIL_RELEASE
 
 
-def on_destination_released(world: World, endpoint_id: int, destination_id: int) -> None:
+def on_destination_released(state: State, endpoint_id: int, destination_id: int) -> None:
     """The receiver reads the socket no more."""
-    world.emit(DestroyRecvDestination(endpoint_id=endpoint_id, destination_id=destination_id))
-    endpoint = world.recv_endpoints.get(endpoint_id)
+    state.emit(DestroyRecvDestination(endpoint_id=endpoint_id, destination_id=destination_id))
+    endpoint = state.recv_endpoints.get(endpoint_id)
     if endpoint is not None:
         endpoint.leaving.discard(destination_id)
 
 
-def resolve_again(world: World, endpoint: RecvEndpoint) -> Saga[None]:
+def resolve_again(state: State, endpoint: RecvEndpoint) -> Saga[None]:
     """Looks the names of explicit control addresses up again, and follows a change."""
     for destination in list(endpoint.destinations.values()):
         if destination.name is None:
@@ -291,10 +291,10 @@ def resolve_again(world: World, endpoint: RecvEndpoint) -> Saga[None]:
         address = yield from resolve(destination.name)
         if address != destination.control and destination.id in endpoint.destinations:
             destination.control = address
-            note_recv_endpoint(world, endpoint)
-            world.emit(
+            note_recv_endpoint(state, endpoint)
+            state.emit(
                 SetRecvControl(
                     endpoint_id=endpoint.id, destination_id=destination.id, control=address
                 )
             )
-            world.event("resolved", channel=destination.channel, address=str(address))
+            state.event("resolved", channel=destination.channel, address=str(address))

@@ -14,7 +14,7 @@ from penstock.core.driver_types import FlowControl
 from penstock.daemon.conductor.saga import Refused
 from penstock.daemon.conductor.sagas.retention import window_of
 from penstock.daemon.conductor.state.model import Group, Image, Publication, SubscriberLink
-from penstock.daemon.conductor.state.state import World
+from penstock.daemon.conductor.state.state import State
 
 
 @attrs.frozen
@@ -25,7 +25,7 @@ class Strategy:
     group_tag: int | None = None        # of the receivers that count, when tagged
 
 
-def strategy_of(world: World, source: Image | Publication) -> Strategy:
+def strategy_of(state: State, source: Image | Publication) -> Strategy:
     """The flow control of a stream's sender, wherever it is."""
     if isinstance(source, Publication):
         return _strategy(source.params.flow_control, source.params.fc_group_tag)
@@ -33,7 +33,7 @@ def strategy_of(world: World, source: Image | Publication) -> Strategy:
         return _strategy(source.sender_flow_control, source.sender_group_tag)
     if not source.params.group:
         return Strategy(FlowControl.UNICAST)
-    for publication in world.publications.values():         # of this host, which keeps it to itself
+    for publication in state.publications.values():         # of this host, which keeps it to itself
         same = (
             publication.stream_id == source.stream_id
             and publication.session_id == source.session_id
@@ -48,9 +48,9 @@ def _strategy(kind: int, group_tag: int) -> Strategy:
     return Strategy(FlowControl(kind), group_tag if kind == FlowControl.TAGGED else None)
 
 
-def strategy_name(world: World, source: Image | Publication) -> str:
+def strategy_name(state: State, source: Image | Publication) -> str:
     """The flow control of a stream's sender for people; "" when that cannot be known."""
-    found = strategy_of(world, source)
+    found = strategy_of(state, source)
     if found.kind is None:
         return ""
     name = found.kind.name.lower()
@@ -65,17 +65,17 @@ def links_of(group: Group) -> list[SubscriberLink]:
     ]
 
 
-def unreliable(world: World, group: Group) -> list[str]:
+def unreliable(state: State, group: Group) -> list[str]:
     """Streams that certainly do not wait for the group."""
-    found = (_doubt(world, link) for link in links_of(group))
+    found = (_doubt(state, link) for link in links_of(group))
     return [what for certain, what in found if certain]
 
 
-def check_reliable(world: World, group: Group) -> None:
+def check_reliable(state: State, group: Group) -> None:
     """Refuses a group that requests streams that wait, when one does not."""
     if group.allow_unreliable:
         return
-    for what in unreliable(world, group):
+    for what in unreliable(state, group):
         raise Refused(
             "unreliable",
             f"{what} for a group that is behind: use fc=min or a gtag, or open the group with "
@@ -83,11 +83,11 @@ def check_reliable(world: World, group: Group) -> None:
         )
 
 
-def warnings_of(world: World, group: Group) -> list[str]:
+def warnings_of(state: State, group: Group) -> list[str]:
     """Streams that may not wait for the group, and windows that are smaller than possible."""
     found = []
     for link in links_of(group):
-        what = _doubt(world, link)[1]
+        what = _doubt(state, link)[1]
         if what:
             found.append(what)
         source = link.source
@@ -101,7 +101,7 @@ def warnings_of(world: World, group: Group) -> list[str]:
     return found
 
 
-def _doubt(world: World, link: SubscriberLink) -> tuple[bool, str]:
+def _doubt(state: State, link: SubscriberLink) -> tuple[bool, str]:
     """(is it certain?, what) about a source that may not wait for the group."""
     source = link.source
     what = f"session {source.session_id} of stream {source.stream_id}"
@@ -111,7 +111,7 @@ def _doubt(world: World, link: SubscriberLink) -> tuple[bool, str]:
         return False, ""                # the sender waits for every reader of its own log
     if not source.params.reliable:
         return True, f"{what}: reliable=false, lost data is not requested again"
-    strategy = strategy_of(world, source)
+    strategy = strategy_of(state, source)
     match strategy.kind:
         case FlowControl.UNICAST | FlowControl.MIN:
             return False, ""

@@ -34,7 +34,7 @@ from penstock.daemon.conductor.state.model import (
     SubscriberLink,
 )
 from penstock.daemon.conductor.state.registry import erase, note_retained
-from penstock.daemon.conductor.state.state import World
+from penstock.daemon.conductor.state.state import State
 
 
 @attrs.frozen(kw_only=True)
@@ -81,20 +81,20 @@ def mtu_of(source: Image | Publication) -> int:
     return source.plan.mtu
 
 
-def group_of(world: World, link: SubscriberLink) -> Group | None:
+def group_of(state: State, link: SubscriberLink) -> Group | None:
     """The group that the link is of."""
-    return world.groups.get(link.subscription.client.group_id)
+    return state.groups.get(link.subscription.client.group_id)
 
 
-def detach_groups(world: World, source: Image | Publication) -> None:
+def detach_groups(state: State, source: Image | Publication) -> None:
     """The stream has ended: what groups have not acknowledged moves to records of its own."""
     for link in list(source.subscribers.values()):
-        group = group_of(world, link)
+        group = group_of(state, link)
         if group is not None:
-            _detach(world, group, link)
+            _detach(state, group, link)
 
 
-def _detach(world: World, group: Group, link: SubscriberLink) -> None:
+def _detach(state: State, group: Group, link: SubscriberLink) -> None:
     source = link.source
     retained = Retained(
         log_id=source.id, group_id=group.id, counter_id=link.counter_id, slot=link.slot,
@@ -103,40 +103,40 @@ def _detach(world: World, group: Group, link: SubscriberLink) -> None:
         log=source.log, join_position=link.join_position,
     )
     group.retained[source.id] = retained
-    note_retained(world, retained)
+    note_retained(state, retained)
     if isinstance(source, Image):
-        world.emit(RemoveImageSubscriber(image_id=source.id, position_counter_id=link.counter_id))
+        state.emit(RemoveImageSubscriber(image_id=source.id, position_counter_id=link.counter_id))
     else:
-        world.emit(
+        state.emit(
             RemovePublicationSubscriber(
                 publication_id=source.id, position_counter_id=link.counter_id
             )
         )
     source.subscribers.pop(link.subscription.id, None)
     link.subscription.links.pop(source.id, None)
-    erase(world, "link", link.subscription.id, source.id)
-    world.event(
+    erase(state, "link", link.subscription.id, source.id)
+    state.event(
         "group_retains", group=group.name, group_id=group.id, log_id=source.id,
         session_id=source.session_id, stream_id=source.stream_id,
     )
 
 
-def settle(world: World, source: Image | Publication) -> None:
+def settle(state: State, source: Image | Publication) -> None:
     """The data plane has let go of a log: nothing is added to it any more.  To be called while its
     counters and its slot are still there."""
-    for group in world.groups.values():
+    for group in state.groups.values():
         retained = group.retained.get(source.id)
         if retained is not None:
-            world.runner.start(
-                _settle(world, group, retained, view_of(source, retained.counter_id)),
+            state.runner.start(
+                _settle(state, group, retained, view_of(source, retained.counter_id)),
                 lambda value, error: None,
             )
 
 
-def settle_orphan(world: World, group: Group, retained: Retained) -> Saga[None]:
+def settle_orphan(state: State, group: Group, retained: Retained) -> Saga[None]:
     """The same, for a log whose image or publication did not outlive a dead daemon."""
     yield from _settle(
-        world, group, retained,
+        state, group, retained,
         ViewLog(
             log_id=retained.log_id, path=retained.log.path,
             committed_counter_id=retained.counter_id, end_counter_id=-1, kind=SlotKind.IMAGE,
@@ -145,7 +145,7 @@ def settle_orphan(world: World, group: Group, retained: Retained) -> Saga[None]:
     )
 
 
-def _settle(world: World, group: Group, retained: Retained, check: ViewLog) -> Saga[None]:
+def _settle(state: State, group: Group, retained: Retained, check: ViewLog) -> Saga[None]:
     try:
         view: LogView = yield check
         while view.more:
@@ -155,69 +155,69 @@ def _settle(world: World, group: Group, retained: Retained, check: ViewLog) -> S
             most=MAX_TIMES,
         )
     except Refused as refused:              # its file is gone or damaged: there is nothing to keep
-        world.emit(
+        state.emit(
             LogError(
                 text=f"group {group.name} of stream {group.stream_id} on {group.channel}: what it "
                 f"had not acknowledged of session {retained.session_id} is lost: {refused.message}"
             )
         )
-        release(world, group, retained)
+        release(state, group, retained)
         return
     if group.retained.get(retained.log_id) is not retained:
         return
     retained.end_position = view.end_position
     retained.time_index = list(times)
     retained.ended = True
-    note_retained(world, retained)
+    note_retained(state, retained)
     if view.committed >= view.end_position:
-        release(world, group, retained)
+        release(state, group, retained)
 
 
-def release(world: World, group: Group, retained: Retained) -> None:
+def release(state: State, group: Group, retained: Retained) -> None:
     """The group is done with a log that it kept."""
     if group.retained.pop(retained.log_id, None) is None:
         return
-    erase(world, "retained", group.id, retained.log_id)
-    world.let_go(retained.log_id, group.id)
-    world.emit(FreeCounter(counter_id=retained.counter_id))
-    world.emit(FreeSlot(kind=SlotKind.SUBSCRIBER, index=retained.slot))
-    world.event(
+    erase(state, "retained", group.id, retained.log_id)
+    state.let_go(retained.log_id, group.id)
+    state.emit(FreeCounter(counter_id=retained.counter_id))
+    state.emit(FreeSlot(kind=SlotKind.SUBSCRIBER, index=retained.slot))
+    state.event(
         "group_released", group=group.name, group_id=group.id, log_id=retained.log_id,
         session_id=retained.session_id, stream_id=retained.stream_id,
     )
-    if retained.log_id not in world.images and retained.log_id not in world.publications:
-        drop_log(world, retained.log_id, retained.log)
+    if retained.log_id not in state.images and retained.log_id not in state.publications:
+        drop_log(state, retained.log_id, retained.log)
 
 
 def acknowledge_retained(
-    world: World, group: Group, retained: Retained, position: int, view: LogView
+    state: State, group: Group, retained: Retained, position: int, view: LogView
 ) -> None:
     """Moves the group's position in a log that has ended."""
-    world.hold(retained.log_id, group.id, position)
+    state.hold(retained.log_id, group.id, position)
     if position > view.committed:
-        world.emit(SetCounter(counter_id=retained.counter_id, value=position))
+        state.emit(SetCounter(counter_id=retained.counter_id, value=position))
     if retained.ended and max(position, view.committed) >= retained.end_position:
-        release(world, group, retained)
+        release(state, group, retained)
 
 
-def drop_log(world: World, log_id: int, log: LogFile) -> None:
+def drop_log(state: State, log_id: int, log: LogFile) -> None:
     """Deletes a log that has left the data plane, unless some group keeps it."""
-    if any(log_id in group.retained for group in world.groups.values()):
+    if any(log_id in group.retained for group in state.groups.values()):
         return
-    world.emit(DeleteFile(path=log.path))
-    world.storage.release(log.reserved_bytes)
+    state.emit(DeleteFile(path=log.path))
+    state.storage.release(log.reserved_bytes)
 
 
-def keep_log(world: World, group: Group, retained: Retained) -> None:
+def keep_log(state: State, group: Group, retained: Retained) -> None:
     """Takes over from a dead daemon what a group keeps."""
-    source = world.images.get(retained.log_id) or world.publications.get(retained.log_id)
-    others = [g.retained[retained.log_id] for g in world.groups.values()
+    source = state.images.get(retained.log_id) or state.publications.get(retained.log_id)
+    others = [g.retained[retained.log_id] for g in state.groups.values()
               if retained.log_id in g.retained]
     if source is not None:
         retained.log = source.log
     elif others:
         retained.log = others[0].log
     else:
-        world.storage.adopt(retained.log.reserved_bytes)
+        state.storage.adopt(retained.log.reserved_bytes)
     group.retained[retained.log_id] = retained
-    note_retained(world, retained)
+    note_retained(state, retained)

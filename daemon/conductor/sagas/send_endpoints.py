@@ -36,18 +36,18 @@ from penstock.daemon.conductor.saga import EXCLUSIVE, UNTIL_RELEASE, Refused, Sa
 from penstock.daemon.conductor.state.machines import EndpointState
 from penstock.daemon.conductor.state.model import Destination, SendEndpoint
 from penstock.daemon.conductor.state.registry import erase, note_send_endpoint
-from penstock.daemon.conductor.state.state import World
+from penstock.daemon.conductor.state.state import State
 
 MAX_DYNAMIC_DESTINATIONS: Final = 2048      # PS_DESTINATIONS_DYNAMIC_MAX
 _MDC = {"": Mdc.NONE, "dynamic": Mdc.DYNAMIC, "manual": Mdc.MANUAL}
 
 
 def acquire(
-    world: World, plan: EndpointPlan, addressing: SendAddressing | None
+    state: State, plan: EndpointPlan, addressing: SendAddressing | None
 ) -> Saga[SendEndpoint]:
     """The endpoint of a channel: an open one, or a new one.  The caller holds EXCLUSIVE."""
     if addressing is None:
-        for endpoint in world.send_endpoints.values():
+        for endpoint in state.send_endpoints.values():
             if endpoint.tag == plan.channel_tag and endpoint.state is EndpointState.OPEN:
                 return endpoint
         raise Refused(
@@ -56,9 +56,9 @@ def acquire(
             "endpoint or control-mode",
         )
     while True:
-        same = [e for e in world.send_endpoints.values() if _is_same(e, plan, addressing)]
+        same = [e for e in state.send_endpoints.values() if _is_same(e, plan, addressing)]
         if not same:
-            return (yield from _open(world, plan, addressing))
+            return (yield from _open(state, plan, addressing))
         if same[0].state is EndpointState.OPEN:
             _check_shared(same[0], plan, addressing)
             return same[0]
@@ -86,9 +86,9 @@ def _check_shared(endpoint: SendEndpoint, plan: EndpointPlan, addressing: SendAd
             )
 
 
-def _open(world: World, plan: EndpointPlan, addressing: SendAddressing) -> Saga[SendEndpoint]:
-    endpoint_id = world.next_id()
-    undo = Undo(world.runner)
+def _open(state: State, plan: EndpointPlan, addressing: SendAddressing) -> Saga[SendEndpoint]:
+    endpoint_id = state.next_id()
+    undo = Undo(state.runner)
     destinations = refused = NO_COUNTER
     try:
         status: int = yield channel_counter(
@@ -127,7 +127,7 @@ def _open(world: World, plan: EndpointPlan, addressing: SendAddressing) -> Saga[
     except Refused:
         undo.roll_back()
         raise
-    world.emit(SetCounter(counter_id=status, value=ChannelStatus.ACTIVE))
+    state.emit(SetCounter(counter_id=status, value=ChannelStatus.ACTIVE))
     endpoint = SendEndpoint(
         id=endpoint_id,
         key=addressing.key,
@@ -147,46 +147,46 @@ def _open(world: World, plan: EndpointPlan, addressing: SendAddressing) -> Saga[
         ttl=addressing.data.multicast_ttl,
         buffers=(addressing.data.sndbuf_bytes, addressing.data.rcvbuf_bytes),
     )
-    world.send_endpoints[endpoint_id] = endpoint
-    note_send_endpoint(world, endpoint)
+    state.send_endpoints[endpoint_id] = endpoint
+    note_send_endpoint(state, endpoint)
     return endpoint
 
 
-def release_if_unused(world: World, endpoint: SendEndpoint) -> None:
+def release_if_unused(state: State, endpoint: SendEndpoint) -> None:
     """Closes an endpoint that no publication uses any more."""
     if endpoint.publications or endpoint.state is not EndpointState.OPEN:
         return
     endpoint.state = EndpointState.CLOSING
-    world.emit(SetCounter(counter_id=endpoint.status_counter, value=ChannelStatus.CLOSING))
-    world.emit(RemoveObject(kind=ObjectKind.SEND_ENDPOINT, object_id=endpoint.id))
+    state.emit(SetCounter(counter_id=endpoint.status_counter, value=ChannelStatus.CLOSING))
+    state.emit(RemoveObject(kind=ObjectKind.SEND_ENDPOINT, object_id=endpoint.id))
 
 
-def on_released(world: World, endpoint_id: int) -> None:
-    world.emit(DestroyObject(kind=ObjectKind.SEND_ENDPOINT, object_id=endpoint_id))
-    endpoint = world.send_endpoints.pop(endpoint_id, None)
+def on_released(state: State, endpoint_id: int) -> None:
+    state.emit(DestroyObject(kind=ObjectKind.SEND_ENDPOINT, object_id=endpoint_id))
+    endpoint = state.send_endpoints.pop(endpoint_id, None)
     if endpoint is None:
         return                          # opened by a command that failed later
-    erase(world, "send_endpoint", endpoint_id)
+    erase(state, "send_endpoint", endpoint_id)
     for counter in (endpoint.status_counter, endpoint.address_counter,
                     endpoint.destinations_counter, endpoint.refused_counter):
         if counter != NO_COUNTER:
-            world.emit(FreeCounter(counter_id=counter))
+            state.emit(FreeCounter(counter_id=counter))
 
 
-def on_destination(world: World, event: DestinationChanged) -> None:
+def on_destination(state: State, event: DestinationChanged) -> None:
     """A receiver of a dynamic multi-destination channel came or went, or found no place."""
-    endpoint = world.send_endpoints.get(event.id)
+    endpoint = state.send_endpoints.get(event.id)
     if event.change >= 0 or endpoint is None:
-        world.event(
+        state.event(
             "destination", endpoint_id=event.id, address=str(event.source), added=bool(event.change)
         )
         return
-    world.error(
+    state.error(
         "mdc_full", endpoint.channel,
         f"{endpoint.channel}: all {MAX_DYNAMIC_DESTINATIONS} places of receivers are taken; "
         "further receivers get nothing until one of them leaves: spread them over several channels",
     )
-    world.event(
+    state.event(
         "destinations_full", endpoint_id=event.id, channel=endpoint.channel,
         address=str(event.source), refused=event.refused,
     )
@@ -195,7 +195,7 @@ def on_destination(world: World, event: DestinationChanged) -> None:
 # ---- destinations --------------------------------------------------------------------------------
 
 
-def add_destination(world: World, endpoint: SendEndpoint, channel: str) -> Saga[int]:
+def add_destination(state: State, endpoint: SendEndpoint, channel: str) -> Saga[int]:
     """Adds an address to a manual multi-destination channel; its id."""
     if not endpoint.manual:
         raise Refused(
@@ -208,7 +208,7 @@ def add_destination(world: World, endpoint: SendEndpoint, channel: str) -> Saga[
     yield EXCLUSIVE
     if endpoint.state is not EndpointState.OPEN:
         raise Refused("unknown_registration", f"{endpoint.channel} was closed meanwhile")
-    destination_id = world.next_id()
+    destination_id = state.next_id()
     yield AddSendDestination(
         endpoint_id=endpoint.id, destination_id=destination_id, address=address
     )
@@ -218,37 +218,37 @@ def add_destination(world: World, endpoint: SendEndpoint, channel: str) -> Saga[
         address=address,
         name=plan.endpoint if plan.endpoint.ip is None else None,
     )
-    note_send_endpoint(world, endpoint)
+    note_send_endpoint(state, endpoint)
     return destination_id
 
 
-def remove_destination(world: World, endpoint: SendEndpoint, destination_id: int) -> Saga[None]:
+def remove_destination(state: State, endpoint: SendEndpoint, destination_id: int) -> Saga[None]:
     yield RemoveSendDestination(endpoint_id=endpoint.id, destination_id=destination_id)
     del endpoint.destinations[destination_id]
-    note_send_endpoint(world, endpoint)
+    note_send_endpoint(state, endpoint)
 
 
-def resolve_again(world: World, endpoint: SendEndpoint, silent: Address | None) -> Saga[None]:
+def resolve_again(state: State, endpoint: SendEndpoint, silent: Address | None) -> Saga[None]:
     """Looks the names of a silent endpoint up again, and follows a change."""
     if endpoint.peer is not None:
         address = yield from resolve(endpoint.peer)
         if address != endpoint.peer_address and endpoint.state is EndpointState.OPEN:
             endpoint.peer_address = address
-            note_send_endpoint(world, endpoint)
-            world.emit(
+            note_send_endpoint(state, endpoint)
+            state.emit(
                 SetSendAddress(endpoint_id=endpoint.id, destination_id=-1, address=address)
             )
-            world.event("resolved", channel=endpoint.channel, address=str(address))
+            state.event("resolved", channel=endpoint.channel, address=str(address))
     for destination in list(endpoint.destinations.values()):
         if destination.name is None or silent not in (None, destination.address):
             continue
         address = yield from resolve(destination.name)
         if address != destination.address and destination.id in endpoint.destinations:
             destination.address = address
-            note_send_endpoint(world, endpoint)
-            world.emit(
+            note_send_endpoint(state, endpoint)
+            state.emit(
                 SetSendAddress(
                     endpoint_id=endpoint.id, destination_id=destination.id, address=address
                 )
             )
-            world.event("resolved", channel=destination.channel, address=str(address))
+            state.event("resolved", channel=destination.channel, address=str(address))

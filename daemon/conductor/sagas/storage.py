@@ -33,23 +33,23 @@ from penstock.daemon.conductor.sagas.linking import report_refusal
 from penstock.daemon.conductor.state.machines import ImageState, PublicationState
 from penstock.daemon.conductor.state.model import TERMS, Image, LogFile, Publication
 from penstock.daemon.conductor.state.registry import note_log
-from penstock.daemon.conductor.state.state import PAGE, World
+from penstock.daemon.conductor.state.state import PAGE, State
 
 
-def _owner(world: World, kind: ObjectKind, object_id: int) -> Image | Publication | None:
+def _owner(state: State, kind: ObjectKind, object_id: int) -> Image | Publication | None:
     if kind is ObjectKind.IMAGE:
-        return world.images.get(object_id)
-    return world.publications.get(object_id)
+        return state.images.get(object_id)
+    return state.publications.get(object_id)
 
 
 def on_term_needed(
-    world: World, kind: ObjectKind, object_id: int, wanted: int = 0
+    state: State, kind: ObjectKind, object_id: int, wanted: int = 0
 ) -> Saga[None]:
     """Allocates what comes next and says so; on failure tries again after a while.
 
     :param wanted: position to allocate up to; 0: to the end of the next term.
     """
-    owner = _owner(world, kind, object_id)
+    owner = _owner(state, kind, object_id)
     # While it is asked what it can do without, it forgets what it requested itself.
     if owner is None or owner.log.reserving or owner.log.giving_up:
         return
@@ -58,32 +58,32 @@ def on_term_needed(
         log.wanted = True
         return
     if log.is_whole:
-        _notify(world, kind, object_id, log.notified_position)
+        _notify(state, kind, object_id, log.notified_position)
         return
     log.reserving = True
     start, end = _next_range(log, wanted)
     try:
-        yield from _reserve(world, log, start, end)
+        yield from _reserve(state, log, start, end)
     except Refused as refused:
-        report_refusal(world, f"stream {owner.stream_id}", refused)
+        report_refusal(state, f"stream {owner.stream_id}", refused)
         log.reserving = False
-        world.timers.at(
-            world.now_ns + world.settings.storage_retry_ns,
-            lambda: _again(world, kind, object_id, wanted),
+        state.timers.at(
+            state.now_ns + state.settings.storage_retry_ns,
+            lambda: _again(state, kind, object_id, wanted),
         )
         return
     log.reserving = False
-    if _owner(world, kind, object_id) is not owner:
-        world.storage.release(end - start)        # freed meanwhile, without this part
+    if _owner(state, kind, object_id) is not owner:
+        state.storage.release(end - start)        # freed meanwhile, without this part
         return
     if end <= log.reserved_position:                # the low part of the first term
         log.low_missing = 0
     else:
         log.reserved_terms += start == log.last_end
         log.reserved_position = end
-    note_log(world, owner)
-    _notify(world, kind, object_id, log.notified_position)
-    watch(world, owner)
+    note_log(state, owner)
+    _notify(state, kind, object_id, log.notified_position)
+    watch(state, owner)
 
 
 def _next_range(log: LogFile, wanted: int) -> tuple[int, int]:
@@ -98,26 +98,26 @@ def _next_range(log: LogFile, wanted: int) -> tuple[int, int]:
     return start, term_end if wanted <= start else min(wanted, term_end)
 
 
-def _reserve(world: World, log: LogFile, start: int, end: int) -> Saga[None]:
-    world.storage.take(end - start, f"the next part of {log.path}")
+def _reserve(state: State, log: LogFile, start: int, end: int) -> Saga[None]:
+    state.storage.take(end - start, f"the next part of {log.path}")
     try:
         yield ReserveTerm(path=log.path, term_length=log.term_length, position=start, end=end)
     except Refused:
-        world.storage.release(end - start)
+        state.storage.release(end - start)
         raise
 
 
-def _again(world: World, kind: ObjectKind, object_id: int, wanted: int = 0) -> None:
-    world.runner.start(
-        on_term_needed(world, kind, object_id, wanted), lambda value, error: None
+def _again(state: State, kind: ObjectKind, object_id: int, wanted: int = 0) -> None:
+    state.runner.start(
+        on_term_needed(state, kind, object_id, wanted), lambda value, error: None
     )
 
 
-def _notify(world: World, kind: ObjectKind, object_id: int, position: int) -> None:
+def _notify(state: State, kind: ObjectKind, object_id: int, position: int) -> None:
     if kind is ObjectKind.IMAGE:
-        world.emit(ImageReserved(image_id=object_id, position=position))
+        state.emit(ImageReserved(image_id=object_id, position=position))
     else:
-        world.emit(PublicationReserved(publication_id=object_id, position=position))
+        state.emit(PublicationReserved(publication_id=object_id, position=position))
 
 
 # ---- idle terms ----------------------------------------------------------------------------------
@@ -132,38 +132,38 @@ class _Watch:
     since_ns: int = 0
 
 
-def _least_terms(world: World, log: LogFile) -> int:
+def _least_terms(state: State, log: LogFile) -> int:
     """What stays from the term in use on: small terms are through before the next can be there."""
-    return 2 if log.term_length <= world.settings.small_term_bytes else 1
+    return 2 if log.term_length <= state.settings.small_term_bytes else 1
 
 
-def watch(world: World, owner: Image | Publication) -> None:
+def watch(state: State, owner: Image | Publication) -> None:
     """Check now and then whether the stream rests, as long as its log has terms to release."""
-    if world.settings.idle_term_timeout_ns <= 0 or owner.id in world.watched:
+    if state.settings.idle_term_timeout_ns <= 0 or owner.id in state.watched:
         return
-    if owner.log.reserved_terms > _least_terms(world, owner.log):
-        world.watched.add(owner.id)
-        _check_later(world, _Watch(owner))
+    if owner.log.reserved_terms > _least_terms(state, owner.log):
+        state.watched.add(owner.id)
+        _check_later(state, _Watch(owner))
 
 
-def _check_later(world: World, watched: _Watch) -> None:
+def _check_later(state: State, watched: _Watch) -> None:
     def check() -> None:
-        world.runner.start(_check(world, watched), lambda value, error: None)
+        state.runner.start(_check(state, watched), lambda value, error: None)
 
-    world.timers.at(world.now_ns + max(world.settings.idle_term_timeout_ns // 2, 1), check)
+    state.timers.at(state.now_ns + max(state.settings.idle_term_timeout_ns // 2, 1), check)
 
 
-def _is_live(world: World, owner: Image | Publication) -> bool:
+def _is_live(state: State, owner: Image | Publication) -> bool:
     if isinstance(owner, Image):
-        return world.images.get(owner.id) is owner and owner.state is ImageState.ACTIVE
-    return world.publications.get(owner.id) is owner and owner.state is PublicationState.ACTIVE
+        return state.images.get(owner.id) is owner and owner.state is ImageState.ACTIVE
+    return state.publications.get(owner.id) is owner and owner.state is PublicationState.ACTIVE
 
 
-def _check(world: World, watched: _Watch) -> Saga[None]:
+def _check(state: State, watched: _Watch) -> Saga[None]:
     """Asks the agent of a stream that has stood still for long enough."""
     owner, log = watched.owner, watched.owner.log
-    if not _is_live(world, owner) or log.reserved_terms <= _least_terms(world, log):
-        world.watched.discard(owner.id)
+    if not _is_live(state, owner) or log.reserved_terms <= _least_terms(state, log):
+        state.watched.discard(owner.id)
         return
     if isinstance(owner, Image):
         counter_id = owner.params.position_counter_id
@@ -172,30 +172,30 @@ def _check(world: World, watched: _Watch) -> Saga[None]:
     try:
         position: int = yield ReadCounter(counter_id=counter_id)
         if position != watched.position:
-            watched.position, watched.since_ns = position, world.now_ns
-        elif world.now_ns - watched.since_ns >= world.settings.idle_term_timeout_ns:
+            watched.position, watched.since_ns = position, state.now_ns
+        elif state.now_ns - watched.since_ns >= state.settings.idle_term_timeout_ns:
             yield EXCLUSIVE             # nobody is about to join where it stood before
-            watched.since_ns = world.now_ns     # it may not be able to; requested again later
-            _request(world, owner)
+            watched.since_ns = state.now_ns     # it may not be able to; requested again later
+            _request(state, owner)
     finally:
-        _check_later(world, watched)
+        _check_later(state, watched)
 
 
-def _request(world: World, owner: Image | Publication) -> None:
+def _request(state: State, owner: Image | Publication) -> None:
     log = owner.log
-    if not _is_live(world, owner) or log.reserving or log.giving_up or log.punching:
+    if not _is_live(state, owner) or log.reserving or log.giving_up or log.punching:
         return
     log.giving_up = True
-    least = _least_terms(world, log)
+    least = _least_terms(state, log)
     if isinstance(owner, Image):
-        world.emit(GiveUpImage(image_id=owner.id, least_terms=least))
+        state.emit(GiveUpImage(image_id=owner.id, least_terms=least))
     else:
-        world.emit(GiveUpPublication(publication_id=owner.id, least_terms=least))
+        state.emit(GiveUpPublication(publication_id=owner.id, least_terms=least))
 
 
-def on_terms_released(world: World, event: TermsReleased) -> None:
+def on_terms_released(state: State, event: TermsReleased) -> None:
     """An agent keeps the terms from b to a, all if a is -1."""
-    owner = _owner(world, event.kind, event.id)
+    owner = _owner(state, event.kind, event.id)
     if owner is None:
         return
     log = owner.log
@@ -209,18 +209,18 @@ def on_terms_released(world: World, event: TermsReleased) -> None:
     log.reserved_terms, log.reserved_position = kept, event.kept_to
     freed = before - log.reserved_bytes
     log.punching = True
-    note_log(world, owner)
-    _start_release(world, event, owner, freed)
+    note_log(state, owner)
+    _start_release(state, event, owner, freed)
 
 
 def _start_release(
-    world: World, event: TermsReleased, owner: Image | Publication, freed: int
+    state: State, event: TermsReleased, owner: Image | Publication, freed: int
 ) -> None:
-    world.runner.start(_release(world, event, owner, freed), lambda value, error: None)
+    state.runner.start(_release(state, event, owner, freed), lambda value, error: None)
 
 
 def _release(
-    world: World, event: TermsReleased, owner: Image | Publication, freed: int
+    state: State, event: TermsReleased, owner: Image | Publication, freed: int
 ) -> Saga[None]:
     log = owner.log
     try:
@@ -229,20 +229,20 @@ def _release(
             kept_to=event.kept_to,
         )
     except Refused as refused:
-        if _owner(world, event.kind, event.id) is owner:
+        if _owner(state, event.kind, event.id) is owner:
             # Its terms are not empty yet: the stream waits, as for a term that is not there.
-            report_refusal(world, f"stream {owner.stream_id}", refused)
-            world.timers.at(
-                world.now_ns + world.settings.storage_retry_ns,
-                partial(_start_release, world, event, owner, freed),
+            report_refusal(state, f"stream {owner.stream_id}", refused)
+            state.timers.at(
+                state.now_ns + state.settings.storage_retry_ns,
+                partial(_start_release, state, event, owner, freed),
             )
             return
-    world.storage.release(freed)
+    state.storage.release(freed)
     log.punching = False
-    world.event(
+    state.event(
         "terms_given_back", stream_id=owner.stream_id, session_id=owner.session_id,
         object_id=owner.id, bytes=freed,
     )
     if log.wanted:
         log.wanted = False
-        _again(world, event.kind, event.id)
+        _again(state, event.kind, event.id)

@@ -38,32 +38,32 @@ from penstock.daemon.conductor.sagas.recv_endpoints import (
 from penstock.daemon.conductor.state.machines import ImageState
 from penstock.daemon.conductor.state.model import Client, Image, Joins, RecvEndpoint, Subscription
 from penstock.daemon.conductor.state.registry import erase, note_subscription
-from penstock.daemon.conductor.state.state import World
+from penstock.daemon.conductor.state.state import State
 
 Answer = Callable[[SubscriptionReady], None]
 
 
 def add_subscription(
-    world: World, client: Client, message: AddSubscription, answer: Answer, *,
+    state: State, client: Client, message: AddSubscription, answer: Answer, *,
     joins: Joins = Joins.BESIDE,
 ) -> Saga[None]:
     """Serves AddSubscription; ``answer`` sends the reply, before any notice of an image."""
-    plan = plan_of(world, client, message.channel, message.stream_id)
+    plan = plan_of(state, client, message.channel, message.stream_id)
     if plan.kind == "udp":
-        yield from congestion.check(plan, message.stream_id, world.settings)
-        yield from _add_network(world, client, plan, message, answer, joins)
+        yield from congestion.check(plan, message.stream_id, state.settings)
+        yield from _add_network(state, client, plan, message, answer, joins)
     else:
-        yield from _add_local(world, client, plan, message, answer, joins)
+        yield from _add_local(state, client, plan, message, answer, joins)
 
 
-def plan_of(world: World, client: Client, channel: str, stream_id: int) -> SubscriptionPlan:
+def plan_of(state: State, client: Client, channel: str, stream_id: int) -> SubscriptionPlan:
     """Plan a subscription with what the rules add to its channel.
 
     :raises Refused: the channel, or a rule with it, makes no sense.
     """
-    parsed = rules.apply(parse(channel), stream_id, world.settings, publication=False)
+    parsed = rules.apply(parse(channel), stream_id, state.settings, publication=False)
     make_plan = group_subscription_plan if client.group_id else subscription_plan
-    return make_plan(parsed, channel, world.settings)
+    return make_plan(parsed, channel, state.settings)
 
 
 def _has_address(plan: SubscriptionPlan) -> bool:
@@ -71,28 +71,28 @@ def _has_address(plan: SubscriptionPlan) -> bool:
 
 
 def _add_network(
-    world: World, client: Client, plan: SubscriptionPlan, message: AddSubscription, answer: Answer,
+    state: State, client: Client, plan: SubscriptionPlan, message: AddSubscription, answer: Answer,
     joins: Joins,
 ) -> Saga[None]:
     addressing: RecvAddressing | None = None
     if _has_address(plan):
-        addressing = yield from recv_addressing(plan.address, world.settings)
+        addressing = yield from recv_addressing(plan.address, state.settings)
     yield EXCLUSIVE
     if not client.alive:
         raise Refused("not_leased", "the client has gone")
-    endpoint = yield from acquire(world, plan, addressing)
+    endpoint = yield from acquire(state, plan, addressing)
     try:
         _check_alike(endpoint, plan, message.stream_id)
-        yield from add_interest(world, endpoint, message.stream_id, plan.session_id)
+        yield from add_interest(state, endpoint, message.stream_id, plan.session_id)
     except Refused:
-        release_if_unused(world, endpoint)
+        release_if_unused(state, endpoint)
         raise
     subscription = Subscription(
-        id=world.next_id(), client=client, plan=plan, stream_id=message.stream_id,
+        id=state.next_id(), client=client, plan=plan, stream_id=message.stream_id,
         endpoint=endpoint, joins=joins,
     )
     endpoint.subscriptions[subscription.id] = subscription
-    _register(world, subscription)
+    _register(state, subscription)
     answer(
         SubscriptionReady(
             registration_id=subscription.id,
@@ -106,9 +106,9 @@ def _add_network(
         if wanted and image.established and image.state is ImageState.ACTIVE \
                 and subscription.wants_session(image.session_id):
             try:
-                yield from link_image(world, subscription, image)
+                yield from link_image(state, subscription, image)
             except Refused as refused:
-                report_refusal(world, f"subscription {subscription.id}", refused)
+                report_refusal(state, f"subscription {subscription.id}", refused)
 
 
 def _check_alike(endpoint: RecvEndpoint, plan: SubscriptionPlan, stream_id: int) -> None:
@@ -134,22 +134,22 @@ def _word(value: bool) -> str:
 
 
 def _add_local(
-    world: World, client: Client, plan: SubscriptionPlan, message: AddSubscription, answer: Answer,
+    state: State, client: Client, plan: SubscriptionPlan, message: AddSubscription, answer: Answer,
     joins: Joins,
 ) -> Saga[None]:
     subscription = Subscription(
-        id=world.next_id(), client=client, plan=plan, stream_id=message.stream_id,
+        id=state.next_id(), client=client, plan=plan, stream_id=message.stream_id,
         joins=joins,
     )
     if plan.kind == "spy":
         if plan.address.endpoint is not None or plan.address.control_mode:
-            addressing = yield from send_addressing(plan.address, world.settings)
+            addressing = yield from send_addressing(plan.address, state.settings)
             subscription.spy_key = addressing.key
         subscription.spy_tag = plan.address.channel_tag
     yield EXCLUSIVE
     if not client.alive:
         raise Refused("not_leased", "the client has gone")
-    _register(world, subscription)
+    _register(state, subscription)
     answer(
         SubscriptionReady(
             registration_id=subscription.id,
@@ -157,38 +157,38 @@ def _add_local(
             channel_status_id=NO_COUNTER,
         )
     )
-    for publication in list(world.publications.values()):
+    for publication in list(state.publications.values()):
         if wants_publication(subscription, publication):
-            yield from link_quietly(world, subscription, publication)
+            yield from link_quietly(state, subscription, publication)
 
 
-def _register(world: World, subscription: Subscription) -> None:
-    world.subscriptions[subscription.id] = subscription
+def _register(state: State, subscription: Subscription) -> None:
+    state.subscriptions[subscription.id] = subscription
     subscription.client.subscriptions[subscription.id] = subscription
-    note_subscription(world, subscription)
-    world.event(
+    note_subscription(state, subscription)
+    state.event(
         "subscription_added", subscription_id=subscription.id, stream_id=subscription.stream_id,
         channel=subscription.plan.channel,
     )
 
 
-def remove_subscription(world: World, subscription: Subscription) -> None:
+def remove_subscription(state: State, subscription: Subscription) -> None:
     """Ends a subscription; images without another one are drained."""
-    world.subscriptions.pop(subscription.id, None)
+    state.subscriptions.pop(subscription.id, None)
     subscription.client.subscriptions.pop(subscription.id, None)
-    erase(world, "subscription", subscription.id)
+    erase(state, "subscription", subscription.id)
     for link in list(subscription.links.values()):
         if isinstance(link.source, Image):
-            leave_image(world, link)
+            leave_image(state, link)
         else:
-            unlink(world, link)
+            unlink(state, link)
     endpoint = subscription.endpoint
     if endpoint is not None:
         endpoint.subscriptions.pop(subscription.id, None)
-        leave_half_open(world, endpoint)
-        remove_interest(world, endpoint, subscription.stream_id, subscription.plan.session_id)
-        release_if_unused(world, endpoint)
-    world.event(
+        leave_half_open(state, endpoint)
+        remove_interest(state, endpoint, subscription.stream_id, subscription.plan.session_id)
+        release_if_unused(state, endpoint)
+    state.event(
         "subscription_removed", subscription_id=subscription.id,
         stream_id=subscription.stream_id, channel=subscription.plan.channel,
     )

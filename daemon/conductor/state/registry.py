@@ -23,24 +23,24 @@ from penstock.daemon.conductor.state.model import (
     SubscriberLink,
     Subscription,
 )
-from penstock.daemon.conductor.state.state import World
+from penstock.daemon.conductor.state.state import State
 
 
-def _note(world: World, kind: str, key: tuple[int, ...], fields: dict[str, Any] | None) -> None:
-    if world.settings.journal:
-        world.emit(Record(kind=kind, key=key, fields=fields))
+def _note(state: State, kind: str, key: tuple[int, ...], fields: dict[str, Any] | None) -> None:
+    if state.settings.journal:
+        state.emit(Record(kind=kind, key=key, fields=fields))
 
 
-def note_client(world: World, client: Client) -> None:
+def note_client(state: State, client: Client) -> None:
     fields = {
         "slot": client.slot, "name": client.name, "pid": client.pid, "uid": client.uid,
         "token": client.token, "started": client.started, "counters": dict(client.counters),
     }
-    _note(world, "client", (client.id,), fields)
+    _note(state, "client", (client.id,), fields)
 
 
-def note_send_endpoint(world: World, endpoint: SendEndpoint) -> None:
-    if endpoint.id not in world.send_endpoints:
+def note_send_endpoint(state: State, endpoint: SendEndpoint) -> None:
+    if endpoint.id not in state.send_endpoints:
         return
     names = (
         "key", "channel", "tag", "status_counter", "address_counter", "destinations_counter",
@@ -49,11 +49,11 @@ def note_send_endpoint(world: World, endpoint: SendEndpoint) -> None:
     )
     fields = {name: getattr(endpoint, name) for name in names}
     fields["destinations"] = list(endpoint.destinations.values())
-    _note(world, "send_endpoint", (endpoint.id,), fields)
+    _note(state, "send_endpoint", (endpoint.id,), fields)
 
 
-def note_recv_endpoint(world: World, endpoint: RecvEndpoint) -> None:
-    if endpoint.id not in world.recv_endpoints:
+def note_recv_endpoint(state: State, endpoint: RecvEndpoint) -> None:
+    if endpoint.id not in state.recv_endpoints:
         return
     names = (
         "key", "channel", "tag", "status_counter", "receiver_id", "multicast", "manual", "buffers",
@@ -61,10 +61,10 @@ def note_recv_endpoint(world: World, endpoint: RecvEndpoint) -> None:
     )
     fields = {name: getattr(endpoint, name) for name in names}
     fields["destinations"] = list(endpoint.destinations.values())
-    _note(world, "recv_endpoint", (endpoint.id,), fields)
+    _note(state, "recv_endpoint", (endpoint.id,), fields)
 
 
-def note_publication(world: World, publication: Publication) -> None:
+def note_publication(state: State, publication: Publication) -> None:
     plan = publication.plan
     names = (
         "stream_id", "session_id", "initial_term_id", "start_position", "exclusive", "slot",
@@ -77,62 +77,62 @@ def note_publication(world: World, publication: Publication) -> None:
         "endpoint_id": 0 if publication.endpoint is None else publication.endpoint.id,
         "links": {key: client.id for key, client in publication.links.items()},
     }
-    _note(world, "publication", (publication.id,), fields)
+    _note(state, "publication", (publication.id,), fields)
 
 
-def note_subscription(world: World, subscription: Subscription) -> None:
+def note_subscription(state: State, subscription: Subscription) -> None:
     fields = {
         "client_id": subscription.client.id, "channel": subscription.plan.channel,
         "stream_id": subscription.stream_id, "spy_key": subscription.spy_key,
         "spy_tag": subscription.spy_tag,
         "endpoint_id": 0 if subscription.endpoint is None else subscription.endpoint.id,
     }
-    _note(world, "subscription", (subscription.id,), fields)
+    _note(state, "subscription", (subscription.id,), fields)
 
 
-def note_image(world: World, image: Image) -> None:
+def note_image(state: State, image: Image) -> None:
     names = (
         "stream_id", "session_id", "source", "slot", "counters", "log", "rejoin", "join_position",
         "initial_term_id", "mtu", "params", "sender_flow_control", "sender_group_tag",
     )
     fields = {name: getattr(image, name) for name in names}
     fields["endpoint_id"] = image.endpoint.id
-    _note(world, "image", (image.id,), fields)
+    _note(state, "image", (image.id,), fields)
 
 
-def note_log(world: World, owner: Image | Publication) -> None:
+def note_log(state: State, owner: Image | Publication) -> None:
     """More or less of its storage is allocated."""
     if isinstance(owner, Image):
         if owner.state not in (ImageState.LINGER, ImageState.DONE):     # then it is not on record
-            note_image(world, owner)
+            note_image(state, owner)
     else:
-        note_publication(world, owner)
+        note_publication(state, owner)
 
 
-def note_link(world: World, link: SubscriberLink) -> None:
+def note_link(state: State, link: SubscriberLink) -> None:
     fields = {"counter_id": link.counter_id, "slot": link.slot, "resting": link.resting,
               "join_position": link.join_position}
-    _note(world, "link", (link.subscription.id, link.source.id), fields)
+    _note(state, "link", (link.subscription.id, link.source.id), fields)
 
 
-def note_group(world: World, group: Group) -> None:
+def note_group(state: State, group: Group) -> None:
     names = (
         "slot", "name", "channel", "stream_id", "sessions", "starting", "expiry_ns",
         "allow_unreliable", "owner",
     )
     fields = {name: getattr(group, name) for name in names}
     fields |= {"client_id": group.client.id, "client_slot": group.client.slot}
-    _note(world, "group", (group.id,), fields)
+    _note(state, "group", (group.id,), fields)
 
 
-def note_retained(world: World, retained: Retained) -> None:
+def note_retained(state: State, retained: Retained) -> None:
     names = (
         "counter_id", "slot", "stream_id", "session_id", "initial_term_id", "mtu", "window_bytes",
         "log", "join_position", "ended", "end_position", "time_index",
     )
     fields = {name: getattr(retained, name) for name in names}
-    _note(world, "retained", (retained.group_id, retained.log_id), fields)
+    _note(state, "retained", (retained.group_id, retained.log_id), fields)
 
 
-def erase(world: World, kind: str, *key: int) -> None:
-    _note(world, kind, key, None)
+def erase(state: State, kind: str, *key: int) -> None:
+    _note(state, kind, key, None)

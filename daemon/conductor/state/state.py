@@ -72,7 +72,7 @@ class Storage:
         self._runner.emit(SetStorage(budget_bytes=self.budget_bytes, used_bytes=self.used_bytes))
 
 
-class World:
+class State:
     def __init__(
         self, settings: ConductorSettings, *, rng: random.Random, next_id: Callable[[], int]
     ) -> None:
