@@ -200,10 +200,10 @@ class Server:
             now_ns = time.monotonic_ns()
             self._perform(self._conductor.adopt(found.records, dead=found.dead, now_ns=now_ns))
             sweep(self._directory.path, self._cnc, self._shared, self._conductor)
-            state = self._conductor._state
+            snapshot = self._conductor.snapshot()
             _LOG.info(
-                "adopted %d clients, %d publications, %d images", len(state.clients),
-                len(state.publications), len(state.images),
+                "adopted %d clients, %d publications, %d images", len(snapshot.clients),
+                len(snapshot.publications), len(snapshot.images),
             )
         self._journal.install()
         self._directory.owed = "what a daemon that failed left"
@@ -216,7 +216,7 @@ class Server:
         self._trio = trio.lowlevel.current_trio_token()
         self._groups = GroupService(
             self._directory, self._config.control_tcp, request=self._request,
-            floor=self._conductor._state.floor, failed=self._on_service_failure,
+            floor=self._conductor.floor, failed=self._on_service_failure,
         )
         self._ending = self._make_ending()
         self._leases = LeaseSocket(
@@ -276,8 +276,8 @@ class Server:
             self._perform(self._conductor.on_lease_lost(client_id, time.monotonic_ns()))
 
         return Ending(
-            state=self._conductor._state, notify_clients=self._say_goodbye, lose_client=lose_client,
-            unsent_bytes=unsent_bytes, last=self._last,
+            snapshot=self._conductor.snapshot, notify_clients=self._say_goodbye,
+            lose_client=lose_client, unsent_bytes=unsent_bytes, last=self._last,
         )
 
     def _say_goodbye(self, notice: DaemonStopping) -> None:
@@ -398,9 +398,10 @@ class Server:
     async def _sample(self, trace: TraceFile) -> None:
         while True:
             now_ns = time.monotonic_ns()
-            state = self._conductor._state
-            fields = sample(state, self._driver, self._shared, self._cnc, now_ns=now_ns)
-            trace.put("sample", fields, weight=1 + len(state.publications) + len(state.images))
+            snapshot = self._conductor.snapshot()
+            fields = sample(snapshot, self._driver, self._shared, self._cnc, now_ns=now_ns)
+            weight = 1 + len(snapshot.publications) + len(snapshot.images)
+            trace.put("sample", fields, weight=weight)
             took_ns = time.monotonic_ns() - now_ns
             wait_ns = max(self._config.trace.sample_interval_ns, took_ns * _SAMPLE_SHARE)
             await trio.sleep(wait_ns / 1e9)
@@ -452,7 +453,7 @@ class Server:
 
     def snapshot(self) -> status.DaemonStatus:
         return status.take(
-            self._facts, self._conductor._state, self._driver, self._cnc, self._shared,
+            self._facts, self._conductor.snapshot(), self._driver, self._cnc, self._shared,
             now_ns=time.monotonic_ns(), malformed=self._control.malformed,
             strategies=self._executor.strategies, logs=self._executor.logs,
         )

@@ -212,10 +212,10 @@ def _check(world: World, index: int) -> tuple[int, int, int | None]:
 
 def _signals(world: World) -> int:
     return sum(
-        host.driver.publication_status(publication).pressure_signals
+        host.driver.publication_status(publication.id).pressure_signals
         for host in world.hosts
         if host.running
-        for publication in host.conductor._state.publications
+        for publication in host.publications()
     )
 
 

@@ -40,12 +40,19 @@ from penstock.daemon.conductor.sagas import (
     recv_endpoints,
     send_endpoints,
 )
-from penstock.daemon.conductor.sagas.adopt import Registrations, adopt
+from penstock.daemon.conductor.sagas.adopt import (
+    Registrations,
+    adopt,
+    counters_in_use,
+    logs_in_use,
+    slots_in_use,
+)
 from penstock.daemon.conductor.sagas.clients import LeasePeer, enqueue, grant_lease, lose_client
 from penstock.daemon.conductor.sagas.linking import announce, report_refusal, unlink, withdraw
 from penstock.daemon.conductor.sagas.retention import Locate
 from penstock.daemon.conductor.sagas.storage import on_term_needed, on_terms_released
 from penstock.daemon.conductor.settings import SECOND_NS, ConductorSettings
+from penstock.daemon.conductor.snapshot import InUse, Snapshot, take
 from penstock.daemon.conductor.state.model import Publication, Rejection, SubscriberLink
 from penstock.daemon.conductor.state.registry import note_link
 from penstock.daemon.conductor.state.state import State
@@ -156,6 +163,25 @@ class Conductor:
     def next_deadline_ns(self) -> int:
         """When on_tick has something to do; INT64_MAX: nothing is set."""
         return self._state.timers.next_deadline_ns()
+
+    # ---- what is shown ----
+
+    def snapshot(self) -> Snapshot:
+        """Return a frozen copy of what is registered."""
+        return take(self._state)
+
+    def floor(self, log_id: int) -> int | None:
+        """Return the lowest position of a log that a consumer group holds; None: no group holds the
+        log.  Any thread."""
+        return self._state.floor(log_id)
+
+    def in_use(self) -> InUse:
+        """Return the logs, counters and slots that belong to something registered."""
+        return InUse(
+            logs=frozenset(logs_in_use(self._state)),
+            counters=frozenset(counters_in_use(self._state)),
+            slots=frozenset(slots_in_use(self._state)),
+        )
 
     # ---- events ----
 

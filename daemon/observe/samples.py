@@ -8,8 +8,7 @@ from typing import Any, Final
 from penstock.core.admin import Cnc, Shared
 from penstock.core.driver import Driver
 from penstock.core.driver_types import Cause
-from penstock.daemon.conductor.state.model import Image, Publication
-from penstock.daemon.conductor.state.state import State
+from penstock.daemon.conductor.snapshot import ImageSnapshot, PublicationSnapshot, Snapshot
 
 #: System counters that tell what the wire carried; each only grows.
 COUNTERS: Final = {
@@ -22,23 +21,23 @@ COUNTERS: Final = {
 
 
 def sample(
-    state: State, driver: Driver, shared: Shared, cnc: Cnc, *, now_ns: int
+    snapshot: Snapshot, driver: Driver, shared: Shared, cnc: Cnc, *, now_ns: int
 ) -> dict[str, Any]:
     """Fields of a ``sample``; positions in bytes.  Conductor thread."""
     return {
         "publications": [
             _publication(publication, driver, shared, now_ns)
-            for publication in state.publications.values()
+            for publication in snapshot.publications
         ],
         "images": [
-            _image(image, driver) for image in state.images.values() if not image.released
+            _image(image, driver) for image in snapshot.images if not image.released
         ],
         "counters": {name: cnc.counter(number) for name, number in COUNTERS.items()},
     }
 
 
 def _publication(
-    publication: Publication, driver: Driver, shared: Shared, now_ns: int
+    publication: PublicationSnapshot, driver: Driver, shared: Shared, now_ns: int
 ) -> dict[str, Any]:
     live = driver.publication_status(publication.id)
     pressure = shared.read_pressure(publication.slot)
@@ -58,7 +57,7 @@ def _publication(
     }
 
 
-def _image(image: Image, driver: Driver) -> dict[str, Any]:
+def _image(image: ImageSnapshot, driver: Driver) -> dict[str, Any]:
     live = driver.image_status(image.id)
     return {
         "image_id": image.id,

@@ -15,17 +15,14 @@ from penstock.core.admin import Cnc, Shared
 from penstock.core.driver import Driver
 from penstock.core.driver_types import Agent, ReceiverView
 from penstock.core.pressure import PressureView, cause_name
-from penstock.daemon.conductor.sagas.recv_buffers import wanted_bytes
-from penstock.daemon.conductor.sagas.reliance import strategy_name
-from penstock.daemon.conductor.state.model import (
-    Client,
-    Image,
-    Publication,
-    RecvEndpoint,
-    SendEndpoint,
-    Subscription,
+from penstock.daemon.conductor.snapshot import (
+    ClientSnapshot,
+    EndpointSnapshot,
+    ImageSnapshot,
+    PublicationSnapshot,
+    Snapshot,
+    SubscriptionSnapshot,
 )
-from penstock.daemon.conductor.state.state import State
 from penstock.daemon.groups.logs import GroupLogs
 from penstock.daemon.groups.status import GroupStatus, group_status
 from penstock.daemon.strategies import Running, StrategyHost
@@ -161,11 +158,11 @@ def to_dict(status: DaemonStatus) -> dict[str, Any]:
     return attrs.asdict(status)
 
 
-def client_status(client: Client) -> ClientStatus:
+def client_status(client: ClientSnapshot) -> ClientStatus:
     return ClientStatus(
         client_id=client.id, name=client.name, pid=client.pid, uid=client.uid,
-        publications=len(client.publications), subscriptions=len(client.subscriptions),
-        counters=len(client.counters),
+        publications=client.publications, subscriptions=client.subscriptions,
+        counters=client.counters,
     )
 
 
@@ -185,20 +182,21 @@ def _receiver(view: ReceiverView) -> ReceiverStatus:
 
 
 def _backlog(
-    view: PressureView, publication: Publication, position: int, counter: Callable[[int], int],
+    view: PressureView, publication: PublicationSnapshot, position: int,
+    counter: Callable[[int], int],
 ) -> int:
     """What the client that is behind has not read: of this host by its position, else as stated."""
     if view.culprit.address or not view.culprit.id:
         return view.backlog_bytes
     read = [
-        counter(link.counter_id) for link in publication.subscribers.values()
-        if link.subscription.client.id == view.culprit.id and not link.resting
+        counter(link.counter_id) for link in publication.subscribers
+        if link.client_id == view.culprit.id and not link.resting
     ]
     return max(0, position - min(read)) if read else 0
 
 
 def publication_status(
-    publication: Publication, driver: Driver, shared: Shared, *,
+    publication: PublicationSnapshot, driver: Driver, shared: Shared, *,
     counter: Callable[[int], int], now_ns: int, running: Running | None = None,
 ) -> PublicationStatus:
     live = driver.publication_status(publication.id)
@@ -212,7 +210,7 @@ def publication_status(
         session_id=publication.session_id,
         state=publication.state.value,
         exclusive=publication.exclusive,
-        clients=len(publication.links),
+        clients=publication.clients,
         local_subscribers=len(publication.subscribers),
         connected=live.is_connected,
         receivers=live.receivers,
@@ -239,14 +237,14 @@ def publication_status(
     )
 
 
-def _failures(owner: Publication | Image, running: Running | None) -> int:
+def _failures(owner: PublicationSnapshot | ImageSnapshot, running: Running | None) -> int:
     """Calls of a class in Python that raised, answered nonsense, or were late."""
     answers = 0 if running is None else running.raised + running.nonsense
     return owner.late_limits + answers
 
 
 def image_status(
-    state: State, image: Image, driver: Driver, running: Running | None = None
+    image: ImageSnapshot, driver: Driver, running: Running | None = None
 ) -> ImageStatus | None:
     """None once the receiver has let go of it: what is left is a file for slow subscribers."""
     if image.released:
@@ -254,11 +252,11 @@ def image_status(
     live = driver.image_status(image.id)
     return ImageStatus(
         image_id=image.id,
-        channel=image.endpoint.channel,
+        channel=image.channel,
         stream_id=image.stream_id,
         session_id=image.session_id,
         source=str(image.source),
-        strategy=strategy_name(state, image),
+        strategy=image.strategy,
         state=image.state.value,
         subscribers=len(image.subscribers),
         position=live.position,
@@ -269,36 +267,30 @@ def image_status(
         log_bytes=image.log.reserved_bytes,
         foreign_datagrams=live.foreign_datagrams,
         window_bytes=image.params.window_bytes,
-        rcvbuf_bytes=image.endpoint.buffer_bytes,
-        rcvbuf_wanted_bytes=wanted_bytes(image.params.window_bytes),
+        rcvbuf_bytes=image.rcvbuf_bytes,
+        rcvbuf_wanted_bytes=image.rcvbuf_wanted_bytes,
         congestion=image.params.congestion_name or "static",
         congestion_failures=_failures(image, running),
     )
 
 
-def subscription_status(subscription: Subscription) -> SubscriptionStatus:
+def subscription_status(subscription: SubscriptionSnapshot) -> SubscriptionStatus:
     return SubscriptionStatus(
         subscription_id=subscription.id,
-        client_id=subscription.client.id,
-        channel=subscription.plan.channel,
+        client_id=subscription.client_id,
+        channel=subscription.channel,
         stream_id=subscription.stream_id,
-        images=len(subscription.links),
+        images=subscription.images,
     )
 
 
-def endpoint_status(endpoint: SendEndpoint | RecvEndpoint) -> EndpointStatus:
-    sends = isinstance(endpoint, SendEndpoint)
-    if isinstance(endpoint, SendEndpoint):
-        addresses, users = [str(endpoint.local)], len(endpoint.publications)
-    else:
-        addresses = [str(d.address) for d in endpoint.destinations.values()]
-        users = len(endpoint.subscriptions)
+def endpoint_status(endpoint: EndpointSnapshot) -> EndpointStatus:
     return EndpointStatus(
         endpoint_id=endpoint.id,
-        direction="send" if sends else "receive",
+        direction=endpoint.direction,
         channel=endpoint.channel,
-        addresses=addresses,
-        users=users,
+        addresses=list(endpoint.addresses),
+        users=endpoint.users,
         state=endpoint.state.value,
     )
 
@@ -317,13 +309,12 @@ class DaemonFacts:
 
 
 def take(
-    facts: DaemonFacts, state: State, driver: Driver, cnc: Cnc, shared: Shared, *, now_ns: int,
-    malformed: int, strategies: StrategyHost, logs: GroupLogs,
+    facts: DaemonFacts, snapshot: Snapshot, driver: Driver, cnc: Cnc, shared: Shared, *,
+    now_ns: int, malformed: int, strategies: StrategyHost, logs: GroupLogs,
 ) -> DaemonStatus:
-    """A snapshot.  Conductor thread."""
+    """Return the daemon's status: a snapshot and live positions.  Conductor thread."""
     images = (
-        image_status(state, image, driver, strategies.get(image.id))
-        for image in state.images.values()
+        image_status(image, driver, strategies.get(image.id)) for image in snapshot.images
     )
     return DaemonStatus(
         version=facts.version,
@@ -333,27 +324,21 @@ def take(
         epoch=facts.epoch,
         threading=facts.threading,
         uptime_s=(now_ns - facts.start_ns) / 1e9,
-        storage_budget_bytes=state.storage.budget_bytes,
-        storage_used_bytes=state.storage.used_bytes,
+        storage_budget_bytes=snapshot.storage_budget_bytes,
+        storage_used_bytes=snapshot.storage_used_bytes,
         malformed_messages=malformed,
         duty_cycles={agent.name.lower(): driver.duty_cycles(agent) for agent in Agent},
-        clients=[client_status(client) for client in state.clients.values()],
+        clients=[client_status(client) for client in snapshot.clients],
         publications=[
             publication_status(
                 p, driver, shared, counter=cnc.counter, now_ns=now_ns,
                 running=strategies.get(p.id),
             )
-            for p in state.publications.values()
+            for p in snapshot.publications
         ],
         images=[image for image in images if image is not None],
-        subscriptions=[subscription_status(s) for s in state.subscriptions.values()],
-        endpoints=[
-            endpoint_status(e)
-            for table in (state.send_endpoints, state.recv_endpoints)
-            for e in table.values()
-        ],
-        groups=[
-            group_status(state, group, logs, now_ns=now_ns) for group in state.groups.values()
-        ],
-        groups_expired=state.groups_expired,
+        subscriptions=[subscription_status(s) for s in snapshot.subscriptions],
+        endpoints=[endpoint_status(e) for e in snapshot.endpoints],
+        groups=[group_status(group, logs, now_ns=now_ns) for group in snapshot.groups],
+        groups_expired=snapshot.groups_expired,
     )

@@ -21,7 +21,6 @@ from penstock.core import admin
 from penstock.core.driver_types import SlotKind
 from penstock.core.errors import PenstockError
 from penstock.daemon.conductor import Conductor
-from penstock.daemon.conductor.sagas.adopt import counters_in_use, logs_in_use, slots_in_use
 from penstock.daemon.processes import process_started
 from penstock.daemon.restart import journal
 
@@ -87,23 +86,20 @@ def adopt(directory: Path) -> Adopted | None:
 def sweep(directory: Path, cnc: admin.Cnc, shared: admin.Shared, conductor: Conductor) -> None:
     """Delete logs that no client has any more, and free counters and slots later: clients that were
     not notified yet may still write to them."""
-    state = conductor._state
-    logs = logs_in_use(state)
+    used = conductor.in_use()
     for folder in ("publications", "images"):
         for entry in os.scandir(directory / folder):
-            if entry.path not in logs:
+            if entry.path not in used.logs:
                 os.unlink(entry.path)
-    counters = counters_in_use(state)
-    slots = slots_in_use(state)
     conductor.sweep_later(
         [
             info.counter_id for info in cnc.counters()
-            if info.type_id != _SYSTEM_COUNTER and info.counter_id not in counters
+            if info.type_id != _SYSTEM_COUNTER and info.counter_id not in used.counters
         ],
         [
             (kind, index, object_id)
             for kind in SlotKind
             for index in range(shared.slot_count(kind))
-            if (object_id := shared.slot_id(kind, index)) and (kind, index) not in slots
+            if (object_id := shared.slot_id(kind, index)) and (kind, index) not in used.slots
         ],
     )

@@ -22,9 +22,8 @@ import trio
 from penstock.config.protocol import codec
 from penstock.config.protocol.control import DaemonStopping, Drain, Drained
 from penstock.config.settings.models import StopConfig
+from penstock.daemon.conductor.snapshot import PublicationSnapshot, Snapshot
 from penstock.daemon.conductor.state.machines import PublicationState
-from penstock.daemon.conductor.state.model import Publication
-from penstock.daemon.conductor.state.state import State
 from penstock.daemon.leases import LeaseSocket
 
 _LOG = logging.getLogger("penstock.daemon")
@@ -41,7 +40,8 @@ Signals = AsyncIterator[int]
 class Ending:
     """The end of one daemon; the trio thread uses it."""
 
-    state: State
+    snapshot: Callable[[], Snapshot]
+    """Of the conductor."""
     notify_clients: Callable[[DaemonStopping], None]
     lose_client: Callable[[int], None]
     unsent_bytes: Callable[[int], int]
@@ -106,17 +106,19 @@ class Ending:
     def _clients(self) -> list[str]:
         return [
             f"client {client.id} '{client.name}' (pid {client.pid})"
-            for client in self.state.clients.values() if client.alive and not client.group_id
+            for client in self.snapshot().clients if client.alive and not client.group_id
         ]
 
     def _groups(self) -> list[str]:
-        groups = self.state.groups.values()
-        return [f"group {g.name} of stream {g.stream_id} on {g.channel}" for g in groups]
-
-    def _in(self, *states: PublicationState) -> list[Publication]:
         return [
-            publication for publication in self.state.publications.values()
-            if publication.state in states and publication.endpoint is not None
+            f"group {group.name} of stream {group.stream_id} on {group.channel}"
+            for group in self.snapshot().groups
+        ]
+
+    def _in(self, *states: PublicationState) -> list[PublicationSnapshot]:
+        return [
+            publication for publication in self.snapshot().publications
+            if publication.state in states and not publication.is_ipc
         ]
 
     def _unsent(self) -> list[str]:
@@ -133,7 +135,7 @@ class Ending:
         self.notify_clients(DaemonStopping(drain=True))
         await self._until(lambda: not leases.clients, _LEAVE_S)
         leases.hang_up_clients()
-        for client in list(self.state.clients.values()):
+        for client in self.snapshot().clients:
             if not client.group_id:
                 self.lose_client(client.id)
         unfinished = (

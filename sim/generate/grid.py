@@ -324,8 +324,8 @@ def _run(cell: Cell, seed: int, began_s: float) -> Outcome:
 
 def _signals(world: World) -> int:
     return sum(
-        world.hosts[0].driver.publication_status(publication).pressure_signals
-        for publication in world.hosts[0].conductor._state.publications
+        world.hosts[0].driver.publication_status(publication.id).pressure_signals
+        for publication in world.hosts[0].publications()
     )
 
 

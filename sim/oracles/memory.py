@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any, Final
 import attrs
 
 from penstock.core.driver_types import ImageStatus, PublicationStatus
+from penstock.daemon.conductor.snapshot import ImageSnapshot, PublicationSnapshot
 from penstock.daemon.conductor.state.machines import ImageState, PublicationState
-from penstock.daemon.conductor.state.model import TERMS, Image, Publication
+from penstock.daemon.conductor.state.model import TERMS
 from penstock.sim.scenario import SECOND_NS
 from penstock.sim.world.apps import same_stream
 
@@ -60,15 +61,15 @@ class Memory:
 
     def _look_for_rest(self, host: Host) -> Iterator[str]:
         now_ns = self._world.now_ns
-        held = host.conductor._state
+        held = host.conductor.snapshot()
         unblocked = any(name == "publication_unblocked" for _, name, _ in host.events)
-        owners: list[Publication | Image] = [*held.publications.values(), *held.images.values()]
+        owners: list[PublicationSnapshot | ImageSnapshot] = [*held.publications, *held.images]
         for owner in owners:
             if owner.state not in (PublicationState.ACTIVE, ImageState.ACTIVE):
                 continue
             status = host.status_of(owner)
             readers = tuple(
-                host.counters(*(link.counter_id for link in owner.subscribers.values())).values()
+                host.counters(*(link.counter_id for link in owner.subscribers)).values()
             )
             where = (id(host.conductor), status, readers)
             stand = self._stands.setdefault((host.index, owner.id), _Stand(where, now_ns))
@@ -95,8 +96,8 @@ def _longest(term: int, mtu: int) -> int:
 
 
 def _needed(
-    owner: Image | Publication, status: ImageStatus | PublicationStatus, readers: tuple[int, ...],
-    small: int | None,
+    owner: ImageSnapshot | PublicationSnapshot, status: ImageStatus | PublicationStatus,
+    readers: tuple[int, ...], small: int | None,
 ) -> int:
     """Terms that a stream needs which stands there: those that may be read or sent again, and those
     that a limit reaches or half a term is received into.
@@ -108,13 +109,13 @@ def _needed(
         end, high = status.high_water, status.high_water + term // 2
         low = min((status.slowest_subscriber, *readers))
     else:
-        assert isinstance(owner, Publication)
+        assert isinstance(owner, PublicationSnapshot)
         window = owner.plan.window_bytes if 0 < owner.plan.window_bytes <= term else term // 2
         end, high = status.producer_position, status.producer_position + window
         strategy = owner.plan.flow_control
         far = term // 4 if strategy is not None and strategy.strategy == "nak" else 0
         reach = min(term, term // 2 + far + _longest(term, owner.plan.mtu))
-        again = 0 if owner.endpoint is None else reach
+        again = 0 if owner.is_ipc else reach
         low = min((status.consumer_position - again, *readers))
     small_bytes = 1 << 20 if small is None else small
     least = end // term + (2 if term <= small_bytes else 1)
@@ -122,17 +123,17 @@ def _needed(
 
 
 def _check(world: World, host: Host) -> Iterator[str]:
-    held = host.conductor._state
+    held = host.conductor.snapshot()
     logs = [path.stat() for path in host.directory.glob("*/*.logbuffer")]
     objects = len(held.publications) + len(held.images)
     taken = sum(log.st_blocks * _BLOCK for log in logs)
     where = f"{host.name} at {world.now_ns / SECOND_NS:.0f} s"
     if len(logs) > objects:
         yield f"{where}: {len(logs)} logs for {objects} publications and images"
-    if taken > held.storage.used_bytes + len(logs) * _LOG_EXTRA:
-        yield f"{where}: logs take {taken} bytes, {held.storage.used_bytes} are accounted for"
-    if not 0 <= held.storage.used_bytes <= held.storage.budget_bytes:
-        yield f"{where}: {held.storage.used_bytes} bytes of {held.storage.budget_bytes}"
+    if taken > held.storage_used_bytes + len(logs) * _LOG_EXTRA:
+        yield f"{where}: logs take {taken} bytes, {held.storage_used_bytes} are accounted for"
+    if not 0 <= held.storage_used_bytes <= held.storage_budget_bytes:
+        yield f"{where}: {held.storage_used_bytes} bytes of {held.storage_budget_bytes}"
     publications = sum(
         len(publisher.ledgers) for publisher in world.publishers if publisher.host is host
     )
@@ -147,7 +148,7 @@ def _check(world: World, host: Host) -> Iterator[str]:
             f"{where}: {len(held.publications)} publications and {len(held.images)} images, "
             f"{publications} and {images} at most"
         )
-    waiting = len(held.timers)
+    waiting = held.timers
     most = _TIMERS_EACH * (1 + objects + len(held.clients) + len(held.subscriptions))
     if waiting > most:
         yield f"{where}: {waiting} timers for {objects} publications and images"

@@ -36,7 +36,7 @@ from penstock.daemon.addressing import LocalInterface
 from penstock.daemon.conductor import Conductor, ConductorSettings, Operation
 from penstock.daemon.conductor import actions as a
 from penstock.daemon.conductor.actions.congestion import RunCongestion
-from penstock.daemon.conductor.state.model import Image, Publication
+from penstock.daemon.conductor.snapshot import ImageSnapshot, PublicationSnapshot
 from penstock.daemon.executor import Executor
 from penstock.daemon.observe.samples import sample
 from penstock.daemon.restart import journal
@@ -165,17 +165,23 @@ class Host:
 
     def images(self) -> list[ImageView]:
         """Path figures of the image slots."""
-        return [self._shared.read_image(i.slot) for i in self.conductor._state.images.values()]
+        return [self._shared.read_image(i.slot) for i in self.conductor.snapshot().images]
 
-    def status_of(self, owner: Image | Publication) -> ImageStatus | PublicationStatus:
+    def publications(self) -> tuple[PublicationSnapshot, ...]:
+        """Return the publications that the conductor has now."""
+        return self.conductor.snapshot().publications
+
+    def status_of(
+        self, owner: ImageSnapshot | PublicationSnapshot
+    ) -> ImageStatus | PublicationStatus:
         """Where a stream stands."""
-        if isinstance(owner, Image):
+        if isinstance(owner, ImageSnapshot):
             return self.driver.image_status(owner.id)
         return self.driver.publication_status(owner.id)
 
-    def indexed(self, owner: Image | Publication) -> list[int]:
+    def indexed(self, owner: ImageSnapshot | PublicationSnapshot) -> list[int]:
         """Position at which a new daemon would continue to count the messages of an image."""
-        if not isinstance(owner, Image):
+        if not isinstance(owner, ImageSnapshot):
             return []
         end = self.driver.image_status(owner.id).position
         newest = [at for at, _ in self._shared.read_index(SlotKind.IMAGE, owner.slot)][-1:]
@@ -185,7 +191,8 @@ class Host:
         """Keeps what the daemon's own trace would say of its streams now."""
         if self.running:
             fields = sample(
-                self.conductor._state, self.driver, self._shared, self._cnc, now_ns=self.now_ns
+                self.conductor.snapshot(), self.driver, self._shared, self._cnc,
+                now_ns=self.now_ns,
             )
             self.samples.append((self.now_ns, fields))
 
@@ -292,8 +299,8 @@ class Host:
 
     def strategies(self) -> list[Running]:
         """Those in Python that are at work, and what became of their answers."""
-        state = self.conductor._state
-        found = map(self._executor.strategies.get, [*state.publications, *state.images])
+        owners = (*self.publications(), *self.conductor.snapshot().images)
+        found = (self._executor.strategies.get(owner.id) for owner in owners)
         return [running for running in found if running is not None]
 
     def untold(self) -> list[str]:
@@ -307,7 +314,7 @@ class Host:
                 notified[values["publication_id"]] = values["connected"]
         return [
             f"{self.name}: the feed told otherwise whether publication {number} is connected"
-            for number in self.conductor._state.publications
+            for number in (publication.id for publication in self.publications())
             if not self.script.adopt
             and bool(self.driver.publication_status(number).is_connected)
             != notified.get(number, False)

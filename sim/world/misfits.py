@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from penstock.config import uri
 from penstock.core.driver_types import Address
-from penstock.daemon.conductor.state.model import Publication
+from penstock.daemon.conductor.snapshot import PublicationSnapshot
 from penstock.sim.scenario import MisfitScript, host_ip
 from penstock.sim.world.apps import Publisher
 
@@ -53,9 +53,8 @@ class Misfit:
                 return
 
     def _say(self, publisher: Publisher) -> None:
-        world = publisher.host.conductor._state
         found = [
-            p for p in world.publications.values() if p.session_id == publisher.session_id
+            p for p in publisher.host.publications() if p.session_id == publisher.session_id
         ]
         if not found:
             return
@@ -85,12 +84,16 @@ class Misfit:
             case "frozen":
                 self._frozen(found[0], target, at, turn % (_CALM * _AWAY))
 
-    def _silent(self, publication: Publication, target: Address, at: int, turn: int) -> None:
+    def _silent(
+        self, publication: PublicationSnapshot, target: Address, at: int, turn: int
+    ) -> None:
         """Joins, and says no more; after a while again."""
         if turn < 2:
             self._send(publication, target, at, _SETUP_FLAG if turn == 0 else 0)
 
-    def _shut(self, publication: Publication, target: Address, at: int, turn: int) -> None:
+    def _shut(
+        self, publication: PublicationSnapshot, target: Address, at: int, turn: int
+    ) -> None:
         """Joins, and from then on has room for nothing."""
         if turn < 2:
             self._stuck = at
@@ -98,7 +101,9 @@ class Misfit:
         else:
             self._send(publication, target, self._stuck, 0, window=0)
 
-    def _frozen(self, publication: Publication, target: Address, at: int, turn: int) -> None:
+    def _frozen(
+        self, publication: PublicationSnapshot, target: Address, at: int, turn: int
+    ) -> None:
         """Joins and keeps up, is stopped with all its machine, and goes on where it was."""
         if turn < _CALM * _CALM:
             self._stuck = at
@@ -107,10 +112,10 @@ class Misfit:
             self._send(publication, target, self._stuck, 0)
 
     def _send(
-        self, publication: Publication, target: Address, position: int, flags: int, *,
+        self, publication: PublicationSnapshot, target: Address, position: int, flags: int, *,
         window: int | None = None,
     ) -> None:
-        term = publication.term_length
+        term = publication.log.term_length
         term_id = (publication.initial_term_id + position // term) & 0xFFFFFFFF
         tag = publication.params.fc_group_tag
         data = _SM.pack(

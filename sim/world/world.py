@@ -336,7 +336,7 @@ class World:
             publisher.close()
         end_ns = self.now_ns + _END_NS
         while self.now_ns < end_ns and any(
-            host.running and host.conductor._state.images for host in self.hosts
+            host.running and host.conductor.snapshot().images for host in self.hosts
         ):
             self.run_until(self.now_ns + 10 * SLICE_NS)
         return [

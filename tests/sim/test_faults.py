@@ -145,7 +145,7 @@ def test_a_strategy_in_python_that_is_late_is_counted_and_replaced() -> None:
         )
         with World(scenario, 1) as world:
             world.run_until(2 * SECOND_NS)
-            (publication,) = world.hosts[0].conductor._state.publications.values()
+            (publication,) = world.hosts[0].publications()
             assert (publication.late_limits > 10) == late
             assert world.run().violations == ()
 

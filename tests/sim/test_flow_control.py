@@ -124,8 +124,8 @@ def ext_frames(what: Scenario, until_s: float) -> int:
         assert publisher.sent_bytes > 0
         host = world.hosts[0]
         return sum(
-            host.driver.publication_status(publication).pressure_signals
-            for publication in host.conductor._state.publications
+            host.driver.publication_status(publication.id).pressure_signals
+            for publication in host.publications()
         )
 
 

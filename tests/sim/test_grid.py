@@ -123,7 +123,7 @@ def test_a_group_that_copes_is_silent() -> None:
         assert world.network.wire().status_messages <= 60 * 4
         assert world.network.wire().ext == 0
         rates = [
-            world.hosts[0].driver.publication_status(publication).rate_bytes_per_s
-            for publication in world.hosts[0].conductor._state.publications
+            world.hosts[0].driver.publication_status(publication.id).rate_bytes_per_s
+            for publication in world.hosts[0].publications()
         ]
         assert rates == [0]

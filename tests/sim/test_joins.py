@@ -106,7 +106,7 @@ def test_a_receiver_that_never_joins_is_the_culprit_and_is_logged() -> None:
     with World(group("never joins"), seed=1) as world:
         world.run_until(START_NS + SECOND_NS)
         host = world.hosts[0]
-        (publication,) = host.conductor._state.publications.values()
+        (publication,) = host.publications()
         status = publication_status(
             publication, host.driver, host._shared, now_ns=world.now_ns,
             counter=host._cnc.counter,

@@ -59,20 +59,19 @@ def scenario(
 
 def sending(world: World, nth: int = 0) -> PublicationStatus:
     host = world.hosts[0]
-    ids = list(host.conductor._state.publications)
-    return host.driver.publication_status(ids[nth])
+    return host.driver.publication_status(host.publications()[nth].id)
 
 
 def heard(world: World) -> tuple[ReceiverView, ...]:
     """What the sender heard of its receivers last."""
     host = world.hosts[0]
-    (publication,) = host.conductor._state.publications
-    return host.driver.publication_receivers(publication)
+    (publication,) = host.publications()
+    return host.driver.publication_receivers(publication.id)
 
 
 def receiving(world: World, host: int = 1) -> ImageStatus:
-    (image,) = world.hosts[host].conductor._state.images
-    return world.hosts[host].driver.image_status(image)
+    (image,) = world.hosts[host].conductor.snapshot().images
+    return world.hosts[host].driver.image_status(image.id)
 
 
 def moments(world: World, from_s: float, to_s: float, step_ms: int = 5) -> Iterator[float]:

@@ -1,0 +1,291 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A frozen copy of the conductor's state, for readers outside the conductor.
+
+The server, the status, the trace, the metrics and the simulator read a snapshot.  A snapshot does
+not change, holds no object of the conductor, and may leave the conductor's thread.  Positions,
+lengths and windows are in bytes, times in nanoseconds of the conductor's clock.
+"""
+
+from __future__ import annotations
+
+import attrs
+
+from penstock.core.driver_types import Address, ImageParams, PublicationParams, SlotKind
+from penstock.daemon.conductor.actions import ViewLog
+from penstock.daemon.conductor.channel.plans import PublicationPlan
+from penstock.daemon.conductor.sagas.recv_buffers import wanted_bytes
+from penstock.daemon.conductor.sagas.reliance import strategy_name
+from penstock.daemon.conductor.sagas.retention import view_of, window_of
+from penstock.daemon.conductor.state.machines import EndpointState, ImageState, PublicationState
+from penstock.daemon.conductor.state.model import (
+    Client,
+    Group,
+    Image,
+    LogFile,
+    Publication,
+    RecvEndpoint,
+    SendEndpoint,
+    SubscriberLink,
+    Subscription,
+)
+from penstock.daemon.conductor.state.state import State
+
+
+@attrs.frozen(kw_only=True)
+class ClientSnapshot:
+    """A client; one with a ``group_id`` is a consumer group, which has no process."""
+
+    id: int
+    name: str
+    pid: int
+    uid: int
+    alive: bool
+    group_id: int
+    publications: int
+    subscriptions: int
+    counters: int
+
+    @classmethod
+    def of(cls, client: Client) -> ClientSnapshot:
+        return cls(
+            id=client.id, name=client.name, pid=client.pid, uid=client.uid, alive=client.alive,
+            group_id=client.group_id, publications=len(client.publications),
+            subscriptions=len(client.subscriptions), counters=len(client.counters),
+        )
+
+
+@attrs.frozen(kw_only=True)
+class LogSnapshot:
+    """Memory of one log buffer."""
+
+    path: str
+    term_length: int
+    reserved_terms: int
+    reserved_bytes: int
+
+    @classmethod
+    def of(cls, log: LogFile) -> LogSnapshot:
+        return cls(
+            path=log.path, term_length=log.term_length, reserved_terms=log.reserved_terms,
+            reserved_bytes=log.reserved_bytes,
+        )
+
+
+@attrs.frozen(kw_only=True)
+class LinkSnapshot:
+    """One subscriber of an image or a local publication."""
+
+    counter_id: int
+    client_id: int
+    resting: bool
+
+    @classmethod
+    def of(cls, link: SubscriberLink) -> LinkSnapshot:
+        return cls(
+            counter_id=link.counter_id, client_id=link.subscription.client.id,
+            resting=link.resting,
+        )
+
+
+@attrs.frozen(kw_only=True)
+class PublicationSnapshot:
+    id: int
+    plan: PublicationPlan
+    params: PublicationParams
+    is_ipc: bool
+    stream_id: int
+    session_id: int
+    initial_term_id: int
+    exclusive: bool
+    slot: int
+    clients: int
+    subscribers: tuple[LinkSnapshot, ...]
+    state: PublicationState
+    late_limits: int                    # answers of a strategy in Python that came too late
+    log: LogSnapshot
+
+    @classmethod
+    def of(cls, publication: Publication) -> PublicationSnapshot:
+        return cls(
+            id=publication.id, plan=publication.plan, params=publication.params,
+            is_ipc=publication.endpoint is None, stream_id=publication.stream_id,
+            session_id=publication.session_id, initial_term_id=publication.initial_term_id,
+            exclusive=publication.exclusive, slot=publication.slot,
+            clients=len(publication.links),
+            subscribers=tuple(map(LinkSnapshot.of, publication.subscribers.values())),
+            state=publication.state, late_limits=publication.late_limits,
+            log=LogSnapshot.of(publication.log),
+        )
+
+
+@attrs.frozen(kw_only=True)
+class ImageSnapshot:
+    id: int
+    params: ImageParams
+    channel: str
+    stream_id: int
+    session_id: int
+    source: Address
+    slot: int
+    strategy: str                       # flow control of its sender, "" unknown
+    subscribers: tuple[LinkSnapshot, ...]
+    state: ImageState
+    released: bool                      # by the receiver: only slow subscribers read the file
+    lost_bytes: int
+    late_limits: int                    # answers of a congestion control in Python, too late
+    rcvbuf_bytes: int                   # receive buffer of its socket, as SO_RCVBUF counts
+    rcvbuf_wanted_bytes: int            # what its window asks for
+    log: LogSnapshot
+
+    @classmethod
+    def of(cls, image: Image, state: State) -> ImageSnapshot:
+        return cls(
+            id=image.id, params=image.params, channel=image.endpoint.channel,
+            stream_id=image.stream_id, session_id=image.session_id, source=image.source,
+            slot=image.slot, strategy=strategy_name(state, image),
+            subscribers=tuple(map(LinkSnapshot.of, image.subscribers.values())),
+            state=image.state, released=image.released, lost_bytes=image.lost_bytes,
+            late_limits=image.late_limits, rcvbuf_bytes=image.endpoint.buffer_bytes,
+            rcvbuf_wanted_bytes=wanted_bytes(image.params.window_bytes),
+            log=LogSnapshot.of(image.log),
+        )
+
+
+@attrs.frozen(kw_only=True)
+class SubscriptionSnapshot:
+    id: int
+    client_id: int
+    channel: str
+    stream_id: int
+    images: int
+
+    @classmethod
+    def of(cls, subscription: Subscription) -> SubscriptionSnapshot:
+        return cls(
+            id=subscription.id, client_id=subscription.client.id,
+            channel=subscription.plan.channel, stream_id=subscription.stream_id,
+            images=len(subscription.links),
+        )
+
+
+@attrs.frozen(kw_only=True)
+class EndpointSnapshot:
+    id: int
+    direction: str                      # send or receive
+    channel: str
+    addresses: tuple[str, ...]
+    users: int
+    state: EndpointState
+
+    @classmethod
+    def of(cls, endpoint: SendEndpoint | RecvEndpoint) -> EndpointSnapshot:
+        if isinstance(endpoint, SendEndpoint):
+            addresses: tuple[str, ...] = (str(endpoint.local),)
+            direction, users = "send", len(endpoint.publications)
+        else:
+            addresses = tuple(str(d.address) for d in endpoint.destinations.values())
+            direction, users = "receive", len(endpoint.subscriptions)
+        return cls(
+            id=endpoint.id, direction=direction, channel=endpoint.channel, addresses=addresses,
+            users=users, state=endpoint.state,
+        )
+
+
+@attrs.frozen(kw_only=True)
+class GroupLogSnapshot:
+    """A log that a consumer group reads or keeps."""
+
+    view: ViewLog
+    session_id: int
+    window_bytes: int
+    strategy: str                       # flow control of its sender, "" unknown, or it has ended
+    ended: bool = False
+    end_position: int = 0               # valid if ended
+
+
+@attrs.frozen(kw_only=True)
+class GroupSnapshot:
+    id: int
+    name: str
+    channel: str
+    stream_id: int
+    deadline_ns: int
+    logs: tuple[GroupLogSnapshot, ...]
+
+    @classmethod
+    def of(cls, group: Group, state: State) -> GroupSnapshot:
+        return cls(
+            id=group.id, name=group.name, channel=group.channel, stream_id=group.stream_id,
+            deadline_ns=group.deadline_ns, logs=tuple(_logs_of(group, state)),
+        )
+
+
+def _logs_of(group: Group, state: State) -> list[GroupLogSnapshot]:
+    found = [
+        GroupLogSnapshot(
+            view=view_of(link.source, link.counter_id), session_id=link.source.session_id,
+            window_bytes=window_of(link.source), strategy=strategy_name(state, link.source),
+        )
+        for subscription in group.client.subscriptions.values()
+        for link in subscription.links.values()
+    ]
+    for kept in group.retained.values():
+        live = state.images.get(kept.log_id) or state.publications.get(kept.log_id)
+        if live is not None:
+            view = view_of(live, kept.counter_id)
+        else:
+            view = ViewLog(
+                log_id=kept.log_id, path=kept.log.path, committed_counter_id=kept.counter_id,
+                end_counter_id=-1, kind=SlotKind.IMAGE, slot=-1,
+            )
+        found.append(
+            GroupLogSnapshot(
+                view=view, session_id=kept.session_id, window_bytes=kept.window_bytes, strategy="",
+                ended=kept.ended, end_position=kept.end_position,
+            )
+        )
+    return found
+
+
+@attrs.frozen(kw_only=True)
+class Snapshot:
+    """Everything that a conductor had registered at one moment."""
+
+    storage_budget_bytes: int
+    storage_used_bytes: int
+    clients: tuple[ClientSnapshot, ...]
+    publications: tuple[PublicationSnapshot, ...]
+    images: tuple[ImageSnapshot, ...]
+    subscriptions: tuple[SubscriptionSnapshot, ...]
+    endpoints: tuple[EndpointSnapshot, ...]
+    groups: tuple[GroupSnapshot, ...]
+    groups_expired: int
+    timers: int                         # deadlines that the conductor waits for
+
+
+def take(state: State) -> Snapshot:
+    """Return a snapshot.  Conductor thread; linear in the number of objects."""
+    endpoints: list[SendEndpoint | RecvEndpoint] = [
+        *state.send_endpoints.values(), *state.recv_endpoints.values(),
+    ]
+    return Snapshot(
+        storage_budget_bytes=state.storage.budget_bytes,
+        storage_used_bytes=state.storage.used_bytes,
+        clients=tuple(map(ClientSnapshot.of, state.clients.values())),
+        publications=tuple(map(PublicationSnapshot.of, state.publications.values())),
+        images=tuple(ImageSnapshot.of(image, state) for image in state.images.values()),
+        subscriptions=tuple(map(SubscriptionSnapshot.of, state.subscriptions.values())),
+        endpoints=tuple(map(EndpointSnapshot.of, endpoints)),
+        groups=tuple(GroupSnapshot.of(group, state) for group in state.groups.values()),
+        groups_expired=state.groups_expired,
+        timers=len(state.timers),
+    )
+
+
+@attrs.frozen(kw_only=True)
+class InUse:
+    """Resources of the directory that belong to something registered."""
+
+    logs: frozenset[str]                # paths
+    counters: frozenset[int]
+    slots: frozenset[tuple[SlotKind, int]]
