@@ -11,16 +11,6 @@ if TYPE_CHECKING:
     from penstock.client._client import Client, Registration
     from penstock.client._connect import connect
     from penstock.client._counters import Counter, Counters
-    from penstock.client._group_errors import (
-        DaemonUnreachable,
-        GroupError,
-        GroupOwned,
-        GroupRefused,
-        NotAuthorised,
-        RangeNotRetained,
-        UnknownGroup,
-        UnreliableStream,
-    )
     from penstock.client._groups import (
         GroupControl,
         GroupState,
@@ -41,6 +31,16 @@ if TYPE_CHECKING:
     from penstock.client._restart import Gap, LostSession
     from penstock.client._subscription import Subscription, SubscriptionStatistics
     from penstock.config.protocol.keys import CurveKeys
+    from penstock.errors import (
+        DaemonUnreachable,
+        GroupError,
+        GroupOwned,
+        GroupRefused,
+        NotAuthorised,
+        RangeNotRetained,
+        UnknownGroup,
+        UnreliableStream,
+    )
 
 #: Module to the public names in it.
 _NAMES: Final = {
@@ -48,7 +48,7 @@ _NAMES: Final = {
     "penstock.client._client": ("Client", "Registration"),
     "penstock.client._connect": ("connect",),
     "penstock.client._counters": ("Counter", "Counters"),
-    "penstock.client._group_errors": (
+    "penstock.errors": (
         "DaemonUnreachable", "GroupError", "GroupOwned", "GroupRefused", "NotAuthorised",
         "RangeNotRetained", "UnknownGroup", "UnreliableStream",
     ),

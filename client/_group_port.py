@@ -19,17 +19,17 @@ import attrs
 import zmq
 
 from penstock.client._fork import call_in_child
-from penstock.client._group_errors import (
+from penstock.client._group_errors import refusal
+from penstock.config.protocol import codec, control
+from penstock.config.protocol.keys import CurveKeys, check_public_key
+from penstock.core.errors import ClosedError, InvalidArgument, VersionMismatch
+from penstock.errors import (
     DaemonUnreachable,
     GroupError,
     GroupRefused,
     NotAuthorised,
     RangeNotRetained,
-    refusal,
 )
-from penstock.config.protocol import codec, control
-from penstock.config.protocol.keys import CurveKeys, check_public_key
-from penstock.core.errors import ClosedError, InvalidArgument, VersionMismatch
 
 SOCKET_NAME: Final = "groups.sock"
 _ATTEMPT_S: Final = 2.0

@@ -19,9 +19,15 @@ if TYPE_CHECKING:
         Claim,
         Client,
         Counter,
+        CurveKeys,
         Gap,
+        GroupControl,
+        GroupState,
         Header,
         Image,
+        LogCuts,
+        LogRange,
+        LogTimes,
         LostSession,
         Message,
         MessageBatch,
@@ -36,7 +42,7 @@ if TYPE_CHECKING:
         AsyncSubscription,
         open_client,
     )
-    from penstock.core.errors import (
+    from penstock.errors import (
         ChannelRefused,
         ClaimLost,
         ClaimRefused,
@@ -45,14 +51,25 @@ if TYPE_CHECKING:
         CorruptLogError,
         DaemonGone,
         DaemonNotRunning,
+        DaemonUnreachable,
+        DirectoryInUseError,
         ForkedError,
+        GroupError,
+        GroupOwned,
+        GroupRefused,
         InvalidArgument,
         MessageTooLong,
+        NativeError,
+        NativeResourceError,
+        NotAuthorised,
         NotConnected,
         PenstockError,
         PublicationFailed,
+        RangeNotRetained,
         StorageError,
         TimeoutExpired,
+        UnknownGroup,
+        UnreliableStream,
         VersionMismatch,
     )
 
@@ -73,25 +90,42 @@ __all__ = [
     "ConfigurationError",
     "CorruptLogError",
     "Counter",
+    "CurveKeys",
     "DaemonGone",
     "DaemonNotRunning",
+    "DaemonUnreachable",
+    "DirectoryInUseError",
     "ForkedError",
     "Gap",
+    "GroupControl",
+    "GroupError",
+    "GroupOwned",
+    "GroupRefused",
+    "GroupState",
     "Header",
     "Image",
     "InvalidArgument",
+    "LogCuts",
+    "LogRange",
+    "LogTimes",
     "LostSession",
     "Message",
     "MessageBatch",
     "MessageTooLong",
+    "NativeError",
+    "NativeResourceError",
+    "NotAuthorised",
     "NotConnected",
     "Offer",
     "PenstockError",
     "Publication",
     "PublicationFailed",
+    "RangeNotRetained",
     "StorageError",
     "Subscription",
     "TimeoutExpired",
+    "UnknownGroup",
+    "UnreliableStream",
     "VersionMismatch",
     "__version__",
     "connect",
@@ -101,8 +135,10 @@ __all__ = [
 _TRIO = frozenset({"AsyncClient", "AsyncPublication", "AsyncSubscription", "open_client"})
 _CLIENT = frozenset(
     {
-        "Action", "BatchResult", "Claim", "Client", "Counter", "Gap", "Header", "Image",
-        "LostSession", "Message", "MessageBatch", "Offer", "Publication", "Subscription", "connect",
+        "Action", "BatchResult", "Claim", "Client", "Counter", "CurveKeys", "Gap",
+        "GroupControl", "GroupState", "Header", "Image", "LogCuts", "LogRange", "LogTimes",
+        "LostSession", "Message", "MessageBatch", "Offer", "Publication", "Subscription",
+        "connect",
     }
 )
 
@@ -116,7 +152,7 @@ def __getattr__(name: str) -> Any:
     elif name in _CLIENT:
         home = "penstock.client"
     else:
-        home = "penstock.core.errors"
+        home = "penstock.errors"
     value = getattr(importlib.import_module(home), name)
     globals()[name] = value
     return value

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Exceptions of penstock, by situation.
+"""Exceptions of penstock, by situation; each is importable from :mod:`penstock` too.
 
 All derive from :class:`PenstockError`.  Back pressure is never an exception of ``offer``; a
 refusal there is a small negative :class:`penstock.Offer`.  An exception means misuse, a broken
@@ -7,8 +7,6 @@ connection to the daemon, or a blocking call that ran out of time.
 """
 
 from __future__ import annotations
-
-from typing import Final
 
 
 class PenstockError(Exception):
@@ -120,82 +118,51 @@ class NativeResourceError(NativeError):
     """The core found no memory, no space or a queue that is full."""
 
 
-# ps_error_code values of penstock.h, the contract between C and Python.
-E_INVALID: Final = -1001
-E_TOO_LONG: Final = -1002
-E_NO_MEMORY: Final = -1003
-E_SYSTEM: Final = -1004
-E_VERSION: Final = -1005
-E_CORRUPT: Final = -1006
-E_TIMEOUT: Final = -1007
-E_INTERRUPTED: Final = -1008
-E_FORKED: Final = -1009
-E_NO_SPACE: Final = -1010
-E_AGAIN: Final = -1011
-E_UNBLOCKED: Final = -1012
-E_ADDRESS_IN_USE: Final = -1013
-E_NO_INTERFACE: Final = -1014
-E_NO_BUFFER: Final = -1015
-E_PERMISSION: Final = -1016
-
-_NAMES: Final[dict[int, str]] = {
-    E_INVALID: "invalid argument",
-    E_TOO_LONG: "message too long",
-    E_NO_MEMORY: "out of memory",
-    E_SYSTEM: "system call failed",
-    E_VERSION: "wrong version or not a penstock file",
-    E_CORRUPT: "shared memory is damaged",
-    E_TIMEOUT: "timed out",
-    E_INTERRUPTED: "interrupted by a signal",
-    E_FORKED: "used in a forked child",
-    E_NO_SPACE: "no space left",
-    E_AGAIN: "queue full",
-    E_UNBLOCKED: "the claim was padded over",
-    E_ADDRESS_IN_USE: "address in use",
-    E_NO_INTERFACE: "no such interface",
-    E_NO_BUFFER: "socket buffer smaller than requested",
-    E_PERMISSION: "permission denied",
-}
-
-_CLASSES: Final[dict[int, type[PenstockError]]] = {
-    E_INVALID: InvalidArgument,
-    E_TOO_LONG: MessageTooLong,
-    E_VERSION: VersionMismatch,
-    E_CORRUPT: CorruptLogError,
-    E_TIMEOUT: TimeoutExpired,
-    E_FORKED: ForkedError,
-    E_UNBLOCKED: ClaimLost,
-}
-
-_REFUSALS: Final[dict[int, str]] = {
-    E_ADDRESS_IN_USE: "address_in_use",
-    E_NO_INTERFACE: "no_interface",
-    E_NO_BUFFER: "socket_buffer",
-    E_PERMISSION: "permission",
-}
+class GroupError(PenstockError):
+    """Base of what a :class:`penstock.client.GroupControl` raises."""
 
 
-def error_name(code: int) -> str:
-    """Words for a ``ps_error_code``."""
-    return _NAMES.get(code, f"error {code}")
+class DaemonUnreachable(GroupError):
+    """No answer from the daemon at ``address`` within ``timeout_s``."""
+
+    def __init__(self, message: str, *, address: str, timeout_s: float) -> None:
+        super().__init__(message)
+        self.address = address
+        self.timeout_s = timeout_s
 
 
-def native_error(code: int, text: str = "", *, operation: str = "") -> PenstockError:
-    """The exception for a negative ``ps_error_code`` of the core.
+class NotAuthorised(GroupError):
+    """The daemon does not take this client's key, or is not the one that ``server_key`` names."""
 
-    ``text`` is ``ps_last_error()`` at the place of the failure, ``operation`` what was being done.
-    Socket troubles become :class:`ChannelRefused` and full file systems :class:`StorageError`, with
-    the code that the control protocol uses for them.
+
+class GroupRefused(GroupError):
+    """The daemon refused.
+
+    ``code`` is one of :data:`penstock.config.protocol.control.ERROR_CODES`.
     """
-    detail = text or error_name(code)
-    message = f"{operation}: {detail}" if operation else detail
-    if code == E_NO_SPACE:
-        return StorageError(message)
-    if code in _REFUSALS:
-        return ChannelRefused(message, code=_REFUSALS[code])
-    cls = _CLASSES.get(code)
-    if cls is not None:
-        return cls(message)
-    if code in (E_NO_MEMORY, E_AGAIN):
-        return NativeResourceError(message, native_code=code)
-    return NativeError(message, native_code=code)
+
+    def __init__(self, message: str, *, code: str = "internal") -> None:
+        super().__init__(message)
+        self.code = code
+
+
+class UnknownGroup(GroupRefused):
+    """There is no such group: never opened, closed, or expired."""
+
+
+class UnreliableStream(GroupRefused):
+    """The flow control of the stream does not wait for slow receivers, so a group would lose."""
+
+
+class GroupOwned(GroupRefused):
+    """Another reader has the group, as far as the daemon knows."""
+
+
+class RangeNotRetained(GroupError):
+    """The log does not hold the range any more, or not yet: it holds ``lowest_readable`` up to
+    ``end_position``; both are 0 when the log itself is gone."""
+
+    def __init__(self, message: str, *, lowest_readable: int, end_position: int) -> None:
+        super().__init__(message)
+        self.lowest_readable = lowest_readable
+        self.end_position = end_position

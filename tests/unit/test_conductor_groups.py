@@ -319,12 +319,12 @@ def test_a_shorter_expiry_time_holds_at_once() -> None:
     rig.open(expiry_ns=600 * SECOND_NS)
     rig.open(expiry_ns=5 * SECOND_NS)
     rig.advance(4)
-    assert rig.world.groups
+    assert rig.state.groups
     rig.open(expiry_ns=20 * SECOND_NS)      # and a longer one
     rig.advance(6)
-    assert rig.world.groups
+    assert rig.state.groups
     rig.advance(15)
-    assert not rig.world.groups
+    assert not rig.state.groups
 
 
 # ---- readers -------------------------------------------------------------------------------------
