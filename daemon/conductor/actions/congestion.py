@@ -6,7 +6,7 @@ from __future__ import annotations
 import attrs
 
 from penstock.core.congestion import CongestionView
-from penstock.daemon.conductor.actions import Action
+from penstock.daemon.conductor.actions.base import Action
 
 
 @attrs.frozen(kw_only=True)

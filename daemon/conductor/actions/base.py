@@ -1,0 +1,37 @@
+# SPDX-License-Identifier: Apache-2.0
+"""An action is a frozen value; an operation carries it, and an outcome answers it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import attrs
+
+
+@attrs.frozen(kw_only=True)
+class Action:
+    """Base of all actions."""
+
+
+@attrs.frozen
+class Operation:
+    """An action in progress; ``operation_id`` 0: no saga waits for its result."""
+
+    operation_id: int
+    action: Action
+
+
+@attrs.frozen(kw_only=True)
+class ActionError:
+    """Why an action failed: a control-protocol error code and one sentence."""
+
+    code: str
+    message: str
+
+
+@attrs.frozen(kw_only=True)
+class Outcome:
+    """Result of an action: ``error`` is None when it succeeded."""
+
+    value: Any = None
+    error: ActionError | None = None

@@ -1,0 +1,62 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Actions on files of the directory: logs, the error log and the loss report."""
+
+from __future__ import annotations
+
+import attrs
+
+from penstock.core.driver_types import LogParams
+from penstock.daemon.conductor.actions.base import Action
+
+
+@attrs.frozen(kw_only=True)
+class CreateLog(Action):
+    params: LogParams
+
+
+@attrs.frozen(kw_only=True)
+class DeleteFile(Action):
+    path: str
+
+
+@attrs.frozen(kw_only=True)
+class ReserveTerm(Action):
+    """Allocates a log's storage between two positions, of one term."""
+
+    path: str
+    term_length: int
+    position: int
+    end: int
+
+
+@attrs.frozen(kw_only=True)
+class ReleaseLog(Action):
+    """Release the memory of a log's terms, but for those between two positions."""
+
+    path: str
+    term_length: int
+    kept_from: int
+    kept_to: int
+
+
+@attrs.frozen(kw_only=True)
+class SetStorage(Action):
+    budget_bytes: int
+    used_bytes: int
+
+
+@attrs.frozen(kw_only=True)
+class LogError(Action):
+    """A line for the distinct error log."""
+
+    text: str
+
+
+@attrs.frozen(kw_only=True)
+class ReportLoss(Action):
+    lost_bytes: int
+    gaps: int                           # each is an observation
+    session_id: int
+    stream_id: int
+    channel: str
+    source: str

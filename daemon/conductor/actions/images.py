@@ -1,0 +1,144 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Actions on the receive side: receive endpoints, interest and images."""
+
+from __future__ import annotations
+
+import attrs
+
+from penstock.core.driver_types import (
+    Address,
+    ImageParams,
+    RecvDestinationParams,
+    RecvEndpointParams,
+    SubscriberParams,
+)
+from penstock.daemon.conductor.actions.base import Action
+
+
+@attrs.frozen(kw_only=True)
+class OpenRecvEndpoint(Action):
+    params: RecvEndpointParams
+
+
+@attrs.frozen(kw_only=True)
+class AddRecvDestination(Action):
+    """Result: Address, what it is bound to."""
+
+    endpoint_id: int
+    params: RecvDestinationParams
+
+
+@attrs.frozen(kw_only=True)
+class FitRecvBuffer(Action):
+    """Enlarges a socket's receive buffer as far as the kernel allows.  Result: its size in bytes
+    afterwards, as SO_RCVBUF counts."""
+
+    endpoint_id: int
+    destination_id: int
+    size_bytes: int
+
+
+@attrs.frozen(kw_only=True)
+class RemoveRecvDestination(Action):
+    """Asks the receiver to read the socket no more; PS_EV_RELEASED follows."""
+
+    endpoint_id: int
+    destination_id: int
+
+
+@attrs.frozen(kw_only=True)
+class DestroyRecvDestination(Action):
+    """Closes the socket of a destination that the receiver has released."""
+
+    endpoint_id: int
+    destination_id: int
+
+
+@attrs.frozen(kw_only=True)
+class SetRecvControl(Action):
+    endpoint_id: int
+    destination_id: int
+    control: Address
+
+
+@attrs.frozen(kw_only=True)
+class AddInterest(Action):
+    endpoint_id: int
+    stream_id: int
+    session_id: int | None              # None: every session
+
+
+@attrs.frozen(kw_only=True)
+class RemoveInterest(Action):
+    endpoint_id: int
+    stream_id: int
+    session_id: int | None
+
+
+@attrs.frozen(kw_only=True)
+class ForgetSession(Action):
+    endpoint_id: int
+    stream_id: int
+    session_id: int
+    keep: bool
+
+
+@attrs.frozen(kw_only=True)
+class RefuseSession(Action):
+    """Forget a session whose SETUP can never become an image; its sender gets the reason."""
+
+    endpoint_id: int
+    stream_id: int
+    session_id: int
+    destination: int
+    source: Address
+    reason: str
+
+
+@attrs.frozen(kw_only=True)
+class AddImageObject(Action):
+    params: ImageParams
+
+
+@attrs.frozen(kw_only=True)
+class AddImageSubscriber(Action):
+    image_id: int
+    params: SubscriberParams
+
+
+@attrs.frozen(kw_only=True)
+class RemoveImageSubscriber(Action):
+    image_id: int
+    position_counter_id: int
+
+
+@attrs.frozen(kw_only=True)
+class GetImageJoinPosition(Action):
+    """Result: int."""
+
+    image_id: int
+
+
+@attrs.frozen(kw_only=True)
+class DrainImage(Action):
+    image_id: int
+
+
+@attrs.frozen(kw_only=True)
+class RejectImageObject(Action):
+    image_id: int
+    reason: str
+
+
+@attrs.frozen(kw_only=True)
+class ImageReserved(Action):
+    image_id: int
+    position: int
+
+
+@attrs.frozen(kw_only=True)
+class GiveUpImage(Action):
+    """Ask the receiver to release the terms that are not in use; PS_EV_TERMS_RELEASED follows."""
+
+    image_id: int
+    least_terms: int

@@ -1,0 +1,22 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Actions that ask the system for addresses."""
+
+from __future__ import annotations
+
+import attrs
+
+from penstock.daemon.conductor.actions.base import Action
+
+
+@attrs.frozen(kw_only=True)
+class ResolveName(Action):
+    """Result: Address, of the family requested, with ``port``."""
+
+    host: str
+    port: int
+    family: int
+
+
+@attrs.frozen(kw_only=True)
+class ListInterfaces(Action):
+    """Result: tuple of :class:`penstock.daemon.addressing.Interface`."""

@@ -1,0 +1,26 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Actions that end an object of either agent."""
+
+from __future__ import annotations
+
+import attrs
+
+from penstock.core.driver_types import ObjectKind
+from penstock.daemon.conductor.actions.base import Action
+
+
+@attrs.frozen(kw_only=True)
+class RemoveObject(Action):
+    """Asks the owning agent to let go; PS_EV_RELEASED follows."""
+
+    kind: ObjectKind
+    object_id: int
+    keep_session: bool = False          # images only
+
+
+@attrs.frozen(kw_only=True)
+class DestroyObject(Action):
+    """Frees an object that its agent has released."""
+
+    kind: ObjectKind
+    object_id: int

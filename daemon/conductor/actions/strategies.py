@@ -1,0 +1,49 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Actions for flow-control strategies written in Python."""
+
+from __future__ import annotations
+
+import attrs
+
+from penstock.core.driver_types import ReceiverView
+from penstock.daemon.conductor.actions.base import Action
+from penstock.daemon.conductor.strategy_kind import StrategyKind as StrategyKind
+
+
+@attrs.frozen(kw_only=True)
+class ReadReceivers(Action):
+    """Result: tuple[ReceiverView, ...], the live receivers of a publication."""
+
+    publication_id: int
+
+
+@attrs.frozen(kw_only=True)
+class MakeStrategy(Action):
+    """Finds and makes an object of a class of the user's.  Result: the object, opaque here."""
+
+    kind: StrategyKind
+    name: str
+
+
+@attrs.frozen(kw_only=True)
+class StrategyAnswer:
+    """Answer of a class of the user's. Without a limit the built-in rule applies."""
+
+    limit: int | None = None            # a position (FLOW) or a window in bytes (CONGESTION)
+    complaint: str = ""                 # for the error log: the first failure of its kind
+
+
+@attrs.frozen(kw_only=True)
+class RunStrategy(Action):
+    """Calls a flow-control strategy in Python.  Result: StrategyAnswer, perhaps never."""
+
+    publication_id: int
+    snapshots: tuple[ReceiverView, ...]
+    now_ns: int
+
+
+@attrs.frozen(kw_only=True)
+class SetPublicationLimit(Action):
+    publication_id: int
+    limit: int
+    until_ns: int
