@@ -9,8 +9,10 @@ from collections.abc import Callable
 
 
 def call_in_child(method: Callable[[], None]) -> None:
-    """Has the bound method called in every forked child, while its object lives: Python keeps such
-    a hook for ever, so it holds the object weakly."""
+    """Call the bound method in every forked child while its object lives.
+
+    Python never forgets a fork hook, so the hook holds the object weakly.
+    """
     reference = weakref.WeakMethod(method)
 
     def after_in_child() -> None:

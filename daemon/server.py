@@ -2,7 +2,7 @@
 """The daemon's trio shell: sockets, clocks and threads around the conductor.
 
 One nursery owns every task.  The conductor, the executor and the native driver are used by the trio
-thread only; slow actions (names, very large files, strategies in Python) run in worker threads, and
+thread only; slow actions (names, large files, strategies in Python) run in worker threads, and
 their results come back here.
 """
 

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Check the English of docs, docstrings and C headers: openers, words, sentence length.
+"""Check the English of docs, docstrings and C headers: openers, words, sentence length, proselint.
 
 A program cannot judge whether a sentence is plain.  It finds the constructions that most often
-make one hard to read (CONTRIBUTING.md, "Prose").  ``prose_pending.txt`` lists the files that
-were not rewritten yet.  A file leaves that list when it has no complaint; no file may join it.
+make one hard to read (CONTRIBUTING.md, "Prose"), and what proselint finds.  ``prose_pending.txt``
+lists the files that were not rewritten yet.  A file leaves that list when it has no complaint; no
+file may join it.
 
     tools/prose.py            check everything
     tools/prose.py FILE ...   check these files, listed or not
@@ -13,12 +14,20 @@ were not rewritten yet.  A file leaves that list when it has no complaint; no fi
 from __future__ import annotations
 
 import ast
+import bisect
+import itertools
 import re
 import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
+
+from proselint.checks import __register__
+from proselint.registry import CheckRegistry
+from proselint.tools import LintFile
+
+CheckRegistry().register_many(__register__)
 
 ROOT: Final = Path(__file__).resolve().parent.parent
 PENDING: Final = ROOT / "tools" / "prose_pending.txt"
@@ -82,6 +91,46 @@ def complaints(text: str) -> Iterator[str]:
         for pattern, better in _FORBIDDEN:
             if match := pattern.search(plain):
                 yield f"{match[0]!r} (write: {better}): {short}"
+
+
+# ---- proselint -----------------------------------------------------------------------------------
+
+#: Checks of proselint that apply to technical pages.
+_PROSELINT: Final = (
+    "archaism", "cliches", "hedging", "industrial_language", "lexical_illusions", "malapropisms",
+    "misc", "mixed_metaphors", "mondegreens", "needless_variants", "nonwords", "oxymorons",
+    "redundancy", "skunked_terms", "social_awareness", "spelling", "uncomparables", "weasel_words",
+)
+#: Checks left out, each with its reason.
+PROSELINT_LEFT_OUT: Final = {
+    "annotations": "tests/unit/test_style.py refuses left-over notes",
+    "dates_times": "dates are ISO 8601",
+    "psychology": "no page is about statistics of people",
+    "restricted": "a list of a thousand words holds none of our terms",
+    "terms": "names of animals and peoples do not occur",
+    "typography": "quotation marks, 0x and ... are typed as in source text",
+}
+
+
+def proselint_complaints(parts: list[tuple[int, str]]) -> Iterator[tuple[int, str]]:
+    """Yield (line, complaint) of proselint about the paragraphs of one file."""
+    numbers = itertools.count()
+    plain = [
+        re.sub(r"`+[^`]+`+|\]\([^)]*\)|\d[\d ]*|\w*_\w*", lambda _: f" jk{next(numbers)}§ ", part)
+        for _, part in parts
+    ]
+    plain = [f"{part} jk{next(numbers)}§." for part in plain]     # no phrase spans two paragraphs
+    ends = list(itertools.accumulate(len(part) + 2 for part in plain))
+    checks = dict.fromkeys(_PROSELINT, True)
+    content = "\n\n".join(plain)
+    if not content.strip():
+        return
+    for found in LintFile("page", content).lint({"max_errors": 1000, "checks": checks}):
+        result = found.check_result
+        # proselint puts a line end before the text.
+        line, part = parts[min(bisect.bisect_right(ends, result.span[0] - 1), len(parts) - 1)]
+        short = part.strip() if len(part) < 60 else f"{part.strip()[:57]}..."
+        yield line, f"{result.message} ({result.check_path}): {short}"
 
 
 # ---- where text stands ---------------------------------------------------------------------------
@@ -159,14 +208,17 @@ def files() -> list[str]:
     ]
 
 
+def of_file(path: Path) -> list[tuple[int, str]]:
+    """Return (line, text) of the paragraphs of a file that a person reads."""
+    return list(_READERS[path.suffix](path.read_text(encoding="utf-8")))
+
+
 def check(name: str) -> list[str]:
     """Return the complaints about one file."""
-    path = ROOT / name
-    text = path.read_text(encoding="utf-8")
-    return [
-        f"{name}:{line}: {complaint}"
-        for line, part in _READERS[path.suffix](text) for complaint in complaints(part)
-    ]
+    parts = of_file(ROOT / name)
+    found = [(line, complaint) for line, part in parts for complaint in complaints(part)]
+    found += proselint_complaints(parts)
+    return [f"{name}:{line}: {complaint}" for line, complaint in sorted(found)]
 
 
 def main(arguments: list[str]) -> int:

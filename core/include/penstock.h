@@ -49,7 +49,7 @@ enum ps_offer_code {
     PS_DAEMON_AWAY = -106 /* the daemon died; offers resume when a new daemon adopts the stream */
 };
 
-/* Misuse or trouble; never back pressure. */
+/* Misuse or a failure; never back pressure. */
 enum ps_error_code {
     PS_OK = 0,
     PS_E_INVALID = -1001,  /* an argument is out of range */
@@ -69,7 +69,7 @@ enum ps_error_code {
     PS_E_NO_INTERFACE = -1014,
     PS_E_NO_BUFFER = -1015, /* socket buffer smaller than requested */
     PS_E_PERMISSION = -1016,
-    PS_E_GAP = -1017 /* a poll stands behind a gap: ps_img_take_gap */
+    PS_E_GAP = -1017 /* the poll reached a gap: ps_img_take_gap */
 };
 
 /* Text of the calling thread's last failure, "" if none.  Valid until the thread's next failure. */
@@ -98,16 +98,16 @@ void ps_client_close(ps_client_t *client);
 /* Marks the daemon as gone (1) or back (0): offers answer PS_DAEMON_AWAY meanwhile.  Any thread. */
 void ps_client_set_daemon_away(ps_client_t *client, int32_t away);
 
-/* Waiting. A waiter takes a ticket, looks whether what it waits for has happened, and if not
- * sleeps; whatever happens after the ticket was taken ends the sleep. The daemon bumps the word
- * when an image of the client gets data, when a publication's limit moves while the client waits,
- * and when the control plane has a notice. ps_client_wake() bumps it from inside the process. */
+/* Waiting. A thread takes a ticket, checks its condition, and sleeps if the condition is false.
+ * Any event after the ticket ends the sleep. The daemon advances the client's word when an image of
+ * the client gets data, and when the control plane has a notice. A publication's limit advances the
+ * word while the client waits for room. ps_client_wake() advances it from inside the process. */
 uint32_t ps_client_ticket(ps_client_t *client);
-/* Sleeps until the word differs from ticket, or timeout_ns (>= 0; < 0 = for ever).
+/* Sleeps until the word differs from ticket, or for timeout_ns (>= 0; < 0: without a limit).
  * 0 = woken, PS_E_TIMEOUT, PS_E_INTERRUPTED, PS_E_FORKED. */
 int ps_client_sleep(ps_client_t *client, uint32_t ticket, int64_t timeout_ns);
-/* The first part of such a sleep, without the kernel's part. Returns 1 as soon as the word
- * differs from ticket. Returns 0 after at most 150 us, at once if recent waits were long, or in a
+/* Spins before such a sleep, without a system call. Returns 1 as soon as the word differs from
+ * ticket. Returns 0 after at most 150 us, at once if recent waits were long, or in a
  * forked child. */
 int32_t ps_client_await(ps_client_t *client, uint32_t ticket);
 void ps_client_wake(ps_client_t *client);
@@ -143,7 +143,7 @@ typedef struct ps_claim {
     size_t length;    /* payload bytes */
     int64_t position; /* stream position after the message */
     void *frame;      /* owned by the library */
-    uint32_t epoch;   /* the same: of the ordinal that the claim took */
+    uint32_t epoch;   /* owned by the library: epoch of the claim's ordinal */
 } ps_claim_t;
 
 typedef struct ps_pub_constants {
@@ -169,14 +169,14 @@ void ps_pub_get_constants(const ps_pub_t *pub, ps_pub_constants_t *out);
  * max_payload_bytes.  Returns the position after it, or a code; PS_E_TOO_LONG, PS_E_FORKED.
  * reserved_value goes into every frame's header.  Bound: one pass over the message. */
 int64_t ps_pub_offer(ps_pub_t *pub, const void *data, size_t length, int64_t reserved_value);
-/* The same, gathering from count >= 1 pieces. */
+/* ps_pub_offer() of one message gathered from count >= 1 pieces. */
 int64_t ps_pub_offerv(ps_pub_t *pub, const ps_iov_t *pieces, int32_t count, int64_t reserved_value);
 /* Publishes messages base[offsets[i] .. offsets[i+1]) for i in [0, count), in order, until one is
- * refused.  *accepted is how many went in; returns the last position or, when none did, the
- * code. */
+ * refused.  *accepted is the number of published messages.  Returns the position after the last
+ * one, or the code if none was published. */
 int64_t ps_pub_offer_batch(ps_pub_t *pub, const uint8_t *base, const int64_t *offsets,
                            int32_t count, int32_t *accepted);
-/* The same for fixed-size messages of stride bytes back to back. */
+/* ps_pub_offer_batch() for messages of stride bytes each, back to back. */
 int64_t ps_pub_offer_strided(ps_pub_t *pub, const uint8_t *base, int64_t stride, int32_t count,
                              int32_t *accepted);
 
@@ -188,7 +188,8 @@ int ps_pub_abort(ps_pub_t *pub, ps_claim_t *claim);
 
 int64_t ps_pub_position(const ps_pub_t *pub); /* or PS_CLOSED */
 int64_t ps_pub_limit(const ps_pub_t *pub);    /* publisher limit, or PS_CLOSED */
-/* Messages that the stream's message rate admits in all so far; INT64_MAX: it has none. */
+/* Messages that the stream's message rate has admitted since its start; INT64_MAX: no message
+ * rate is set. */
 int64_t ps_pub_ordinal_limit(const ps_pub_t *pub);
 int64_t ps_pub_available_window(const ps_pub_t *pub); /* bytes >= 0, or PS_CLOSED */
 int32_t ps_pub_is_connected(const ps_pub_t *pub);
@@ -197,7 +198,7 @@ int32_t ps_pub_is_connected(const ps_pub_t *pub);
  * PS_E_INVALID: the daemon has no such publication any more; PS_E_FORKED.  Any thread.
  * Bound: eight copies of 3 KiB. */
 int ps_pub_pressure(const ps_pub_t *pub, ps_pressure_view_t *out);
-/* Tells the daemon that this client waits for room, so that it is woken when the limit moves. */
+/* Asks the daemon to wake this client when the publisher limit moves. */
 void ps_pub_want_room(ps_pub_t *pub);
 
 /* ---- image and subscription ------------------------------------------------------------------ */
@@ -249,28 +250,29 @@ int64_t ps_img_join_position(const ps_img_t *image);
 int32_t ps_img_transport_count(const ps_img_t *image);
 /* The mapped log file, for views: base address and length in bytes. */
 const uint8_t *ps_img_map(const ps_img_t *image, int64_t *length_bytes);
-/* 1 when a poll would find something: a frame, or a gap that was not taken. */
+/* 1 if a poll would return a message, or a gap that was not taken. */
 int32_t ps_img_has_data(const ps_img_t *image);
 
 /* Delivers up to limit messages of one image. flags: see ps_poll_flags. Returns the count >= 0 or
  * a negative ps_error_code (PS_E_CORRUPT: the image is stopped at that position). Returns 0 if no
  * message was available at any time during the call; a caller that took its ticket before the
- * call may sleep. First releases what the previous poll delivered. Bound: limit messages, the end
- * of a term that any of them was in, three terms of padding or fragments. */
+ * call may sleep. The call first releases the messages of the previous poll. Bound: limit messages,
+ * or the end of the term, or three terms of padding and fragments. */
 int32_t ps_img_poll(ps_img_t *image, ps_message_t *out, int32_t limit, int32_t flags);
-/* From now on a poll that comes to a gap that will not be repaired (reliable=false, dropped ranges)
- * ends before it; the next one passes it and returns PS_E_GAP until it is taken. */
+/* Makes polls report gaps that stay (reliable=false, dropped ranges). A poll that reaches such a
+ * gap ends before it. The next poll passes the gap; polls then return PS_E_GAP until
+ * ps_img_take_gap() took it. */
 void ps_img_report_gaps(ps_img_t *image);
-/* 1: *from..*to (positions) are missing permanently, *messages of them, -1 not known. 0: no gap.
- * */
+/* Returns 1 if the positions *from..*to are missing permanently. *messages is the number of lost
+ * messages, -1: not known. Returns 0 if there is no gap. */
 int32_t ps_img_take_gap(ps_img_t *image, int64_t *from, int64_t *to, int64_t *messages);
-/* Messages between two frame boundaries of what was received, without a gap; -1: not known, or the
- * log does not hold frames there.  Bound: three terms. */
+/* Number of messages between two frame boundaries of the received stream. -1: a gap lies between
+ * them, or the log does not hold these frames.  Bound: three terms. */
 int64_t ps_img_count(const ps_img_t *image, int64_t from, int64_t to);
-/* Moves delivered to position (a frame boundary in [released, delivered]): what is behind it will
- * be delivered again. */
+/* Moves the delivered position back to position, a frame boundary in [released, delivered]. The
+ * next poll delivers the messages behind it again. */
 int ps_img_rewind(ps_img_t *image, int64_t position);
-/* Releases everything delivered: the window moves, views into it become invalid. */
+/* Releases everything delivered. The window moves, and views into that range become invalid. */
 void ps_img_release(ps_img_t *image);
 
 enum ps_poll_flags {
@@ -285,9 +287,10 @@ int ps_sub_remove_image(ps_sub_t *sub, ps_img_t *image);
 int32_t ps_sub_image_count(const ps_sub_t *sub);
 /* NULL beyond the last.  Indexes change as images come and go. */
 ps_img_t *ps_sub_image(const ps_sub_t *sub, int32_t index);
-/* Polls the images in turn, starting one further each time, until limit messages are there. */
+/* Polls the images in turn until limit messages were found. Each call starts at the next image. */
 int32_t ps_sub_poll(ps_sub_t *sub, ps_message_t *out, int32_t limit, int32_t flags);
-/* Undelivers messages[from..count): the handler of messages[from] failed. */
+/* Rewinds messages[from..count), so that the next poll delivers them again: the handler of
+ * messages[from] failed. */
 void ps_sub_rewind(ps_sub_t *sub, const ps_message_t *messages, int32_t count, int32_t from);
 void ps_sub_release(ps_sub_t *sub);
 int32_t ps_sub_has_data(const ps_sub_t *sub);

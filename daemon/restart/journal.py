@@ -7,9 +7,9 @@ without fields erases its key.  A record is
     length u32 | crc of length u32 | crc of body u32 | body (msgpack: [kind, key, fields])
 
 all little-endian. Each record is one write. A daemon that is killed leaves whole records and at
-most one broken record at the end of the file. Readers ignore it, since no client was notified of
-it. Everything else that does not fit is damage, and the journal is refused. It lives in shared
-memory like the rest of the directory, so it is never synced to a disk.
+most one incomplete record at the end of the file. Readers ignore it, since no client was notified
+of it. Everything else that does not fit is damage, and the journal is refused. The journal lives in
+shared memory like the rest of the directory, so it is never synced to a disk.
 """
 
 from __future__ import annotations

@@ -55,6 +55,32 @@ def test_each_kind_of_file_is_read() -> None:
     assert [p.strip() for _, p in prose.of_header("/* Bytes. */\n")] == ["Bytes."]
 
 
+@pytest.mark.parametrize(
+    ("text", "check"),
+    [
+        ("The daemon waits for ever.", "archaism"),
+        ("The sender sends the the frame.", "lexical_illusions"),
+        ("At the end of the day the window closes.", "cliches"),
+        ("The very large file.", "weasel_words"),
+    ],
+)
+def test_proselint_reads_each_paragraph(text: str, check: str) -> None:
+    parts = [(1, "A plain paragraph."), (7, text), (9, "Another plain paragraph.")]
+    found = list(prose.proselint_complaints(parts))
+    assert [(line, check in complaint) for line, complaint in found] == [(7, True)]
+
+
+def test_proselint_reads_no_code_and_no_number() -> None:
+    parts = [(1, "`very very` costs 1 174 or 1 131 bytes"), (2, "bytes"), (3, "`for ever`")]
+    assert list(prose.proselint_complaints(parts)) == []
+
+
+def test_every_check_of_proselint_is_used_or_left_out_with_a_reason() -> None:
+    known = {check.path.partition(".")[0] for check in prose.CheckRegistry().checks}
+    assert known <= {*prose._PROSELINT, *prose.PROSELINT_LEFT_OUT}
+    assert not {*prose._PROSELINT} & {*prose.PROSELINT_LEFT_OUT}
+
+
 def test_only_listed_files_have_complaints() -> None:
     assert prose.main([]) == 0
 

@@ -39,7 +39,7 @@ int ps_retransmit_on_nak(ps_retransmit_t *retransmit, int64_t from, int64_t to, 
 /* More or fewer actions from now on (1 <= capacity <= entries of the owner's memory); those beyond
  * are dropped: they will be requested again. */
 void ps_retransmit_set_capacity(ps_retransmit_t *retransmit, int32_t capacity);
-/* Up to count actions that are due, in turn, so that none waits for ever.  Returns how many. */
+/* Up to count actions that are due, in turn, so that none starves.  Returns how many. */
 int32_t ps_retransmit_due(ps_retransmit_t *retransmit, int64_t now_ns, ps_resend_t **due,
                           int32_t count);
 /* The action is sent (or dropped): linger from now. */

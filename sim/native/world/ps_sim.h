@@ -121,7 +121,7 @@ void ps_simnet_wire(const ps_simnet_t *simnet, ps_sim_wire_t *out);
 enum ps_simworld_stop {
     PS_SIMWORLD_TIME = 0,    /* until_ns */
     PS_SIMWORLD_CONTROL = 1, /* a conductor has to act: an event waits or its deadline is due */
-    PS_SIMWORLD_STUCK = 2    /* a host asks to be called for ever and does nothing */
+    PS_SIMWORLD_STUCK = 2    /* a host asks for another call each time and does nothing */
 };
 
 typedef struct ps_sim_publisher_params {
