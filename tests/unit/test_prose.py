@@ -67,7 +67,8 @@ def test_each_kind_of_file_is_read() -> None:
 def test_proselint_reads_each_paragraph(text: str, check: str) -> None:
     parts = [(1, "A plain paragraph."), (7, text), (9, "Another plain paragraph.")]
     found = list(prose.proselint_complaints(parts))
-    assert [(line, check in complaint) for line, complaint in found] == [(7, True)]
+    assert {line for line, _ in found} == {7}
+    assert any(check in complaint for _, complaint in found)
 
 
 def test_proselint_reads_no_code_and_no_number() -> None:
