@@ -347,7 +347,7 @@ def view_into(owner: Any, row: tuple[int, ...]) -> memoryview:
 
 
 def release_view(view: memoryview) -> None:
-    """End a view; one that something else was made from (an array, say) is left alone."""
+    """End a view, unless another object (an array, for example) still uses it."""
     with contextlib.suppress(BufferError):
         view.release()
 
@@ -356,7 +356,7 @@ def end_view(view: memoryview, owner: Any, references: int, header: Header) -> N
     """End the view that a handler was given.
 
     :param references: ``sys.getrefcount(owner)`` in the caller before it made the view.
-    :raises BufferError: something made from the view is still there, and would read other data.
+    :raises BufferError: an object made from the view still exists and would read other data.
     """
     with contextlib.suppress(BufferError):
         view.release()

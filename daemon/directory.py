@@ -93,9 +93,9 @@ class ClaimedDirectory:
 def claim_directory(
     config: DirectoryConfig, *, keep: bool = False, any_layout: bool = False
 ) -> ClaimedDirectory:
-    """Makes the directory ours; what a dead daemon left in it is removed, unless ``keep``.
+    """Claim the directory for this daemon, and remove a dead daemon's files unless ``keep``.
 
-    :param any_layout: take it also if what is in it cannot be read by this version.
+    :param any_layout: also claim a directory whose files another version wrote.
 
     :raises DirectoryInUseError: a live daemon owns it.
     :raises VersionMismatch: it belongs to another program, or a daemon of another layout left it.

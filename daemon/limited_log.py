@@ -16,7 +16,7 @@ _TEXTS: Final = 1024                # remembered
 
 @attrs.define
 class LimitedLog:
-    """One owner thread.  Warnings that are left out are counted; the next line tells the count."""
+    """Counts the warnings that it leaves out; the next line states the count.  One owner thread."""
 
     _log: logging.Logger
     _notified: dict[str, int] = attrs.field(factory=dict)           # text -> when, ns

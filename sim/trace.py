@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Trace of a run over time, as JSON lines: one object an event.
 
-The form is that of ``penstock daemon --trace`` (:mod:`penstock.daemon.observe.trace`): what the
-daemons tell, and each daemon's ``sample`` every 10 ms.  ``world`` stands beside
-them, of no host: what only the simulator knows.
+The form is that of ``penstock daemon --trace`` (:mod:`penstock.daemon.observe.trace`): the events
+of each daemon, and its ``sample`` every 10 ms.  ``world`` events belong to no host: they hold facts
+that only the simulator knows.
 """
 
 from __future__ import annotations

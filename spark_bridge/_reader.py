@@ -33,20 +33,20 @@ _SMALL_BYTES: Final = 256 * 1024        # ... up to here
 
 
 class DataLoss(PenstockError):
-    """Part of the stream cannot be read any more; option failOnDataLoss=false goes on without."""
+    """Part of the stream is lost.  With failOnDataLoss=false the query continues after it."""
 
 
 class Unreadable(PenstockError):
-    """Part of the stream cannot be read now, although it may still be there: never skipped."""
+    """Part of the stream cannot be read now but may still exist.  The query never skips it."""
 
 
 def read_ranges(
     options: SourceOptions, schema: StructType, found: Sequence[Range]
 ) -> Iterator[Any]:
-    """The messages of some ranges as record batches of ``schema``, in the order of the ranges.
+    """Return the messages of ranges as record batches of ``schema``, in the order of the ranges.
 
     :raises DataLoss: a range is gone, and option failOnDataLoss is true.
-    :raises Unreadable: a daemon that may have a range does not give it.
+    :raises Unreadable: no daemon returned a range, but one that may hold it did not answer.
     :raises PayloadError: a message is not what option payload says.
     """
     decoder = Decoder(options, schema)

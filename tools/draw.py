@@ -34,9 +34,12 @@ def head() -> str:
 
 
 def all_sentences() -> list[tuple[str, int, str]]:
-    """Return (file, line, sentence) of everything that people read, without decision records."""
+    """Return (file, line, sentence) of everything that people read, without decision records and
+    the dumps of docs/capture.md."""
     found = []
     for name in prose.files():
+        if name == "docs/capture.md":
+            continue
         path = prose.ROOT / name
         for line, part in prose.of_file(path):
             found += [

@@ -413,7 +413,7 @@ class GroupList:
 
 @attrs.frozen(kw_only=True)
 class FetchPiece:
-    """Whole frames of [position, next_position); they are the ZeroMQ frame behind this one."""
+    """Whole log frames of [position, next_position).  The next ZeroMQ frame holds their bytes."""
 
     position: int
     next_position: int

@@ -60,7 +60,8 @@ def command(
 ) -> None:
     """Run the daemon until SIGTERM or Ctrl-C.
 
-    It hands its streams over to the next daemon in the directory; 'penstock drain' ends them.
+    The daemon hands its streams over to the next daemon in the directory. 'penstock drain' ends
+    the streams instead.
     """
     config = DaemonConfig()
     if config_file is not None:

@@ -50,7 +50,7 @@ typedef struct ps_publication_params {
     int32_t max_resend;                 /* group semantics: 1..256 */
     int32_t ttl;                        /* stated in SETUP */
     const char *strategy;               /* flow control for people, cut off in the slot */
-    int64_t reserved_position;          /* storage is there below this position */
+    int64_t reserved_position;          /* storage is reserved below this position */
     int64_t untethered_window_limit_timeout_ns;
     int64_t untethered_linger_timeout_ns;
     int64_t untethered_resting_timeout_ns;

@@ -52,7 +52,7 @@ typedef struct ps_simnet_stats {
     uint64_t reordered;
     uint64_t corrupted;
     uint64_t forged;
-    uint64_t refused; /* given to send, and not taken by the socket: not in sent */
+    uint64_t refused; /* the socket refused them; not counted as sent */
 } ps_simnet_stats_t;
 
 /* PS_E_NO_MEMORY. */
