@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Compare the speed of two commits in interleaved pairs: ``python -m bench.pairs OLD NEW``.
 
-Both commits are built below ``build/pairs``.  A pair measures both, one after the
-other, in alternating order, so that both meet the same load.  The result of a row is the median of the
+Both commits are built below ``build/pairs``.  A pair measures both, one after the other, in
+alternating order, so that both meet the same load.  The result of a row is the median of the
 ratios NEW / OLD over its pairs: of messages a second, and of CPU time a message.
 """
 
