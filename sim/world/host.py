@@ -299,8 +299,9 @@ class Host:
 
     def strategies(self) -> list[Running]:
         """Those in Python that are at work, and what became of their answers."""
-        owners = (*self.publications(), *self.conductor.snapshot().images)
-        found = (self._executor.strategies.get(owner.id) for owner in owners)
+        ids = [owner.id for owner in self.publications()]
+        ids += [image.id for image in self.conductor.snapshot().images]
+        found = map(self._executor.strategies.get, ids)
         return [running for running in found if running is not None]
 
     def untold(self) -> list[str]:

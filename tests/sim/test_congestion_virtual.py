@@ -93,7 +93,7 @@ def read_bytes(world: World) -> int:
 def cause(world: World) -> int:
     """What holds the publication now."""
     host = world.hosts[0]
-    (publication,) = host.conductor.world.publications.values()
+    (publication,) = host.publications()
     return int(host._shared.read_pressure(publication.slot).cause)
 
 

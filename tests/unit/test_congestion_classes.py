@@ -81,7 +81,7 @@ def test_a_rule_sees_session_and_term_length_of_the_stream_that_arrives() -> Non
         StreamRule(stream_id=9, session_id=78),
         StreamRule(stream_id=9, congestion_control="py:c:D"),
     )
-    settings = Rig(rules=rules).conductor.world.settings
+    settings = Rig(rules=rules).state.settings
 
     def chosen(
         stream_id: int, session_id: int, term_length: int = 65536, channel: str = UNICAST

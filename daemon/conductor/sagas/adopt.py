@@ -271,10 +271,10 @@ def _publication(
     state: State, key: tuple[int, ...], fields: Mapping[str, Any], _all: Registrations
 ) -> Saga[None]:
     values = dict(fields)
-    state, end_reason = values.pop("state"), values["end_reason"]
+    life, end_reason = values.pop("state"), values["end_reason"]
     links: dict[int, int] = values.pop("links")
     endpoint_id = values.pop("endpoint_id")
-    if state in _OVER or end_reason == "revoked" or values["end_confirmed"]:
+    if life in _OVER or end_reason == "revoked" or values["end_confirmed"]:
         erase(state, "publication", *key)
         return                          # everything of it was sent and confirmed, or given up
     endpoint = state.send_endpoints.get(endpoint_id)

@@ -476,19 +476,19 @@ def leave_image(state: State, link: SubscriberLink) -> None:
 
 
 def _move(state: State, image: Image, trigger: ImageTrigger) -> None:
-    state = IMAGE.get((image.state, trigger))
-    if state is None:
+    entered = IMAGE.get((image.state, trigger))
+    if entered is None:
         return
-    image.state = state
+    image.state = entered
     if trigger is ImageTrigger.NEVER_ESTABLISHED:
         state.half_open_bytes -= image.log.reserved_bytes
-    state.event("image_state", image_id=image.id, state=state.value, cause=trigger.value)
+    state.event("image_state", image_id=image.id, state=entered.value, cause=trigger.value)
     detach_groups(state, image)
-    if state is ImageState.DRAINING:
+    if entered is ImageState.DRAINING:
         state.emit(DrainImage(image_id=image.id))
-    elif state is ImageState.LINGER:
+    elif entered is ImageState.LINGER:
         _linger(state, image)
-    elif state is ImageState.DONE:
+    elif entered is ImageState.DONE:
         _finish(state, image)
 
 
