@@ -74,7 +74,9 @@ class Client:
         self._resources: dict[int, Resource] = {}
         self._registrations: dict[int, Registration] = {}
         self._forked = False
-        params = _params(port.lease)
+        #: Called on any thread when another descriptor is to be watched.
+        self._on_watch_renewed: Callable[[], object] | None = None
+        params = self._params = _params(port.lease)
         try:
             self._handle: core.ClientHandle = core.client_open(params, library)
         except BaseException:
@@ -253,6 +255,16 @@ class Client:
         self._check()
         return self._handle
 
+    def _watched(self) -> tuple[core.ClientHandle, int]:
+        """The native client and its eventfd for :func:`penstock.core.client.client_watch`."""
+        with self._lock:
+            return self._handle, self._params.watch_fd
+
+    def _renew_watch(self) -> None:
+        renewed = self._on_watch_renewed
+        if renewed is not None:
+            renewed()
+
     def _parking(self) -> Parking:
         self._check_fork()
         return self._park
@@ -316,9 +328,11 @@ class Client:
         with self._lock:
             everything = list(self._resources)
         self._suspend(everything)
-        old, self._handle = self._handle, handle
+        with self._lock:
+            old, self._handle, self._params = self._handle, handle, params
         self._bell.replace(handle, params)
         self._park.replace(handle)
+        self._renew_watch()
         core.client_wake(old)
 
     def _add_again(self, resource: Resource, known: Registration) -> None:
@@ -436,6 +450,7 @@ def _params(lease: Lease) -> core.ClientParams:
         client_slot=lease.client_slot,
         sender_wake_fd=lease.sender_wake_fd,
         receiver_wake_fd=lease.receiver_wake_fd,
+        watch_fd=lease.watch_fd,
     )
 
 

@@ -35,9 +35,11 @@ class Attempt:
         timeout_s: float = DEFAULT_TIMEOUT_S,
         reattach_timeout_s: float = DEFAULT_REATTACH_S,
         on_waiting: Callable[[str], object] | None = None,
+        watch: bool = False,
     ) -> None:
         """Check the arguments; they are those of :func:`connect`.
 
+        :param watch: whether the client is for a loop of events.
         :param on_waiting: called once with a line of text when no daemon has come within a second.
         """
         if not isinstance(name, str) or len(name) > _NAME_CHARS:
@@ -53,6 +55,7 @@ class Attempt:
         self._timeout_s = timeout_s
         self._reattach_s = reattach_timeout_s
         self._on_waiting = on_waiting
+        self._watch = watch
         self._began = time.monotonic()
 
     def once(self) -> Client | None:
@@ -68,6 +71,7 @@ class Attempt:
                 library_version=core.library_version(),
                 timeout_s=left,
                 reattach_timeout_s=self._reattach_s,
+                watch=self._watch,
             )
         except (DaemonNotRunning, DaemonGone) as error:
             waited = time.monotonic() - self._began

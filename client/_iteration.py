@@ -65,8 +65,8 @@ class Held:
             reader._drop_batch()
 
 
-class _Steps(_Guard, Generic[_T]):
-    """What loops over messages and over batches have in common."""
+class Steps(_Guard, Generic[_T]):
+    """Common part of loops over messages and over batches."""
 
     __slots__ = ("_held", "_limit", "_subscription", "_timeout_s", "_until_end")
 
@@ -84,6 +84,10 @@ class _Steps(_Guard, Generic[_T]):
     def _step(self) -> _T | None:
         """The next value, or None while there is none."""
 
+    def _is_over(self) -> bool:
+        """Whether the wait has ended because there comes nothing more."""
+        return self._until_end and not self._subscription._has_data()
+
     def __iter__(self) -> Self:
         return self
 
@@ -98,7 +102,7 @@ class _Steps(_Guard, Generic[_T]):
         return found
 
 
-class Messages(_Steps[Message]):
+class Messages(Steps[Message]):
     """Iterator of :meth:`penstock.Subscription.messages`."""
 
     __slots__ = ()
@@ -107,7 +111,7 @@ class Messages(_Steps[Message]):
         return self._subscription._next(self._held)
 
 
-class Batches(_Steps[MessageBatch]):
+class Batches(Steps[MessageBatch]):
     """Iterator of :meth:`penstock.Subscription.batches`."""
 
     __slots__ = ()

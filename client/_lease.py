@@ -21,6 +21,7 @@ from penstock.core.errors import (
     VersionMismatch,
 )
 
+#: Eventfds of sender and receiver; one more for a client that asked to watch.
 _GRANT_FDS: Final = 2
 _INT_BYTES: Final = 4
 
@@ -53,7 +54,7 @@ def exchange_lease(
         connection.send(codec.encode(request, 1))
         data, ancillary, _flags, _address = connection.recvmsg(
             control.MAX_MESSAGE_BYTES,
-            socket.CMSG_SPACE(_GRANT_FDS * _INT_BYTES),
+            socket.CMSG_SPACE((_GRANT_FDS + 1) * _INT_BYTES),
             socket.MSG_CMSG_CLOEXEC,
         )
     except TimeoutError:
@@ -62,7 +63,7 @@ def exchange_lease(
         raise DaemonGone(f"the daemon in {directory} hung up: {error.strerror}") from None
     fds = _descriptors(ancillary)
     try:
-        grant = _check_grant(data, fds, directory)
+        grant = _check_grant(data, fds, _GRANT_FDS + request.watch, directory)
     except BaseException:
         for fd in fds:
             close_fd(fd)
@@ -79,7 +80,9 @@ def _descriptors(ancillary: list[tuple[int, int, bytes]]) -> list[int]:
     return fds
 
 
-def _check_grant(data: bytes, fds: list[int], directory: Path) -> control.LeaseGrant:
+def _check_grant(
+    data: bytes, fds: list[int], expected: int, directory: Path
+) -> control.LeaseGrant:
     if not data:
         raise DaemonGone(f"the daemon in {directory} hung up before it granted a lease")
     try:
@@ -88,7 +91,7 @@ def _check_grant(data: bytes, fds: list[int], directory: Path) -> control.LeaseG
         raise VersionMismatch(f"cannot understand the daemon in {directory}: {error}") from None
     if isinstance(message, control.Failure):
         raise refusal(message)
-    if not isinstance(message, control.LeaseGrant) or len(fds) != _GRANT_FDS:
+    if not isinstance(message, control.LeaseGrant) or len(fds) != expected:
         raise VersionMismatch(f"the daemon in {directory} did not grant a lease as expected")
     return message
 

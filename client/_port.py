@@ -38,7 +38,7 @@ Request: TypeAlias = (
 
 @attrs.frozen(kw_only=True)
 class Lease:
-    """Lease that the daemon granted to this client. The native client that is opened with the two
+    """Lease that the daemon granted to this client. The native client that is opened with the
     descriptors owns them and closes them."""
 
     directory: Path
@@ -49,6 +49,13 @@ class Lease:
     daemon_version: str
     sender_wake_fd: int
     receiver_wake_fd: int
+    watch_fd: int = -1
+    """Written when something happens while the client watches; -1: it did not ask for one."""
+
+    @property
+    def descriptors(self) -> tuple[int, int, int]:
+        """All of them."""
+        return self.sender_wake_fd, self.receiver_wake_fd, self.watch_fd
 
 
 class PortState(enum.Enum):

@@ -7,7 +7,7 @@ import contextlib
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
 
 import attrs
 
@@ -32,7 +32,18 @@ from penstock.core.errors import (
 from penstock.core.pressure import NO_PRESSURE, PressureView
 
 if TYPE_CHECKING:
+    from typing_extensions import Buffer
+
     from penstock.client._client import Client
+
+    class Array(Protocol):
+        """A NumPy array, which is typed as a Buffer from Python 3.12 on."""
+
+        @property
+        def __array_interface__(self) -> dict[str, Any]: ...
+
+    #: What one message is made from: a buffer, or a list or tuple of several that are gathered.
+    Payload: TypeAlias = Buffer | Array | Sequence[Buffer | Array]
 
 #: Called with what became of a session, on a thread of the client.
 SessionCallback: TypeAlias = Callable[[LostSession], object]
@@ -90,6 +101,36 @@ def _open_native(client: Client, ready: control.PublicationReady) -> core.Public
             exclusive=ready.exclusive,
         ),
     )
+
+
+class BatchSender:
+    """A batch on its way into the stream."""
+
+    def __init__(self, publication: Publication, block: Block, wait_connected: bool) -> None:
+        self._publication = publication
+        self._block = block
+        self._wait_connected = wait_connected
+        self._done = 0
+        self.position = publication.position
+        """Position after the last message that was accepted, or the code of a refusal."""
+
+    @property
+    def is_done(self) -> bool:
+        """Whether every message was accepted."""
+        return self._done == self._block.count
+
+    def attempt(self) -> bool:
+        """Offer what is left; whether there is no more to wait for now."""
+        publication = self._publication
+        publication._want_room()
+        for _ in range(_TURNS):
+            accepted, self.position = publication._offer_block(self._block, self._done)
+            self._done += accepted
+            if self.position != Offer.ADMIN_ACTION:
+                break
+        return self.is_done or publication._settled(
+            self.position, self._wait_connected, more=True
+        )
 
 
 class Publication:
@@ -150,7 +191,7 @@ class Publication:
 
     # ---- sending ---------------------------------------------------------------------------------
 
-    def offer(self, data: Any, *, reserved_value: int = 0) -> int:
+    def offer(self, data: Payload, *, reserved_value: int = 0) -> int:
         """Publishes one message, never waiting.
 
         :param data: bytes, any contiguous buffer, or a list or tuple of buffers that are gathered
@@ -187,7 +228,7 @@ class Publication:
 
     def send(
         self,
-        data: Any,
+        data: Payload,
         timeout_s: float | None = None,
         *,
         reserved_value: int = 0,
@@ -228,23 +269,14 @@ class Publication:
 
         :returns: the position after the last message; the current one for an empty batch.
         """
-        block = self._block(messages)
-        done, position = 0, self.position
+        sending = self._batch_sender(messages, wait_connected)
+        while not sending.is_done:
+            if not self._client._parking().until(sending.attempt, timeout_s):
+                self._raise_timeout(sending.position, timeout_s)
+        return sending.position
 
-        def attempt() -> bool:
-            nonlocal done, position
-            self._want_room()
-            for _ in range(_TURNS):
-                accepted, position = self._offer_block(block, done)
-                done += accepted
-                if position != Offer.ADMIN_ACTION:
-                    break
-            return done == block.count or self._settled(position, wait_connected, more=True)
-
-        while done < block.count:
-            if not self._client._parking().until(attempt, timeout_s):
-                self._raise_timeout(position, timeout_s)
-        return position
+    def _batch_sender(self, messages: Any, wait_connected: bool) -> BatchSender:
+        return BatchSender(self, self._block(messages), wait_connected)
 
     def try_claim(self, length: int) -> Claim:
         """Claims a frame of ``length`` payload bytes to write a message in place.

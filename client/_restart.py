@@ -76,9 +76,11 @@ class Bell:
             if client is not None:
                 _in_background(client, None, lease)
             else:
-                core.close_fds(lease.sender_wake_fd, lease.receiver_wake_fd)
+                core.close_fds(*lease.descriptors)
             return
-        core.client_replace_fds(self._params, lease.sender_wake_fd, lease.receiver_wake_fd)
+        core.client_replace_fds(self._params, *lease.descriptors)
+        if client is not None:
+            client._renew_watch()
         if client is not None and lost:
             client._suspend(lost)
             _in_background(client, lost, None)

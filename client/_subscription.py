@@ -143,6 +143,11 @@ class Subscription(Reader):
         """Sleeps until there is an image: True, or False after ``timeout_s`` seconds."""
         return self._client._parking().until(lambda: self.is_connected, timeout_s)
 
+    def _soon(self) -> bool:
+        """Whether there is something to poll, perhaps after a short time awake; False where only
+        :meth:`_has_data` can tell."""
+        return False
+
     def _has_data(self) -> bool:
         self._refresh()
         return bool(core.sub_has_data(self._handle))
@@ -210,7 +215,7 @@ class Subscription(Reader):
         if not until_end:
             come = self.wait(timeout_s)
         else:
-            come = self._client._parking().until(self._has_data_or_end, timeout_s)
+            come = self._client._parking().until(self._step_condition(until_end), timeout_s)
         if not come:
             raise self._no_message(timeout_s)
         return not until_end or self._has_data()
@@ -221,6 +226,10 @@ class Subscription(Reader):
             f"no message on {self._channel} stream {self.stream_id} within {timeout_s:g} s: "
             + (f"{publishers} publishers are connected" if publishers else "no publisher is there")
         )
+
+    def _step_condition(self, until_end: bool) -> Callable[[], bool]:
+        """What ends the wait of a loop."""
+        return self._has_data_or_end if until_end else self._has_data
 
     def _has_data_or_end(self) -> bool:
         return self._has_data() or self._has_ended()

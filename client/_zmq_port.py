@@ -26,6 +26,7 @@ import zmq
 from penstock.client._lease import close_fd, connect_lease, exchange_lease, refusal
 from penstock.client._port import Lease, Listener, Notice, PortState, Request
 from penstock.config.protocol import codec, control
+from penstock.core import client as core
 from penstock.core.errors import (
     ClosedError,
     DaemonGone,
@@ -65,17 +66,21 @@ class ZmqPort:
         library_version: str,
         timeout_s: float,
         reattach_timeout_s: float = 0.0,
+        watch: bool = False,
     ):
         """Takes the lease and says hello.
 
         :param reattach_timeout_s: time to wait for a new daemon after the old one hung up.
+        :param watch: whether to ask for an eventfd that a loop of events can wait for.
 
         :raises DaemonNotRunning: no daemon listens in ``directory``.
         :raises VersionMismatch: the daemon does not understand us, or we it.
         :raises TimeoutExpired: no answer within ``timeout_s``.
         """
         deadline = time.monotonic() + timeout_s
-        request = control.LeaseRequest(name=name, library_version=library_version)
+        request = control.LeaseRequest(
+            name=name, library_version=library_version, watch=watch
+        )
         self._request = request
         self._reattach_s = reattach_timeout_s
         self._lease_socket = connect_lease(directory, timeout_s)
@@ -325,8 +330,7 @@ class ZmqPort:
         self._known &= kept
         with self._lock:
             if self._state is not PortState.AWAY:
-                close_fd(lease.sender_wake_fd)
-                close_fd(lease.receiver_wake_fd)
+                core.close_fds(*lease.descriptors)
                 return
             self._lease = lease
             if not same:
@@ -351,8 +355,7 @@ class ZmqPort:
         if listener is not None:
             listener.on_back(lease, lost, same)
         else:
-            close_fd(lease.sender_wake_fd)
-            close_fd(lease.receiver_wake_fd)
+            core.close_fds(*lease.descriptors)
 
     def _heard_by(self) -> Listener | None:
         return self._listener() if self._listener is not None else None
@@ -515,6 +518,7 @@ def _lease_of(directory: Path, grant: control.LeaseGrant, fds: list[int]) -> Lea
         daemon_version=grant.daemon_version,
         sender_wake_fd=fds[0],
         receiver_wake_fd=fds[1],
+        watch_fd=fds[2] if len(fds) > 2 else -1,
     )
 
 

@@ -243,6 +243,13 @@ class Shared(NativeObject):
         """Ends the sleep of a waiting client.  Any thread."""
         self._lib.ps_slot_wake_client(self._handle, index)
 
+    def watch_client(self, index: int, fd: int) -> None:
+        """Name the eventfd that wakes the client in a slot while it watches; borrowed, -1: none.
+
+        Agents may write to it until they have ended: put another in its place with ``os.dup2``.
+        """
+        self._lib.ps_slot_watch_client(self._handle, index, fd)
+
     def read_pressure(self, publication_slot: int) -> PressureView:
         """Both accounts of a publication.  Any thread."""
         view = self._ffi.new("ps_pressure_view_t *")

@@ -56,6 +56,12 @@ CORE_FOLDERS = (
 SIM_FOLDERS = ("sim/native/network", "sim/native/world", "sim/native/oracle")
 BENCH_FOLDERS = ("penstock/_bench/native",)
 FOLDERS = (*CORE_FOLDERS, *SIM_FOLDERS, *BENCH_FOLDERS)
+#: Of the headers below, but not for Python: glue for these would be dead weight.
+NOT_FOR_PYTHON = re.compile(
+    r"^[^\n;{}]*\b(?:ps_driver_faults|ps_pub_ordinal_limit|ps_sub_image|ps_log_file_length)"
+    r"\([^;]*\);\n",
+    re.MULTILINE,
+)
 # The glue that cffi writes is half of the code and runs once a call of the control plane: it is
 # built for size.  The per-message calls of Python have glue of their own (core/fast).
 GLUE_FOR_SIZE = '#pragma GCC optimize ("Os")\n'
@@ -137,7 +143,8 @@ def make_builder(
     seen: set[str] = set()
     for header in headers:
         lines = []
-        for line in declaration(header.read_text(encoding="utf-8")).splitlines():
+        text = NOT_FOR_PYTHON.sub("", declaration(header.read_text(encoding="utf-8")))
+        for line in text.splitlines():
             if re.fullmatch(r"typedef struct \w+ \w+;", line.strip()):
                 if line.strip() in seen:
                     continue

@@ -57,14 +57,16 @@ class ClientParams:
     client_slot: int
     sender_wake_fd: int
     receiver_wake_fd: int
+    watch_fd: int = -1
 
 
 def client_open(params: ClientParams, library: Library = CORE) -> ClientHandle:
     """Maps ``cnc.dat`` and ``penstock.dat``.  VersionMismatch, NativeError.
 
-    Takes over the two descriptors: they are closed with the handle, or when this fails.
+    Takes over the descriptors: they are closed with the handle, or when this fails.
     """
-    fds = [fd for fd in (params.sender_wake_fd, params.receiver_wake_fd) if fd >= 0]
+    every = (params.sender_wake_fd, params.receiver_wake_fd, params.watch_fd)
+    fds = [fd for fd in every if fd >= 0]
     directory = library.ffi.new("char[]", params.directory.encode())
     native = library.ffi.new("ps_client_params_t *")
     native.directory = directory
@@ -72,6 +74,7 @@ def client_open(params: ClientParams, library: Library = CORE) -> ClientHandle:
     native.client_slot = params.client_slot
     native.sender_wake_fd = params.sender_wake_fd
     native.receiver_wake_fd = params.receiver_wake_fd
+    native.watch_fd = params.watch_fd
     out = library.ffi.new("ps_client_t **")
     code = library.lib.ps_client_open(native, out)
     if code < 0:
@@ -130,13 +133,34 @@ def client_set_daemon_away(client: ClientHandle, away: bool) -> None:
     client.lib.ps_client_set_daemon_away(client.native, 1 if away else 0)
 
 
-def client_replace_fds(params: ClientParams, sender_wake_fd: int, receiver_wake_fd: int) -> None:
+def client_await(client: ClientHandle, ticket: int) -> bool:
+    """Stay awake for a wake-up that is likely to come soon: at most 150 us, not at all if recent
+    waits were long.  True: it came."""
+    return bool(client.lib.ps_client_await(client.native, ticket))
+
+
+def client_watch(client: ClientHandle, ticket: int, waited_ns: int = -1) -> bool:
+    """Have the next wake-up written to the client's eventfd; True: it came after ``ticket``.
+
+    :param waited_ns: how long the last wait lasted, for :func:`client_await`; negative: none.
+    """
+    code: int = client.lib.ps_client_watch(client.native, ticket, waited_ns)
+    if code < 0:
+        raise errors.native_error(code, client.library.last_error(), operation="watching")
+    return code > 0
+
+
+def client_replace_fds(
+    params: ClientParams, sender_wake_fd: int, receiver_wake_fd: int, watch_fd: int = -1
+) -> None:
     """Put a new daemon's descriptors in the places of the old ones, and wake both agents. Work
     announced in between had no thread to wake. Takes the new ones over.
 
     A thread that is about to write to an old one reaches the new one instead."""
     for new, old in (
-        (sender_wake_fd, params.sender_wake_fd), (receiver_wake_fd, params.receiver_wake_fd)
+        (sender_wake_fd, params.sender_wake_fd),
+        (receiver_wake_fd, params.receiver_wake_fd),
+        (watch_fd, params.watch_fd),
     ):
         if new < 0:
             continue

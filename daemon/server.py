@@ -67,6 +67,7 @@ from penstock.daemon.restart.ending import Ending, Signals
 from penstock.daemon.restart.journal import Journal
 from penstock.daemon.settings import driver_params_from, net_from, settings_from
 from penstock.daemon.strategies import MAX_ABANDONED
+from penstock.daemon.watches import Watches
 
 _LOG = logging.getLogger("penstock.daemon")
 _TICK_NS: Final = 250_000_000
@@ -95,6 +96,7 @@ class Server:
         self._client_of: dict[bytes, int] = {}          # by ZeroMQ identity
         self._identity_of: dict[int, bytes] = {}
         self._lease_of: dict[int, int] = {}             # connection id -> client id
+        self._watching: set[int] = set()                # connections that asked for an eventfd
         self._stopping = False
         self._cycles: dict[Agent, int] = {}
         self._healthy = True
@@ -102,6 +104,7 @@ class Server:
             directory.path, file_mode=config.directory.file_mode, on_failure=_LOG.error
         )
         self._open_files()
+        self._watches = Watches(self._shared)
         self._slow: trio.Nursery | None = None
         self._nap = trio.CancelScope()                  # housekeeping's sleep
         self._nap_until_ns = 0
@@ -308,6 +311,7 @@ class Server:
         self._shared.set_state(DriverState.STOPPED)
         self._cnc.heartbeat(-1)
         self._shared.close()
+        self._watches.close()
         self._cnc.close()
         self._journal.close()
 
@@ -463,6 +467,8 @@ class Server:
     def _on_lease_request(
         self, connection_id: int, request: LeaseRequest, pid: int, uid: int
     ) -> None:
+        if request.watch:
+            self._watching.add(connection_id)
         self._perform(
             self._conductor.on_lease(
                 connection_id, request, pid=pid, uid=uid, now_ns=time.monotonic_ns(),
@@ -471,6 +477,7 @@ class Server:
         )
 
     def _on_lease_lost(self, connection_id: int) -> None:
+        self._watching.discard(connection_id)
         client_id = self._lease_of.pop(connection_id, None)
         if client_id is not None and not self._stopping:
             self._perform(self._conductor.on_lease_lost(client_id, time.monotonic_ns()))
@@ -553,6 +560,10 @@ class Server:
             daemon_version=self._facts.version,
         )
         fds = (self._driver.wake_fd(Agent.SENDER), self._driver.wake_fd(Agent.RECEIVER))
+        if action.connection_id in self._watching:
+            with self._watches.renewed(action.client_slot) as watch_fd:
+                self._leases.answer(action.connection_id, grant, (*fds, watch_fd))
+            return
         self._leases.answer(action.connection_id, grant, fds)
 
     def refuse(self, action: a.RefuseLease) -> None:

@@ -36,12 +36,9 @@ if TYPE_CHECKING:
         Subscription,
         connect,
     )
-    from penstock.client._trio import (
-        AsyncClient,
-        AsyncPublication,
-        AsyncSubscription,
-        open_client,
-    )
+    from penstock.client._async import AsyncClient, open_client
+    from penstock.client._async_publication import AsyncPublication
+    from penstock.client._async_subscription import AsyncImage, AsyncSubscription
     from penstock.errors import (
         ChannelRefused,
         ClaimLost,
@@ -78,6 +75,7 @@ __version__ = "0.1.0"
 __all__ = [
     "Action",
     "AsyncClient",
+    "AsyncImage",
     "AsyncPublication",
     "AsyncSubscription",
     "BatchResult",
@@ -132,7 +130,13 @@ __all__ = [
     "open_client",
 ]
 
-_TRIO = frozenset({"AsyncClient", "AsyncPublication", "AsyncSubscription", "open_client"})
+_ASYNC = {
+    "AsyncClient": "_async",
+    "AsyncImage": "_async_subscription",
+    "AsyncPublication": "_async_publication",
+    "AsyncSubscription": "_async_subscription",
+    "open_client": "_async",
+}
 _CLIENT = frozenset(
     {
         "Action", "BatchResult", "Claim", "Client", "Counter", "CurveKeys", "Gap",
@@ -144,11 +148,11 @@ _CLIENT = frozenset(
 
 
 def __getattr__(name: str) -> Any:
-    """Public names load on first use: importing penstock loads neither ZeroMQ nor trio."""
+    """Public names load on first use: importing penstock loads neither ZeroMQ nor anyio."""
     if name not in __all__:
         raise AttributeError(f"module 'penstock' has no attribute {name!r}")
-    if name in _TRIO:
-        home = "penstock.client._trio"
+    if name in _ASYNC:
+        home = f"penstock.client.{_ASYNC[name]}"
     elif name in _CLIENT:
         home = "penstock.client"
     else:

@@ -4,6 +4,8 @@ from typing import Any
 
 from typing_extensions import Buffer
 
+from penstock.client._publication import Payload
+
 def connect(address: int, /) -> None: ...
 
 def payload_bytes(messages: int, count: int, /) -> int: ...
@@ -38,10 +40,10 @@ class Park:
 
 class Offerer:
     _handle: Any
-    def offer(self, data: Any, *, reserved_value: int = 0) -> int: ...
+    def offer(self, data: Payload, *, reserved_value: int = 0) -> int: ...
     def send(
         self,
-        data: Any,
+        data: Payload,
         timeout_s: float | None = None,
         *,
         reserved_value: int = 0,
@@ -75,4 +77,5 @@ class Poller:
     def _release(self) -> None: ...
 
 class Waiter(Poller):
+    def _soon(self) -> bool: ...
     def wait(self, timeout_s: float | None = None) -> bool: ...

@@ -17,6 +17,7 @@ import attrs
 import cattrs
 import msgpack
 from cattrs.errors import ClassValidationError, ForbiddenExtraKeysError
+from cattrs.gen import make_dict_unstructure_fn, override
 
 from penstock.config.protocol.control import (
     MAX_MESSAGE_BYTES,
@@ -26,6 +27,7 @@ from penstock.config.protocol.control import (
     ControlError,
     GroupList,
     GroupReply,
+    LeaseRequest,
     Message,
     Status,
 )
@@ -199,6 +201,10 @@ def _converter() -> cattrs.Converter:
     converter.register_structure_hook_func(lambda t: getattr(t, "__origin__", None) is dict, _map)
     for message in MESSAGE_TYPES.values():
         attrs.resolve_types(message)
+    watch = override(omit_if_default=True)
+    converter.register_unstructure_hook(
+        LeaseRequest, make_dict_unstructure_fn(LeaseRequest, converter, watch=watch)
+    )
     return converter
 
 

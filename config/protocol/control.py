@@ -48,6 +48,9 @@ class LeaseRequest:
     token: bytes = attrs.field(default=b"", validator=validators.max_len(64))
     name: str = attrs.field(default="", validator=validators.max_len(95))
     library_version: str = attrs.field(default="", validator=validators.max_len(40))
+    watch: bool = False
+    """Ask for a third eventfd, which the daemon writes when something happens for the client while
+    it watches.  Left out of the message while it is False: older daemons do not know it."""
 
 
 @attrs.frozen(kw_only=True)
@@ -71,7 +74,8 @@ class Drained:
 
 @attrs.frozen(kw_only=True)
 class LeaseGrant:
-    """Answer; file descriptors [sender eventfd, receiver eventfd] travel with it (SCM_RIGHTS)."""
+    """Answer; file descriptors [sender eventfd, receiver eventfd] travel with it
+    (SCM_RIGHTS), then the eventfd of a client that asked to watch."""
 
     client_id: int = attrs.field(validator=_ID)
     client_slot: int = attrs.field(validator=_I32)

@@ -59,6 +59,23 @@ static int check(const poller_t *poller)
     return fast_poller_has_data(poller) ? 1 : 0;
 }
 
+/* _soon(): whether there is something to poll, now or after staying awake for it as a wait does
+ * first.  False where Python has to check. */
+static PyObject *poller_soon(PyObject *self, PyObject *Py_UNUSED(unused))
+{
+    poller_t *poller = (poller_t *)self;
+    fast_handle_t *park = (fast_handle_t *)poller->park;
+    if (park == NULL || park->native == NULL) {
+        return PyBool_FromLong(0);
+    }
+    const uint32_t ticket = fast_core->client_ticket(park->native);
+    int found = check(poller);
+    if (found == 0 && sleep_once(park, ticket, -1) != 0) {
+        found = check(poller);
+    }
+    return found < 0 ? NULL : PyBool_FromLong(found == 1);
+}
+
 /* What is left until deadline_ns goes to the plain class's wait. */
 static PyObject *wait_slowly(PyObject *self, int64_t deadline_ns)
 {
@@ -124,6 +141,7 @@ static PyObject *poller_wait(PyObject *self, PyObject *const *args, Py_ssize_t g
 /* A poller that can be waited for: a subscription's. */
 
 static PyMethodDef waiter_methods[] = {
+    { "_soon", poller_soon, METH_NOARGS, NULL },
     { "wait", (PyCFunction)(void (*)(void))poller_wait, METH_FASTCALL | METH_KEYWORDS,
       "wait($self, timeout_s=None)\n--\n\n"
       "Sleeps until there is something to poll; see penstock.Subscription.wait." },

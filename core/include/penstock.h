@@ -88,6 +88,7 @@ typedef struct ps_client_params {
     int32_t client_slot;      /* index into penstock.dat's client slots */
     int32_t sender_wake_fd;   /* eventfd of the sender thread, borrowed; -1: none */
     int32_t receiver_wake_fd; /* eventfd of the receiver thread, borrowed; -1: none */
+    int32_t watch_fd;         /* eventfd for ps_client_watch, borrowed; -1: none */
 } ps_client_params_t;
 
 /* Maps cnc.dat and penstock.dat read-write.  PS_E_VERSION, PS_E_SYSTEM, PS_E_NO_MEMORY. */
@@ -111,6 +112,11 @@ int ps_client_sleep(ps_client_t *client, uint32_t ticket, int64_t timeout_ns);
  * forked child. */
 int32_t ps_client_await(ps_client_t *client, uint32_t ticket);
 void ps_client_wake(ps_client_t *client);
+/* For a loop of events in place of a sleep. Has the next wake-up written to the client's eventfd,
+ * once. Returns 1 if the word differs from ticket already: check again instead of waiting.
+ * waited_ns: how long the last such wait lasted (ps_client_await goes by recent waits); < 0: none.
+ * PS_E_INVALID without an eventfd, PS_E_FORKED. */
+int32_t ps_client_watch(ps_client_t *client, uint32_t ticket, int64_t waited_ns);
 
 /* Counter value cells (cnc.dat).  id in [0, ps_client_counter_count). */
 int32_t ps_client_counter_count(const ps_client_t *client);

@@ -72,7 +72,8 @@ static void open_world(fuzz_world_t *world)
                                         .client_id = 5,
                                         .client_slot = world->client_slot,
                                         .sender_wake_fd = -1,
-                                        .receiver_wake_fd = -1 };
+                                        .receiver_wake_fd = -1,
+                                        .watch_fd = -1 };
     CHECK_EQ(ps_client_open(&client, &world->client), PS_OK);
     snprintf(world->log_path, sizeof world->log_path, "%s/golden.logbuffer", world->directory);
     world->is_open = true;

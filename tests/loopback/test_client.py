@@ -11,7 +11,6 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-import trio
 from support.hosts import PenstockHost
 from support.not_run import module, not_run
 
@@ -390,35 +389,6 @@ def test_a_publisher_that_closes_at_once_loses_nothing(
             if not subscription.poll(lambda m, _h: received.append(bytes(m)), 7):
                 subscription.wait(0.1)
         assert received == sent
-
-
-# ---- trio ----------------------------------------------------------------------------------------
-
-
-async def test_trio(host: PenstockHost, peer: PenstockHost, port: Port) -> None:
-    channel = f"aeron:udp?endpoint=127.0.0.1:{port()}|term-length=64k"
-    sent = messages(3000)
-    received: list[bytes] = []
-    with trio.fail_after(TIMEOUT_S):
-        async with (
-            penstock.open_client(host.directory) as near,
-            penstock.open_client(peer.directory) as far,
-            await far.add_subscription(channel, STREAM) as subscription,
-            await near.add_publication(channel, STREAM) as publication,
-            trio.open_nursery() as nursery,
-        ):
-
-            async def receive_all() -> None:
-                async for message in subscription:
-                    received.append(message)
-                    if len(received) == len(sent):
-                        return
-
-            nursery.start_soon(receive_all)
-            await publication.wait_connected()
-            for message in sent:
-                await publication.send(message)
-    assert received == sent
 
 
 # ---- death ---------------------------------------------------------------------------------------

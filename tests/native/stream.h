@@ -125,7 +125,7 @@ UNUSED_OK static ps_shared_t *shared_make(const char *directory)
 
 UNUSED_OK static ps_client_t *stream_client(const stream_t *stream)
 {
-    const ps_client_params_t params = { stream->directory, 5, stream->client_slot, -1, -1 };
+    const ps_client_params_t params = { stream->directory, 5, stream->client_slot, -1, -1, -1 };
     ps_client_t *client = NULL;
     CHECK_EQ(ps_client_open(&params, &client), PS_OK);
     return client;

@@ -103,7 +103,8 @@ static void open_node(node_t *node, int32_t threading, int32_t idle, uint32_t lo
                                         .client_slot = node->client_slot,
                                         .sender_wake_fd = node->sender_wake_fd,
                                         .receiver_wake_fd =
-                                            ps_driver_wake_fd(node->driver, PS_AGENT_RECEIVER) };
+                                            ps_driver_wake_fd(node->driver, PS_AGENT_RECEIVER),
+                                        .watch_fd = -1 };
     CHECK(client.sender_wake_fd >= 0 && client.receiver_wake_fd >= 0);
     CHECK_EQ(ps_client_open(&client, &node->client), PS_OK);
     node->next_id = 100;

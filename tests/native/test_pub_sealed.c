@@ -180,7 +180,7 @@ static void an_owner_may_stop_anywhere(void)
     const pid_t owner = fork();
     CHECK(copy != NULL && owner >= 0);
     if (owner == 0) {
-        const ps_client_params_t params = { stream.directory, 5, stream.client_slot, -1, -1 };
+        const ps_client_params_t params = { stream.directory, 5, stream.client_slot, -1, -1, -1 };
         if (ps_client_open(&params, &stream.client) != PS_OK) {
             _exit(1);
         }

@@ -442,7 +442,7 @@ static void releasing_past_the_wake_position_kicks_the_parked_sender(void)
     const int fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
     CHECK(fd >= 0);
     ps_client_close(stream.client);
-    const ps_client_params_t params = { stream.directory, 5, stream.client_slot, fd, -1 };
+    const ps_client_params_t params = { stream.directory, 5, stream.client_slot, fd, -1, -1 };
     CHECK_EQ(ps_client_open(&params, &stream.client), PS_OK);
     ps_pub_t *pub = stream_pub(&stream);
     ps_img_t *image = stream_img(&stream);

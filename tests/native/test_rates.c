@@ -39,7 +39,8 @@ static void open_publishers(world_t *world)
                                             .client_slot = ps_slot_allocate(
                                                 rig->shared, PS_SLOT_CLIENT, 100 + i),
                                             .sender_wake_fd = -1,
-                                            .receiver_wake_fd = -1 };
+                                            .receiver_wake_fd = -1,
+                                            .watch_fd = -1 };
         CHECK_EQ(ps_client_open(&client, &world->client[i]), PS_OK);
         const ps_pub_params_t pub = { .log_path = rig->log_path,
                                       .registration_id = 1,

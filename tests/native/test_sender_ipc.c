@@ -45,9 +45,12 @@ static ps_client_t *open_client(host_t *host, int32_t index)
     ps_client_t *client = NULL;
     host->slots[index] = ps_slot_allocate(host->shared, PS_SLOT_CLIENT, 100 + index);
     CHECK(host->slots[index] >= 0);
-    const ps_client_params_t params = { host->directory, 100 + index, host->slots[index],
+    const ps_client_params_t params = { host->directory,
+                                        100 + index,
+                                        host->slots[index],
                                         ps_driver_wake_fd(host->driver, PS_AGENT_SENDER),
-                                        ps_driver_wake_fd(host->driver, PS_AGENT_RECEIVER) };
+                                        ps_driver_wake_fd(host->driver, PS_AGENT_RECEIVER),
+                                        -1 };
     CHECK_EQ(ps_client_open(&params, &client), PS_OK);
     return client;
 }
@@ -176,8 +179,9 @@ static void explain(const host_t *host, const char *who)
             (long long)atomic_load(&slot->wake_position));
     for (int32_t i = 0; i < 2; i++) {
         const ps_client_slot_t *client = &host->shared->clients[host->slots[i]];
-        fprintf(stderr, "%s: futex word %u, parked %u\n", i == 0 ? "publisher" : "subscriber",
-                atomic_load(&client->futex_word), atomic_load(&client->parked));
+        fprintf(stderr, "%s: futex word %u, waiting %llx\n", i == 0 ? "publisher" : "subscriber",
+                atomic_load(&client->futex_word),
+                (unsigned long long)atomic_load(&client->waiting));
     }
 }
 

@@ -239,7 +239,7 @@ static void test_want_room_wakes_the_client(void)
     fill(rig);
     rig_sm(rig, GOLDEN_RECEIVER, &rig->peer, 0, 0, 0);
     rig_step(rig, 0);
-    atomic_store(&slot->parked, 1);
+    atomic_store(&slot->waiting, 1);
     atomic_store(&rig->slot->want_room, 1);
     const uint32_t before = atomic_load(&slot->futex_word);
     fill(rig);

@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  * test_shared.c: penstock.dat: layout checks, slots, waiting and waking. */
 #include <fcntl.h>
+#include <poll.h>
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
+#include <sys/eventfd.h>
 
 #include "ps_account.h"
 #include "ps_client_internal.h"
@@ -227,7 +229,7 @@ static void what_happens_after_the_ticket_ends_the_sleep(void)
     CHECK_EQ(ps_client_sleep(stream.client, ticket, -1), PS_OK);
     CHECK_EQ(ps_client_sleep(stream.client, ps_client_ticket(stream.client), 0), PS_E_TIMEOUT);
     CHECK_EQ(ps_client_sleep(stream.client, ps_client_ticket(stream.client), 1000), PS_E_TIMEOUT);
-    CHECK_EQ(atomic_load(&stream.shared->clients[stream.client_slot].parked), 0);
+    CHECK_EQ(atomic_load(&stream.shared->clients[stream.client_slot].waiting), 0);
     ps_wake_client(stream.shared, -1);
     ps_wake_client(stream.shared, 4); /* out of range: ignored */
     stream_close(&stream);
@@ -238,6 +240,8 @@ typedef struct rally {
     ps_shared_t *shared;
     int32_t slot;
     _Atomic int32_t ball;
+    int64_t watches; /* the waiter's */
+    int64_t written;
 } rally_t;
 
 enum { RALLY = 3000 };
@@ -259,7 +263,7 @@ static void no_wake_up_is_lost(void)
 {
     stream_t stream;
     stream_open(&stream, NULL);
-    rally_t rally = { stream.client, stream.shared, stream.client_slot, 0 };
+    rally_t rally = { stream.client, stream.shared, stream.client_slot, 0, 0, 0 };
     pthread_t thread;
     CHECK_EQ(pthread_create(&thread, NULL, serve, &rally), 0);
     for (int32_t i = 1; i <= RALLY; i++) {
@@ -273,6 +277,62 @@ static void no_wake_up_is_lost(void)
         }
     }
     CHECK_EQ(pthread_join(thread, NULL), 0);
+    stream_close(&stream);
+}
+
+/* As a loop of events waits: the flag, the look at the word, the descriptor. */
+static void watch(rally_t *rally, int fd, int32_t ball)
+{
+    for (;;) {
+        const uint32_t ticket = ps_client_ticket(rally->client);
+        if (atomic_load(&rally->ball) == ball) {
+            return;
+        }
+        const int32_t moved = ps_client_watch(rally->client, ticket, -1);
+        rally->watches++;
+        CHECK(moved == 0 || moved == 1);
+        if (moved == 0) {
+            struct pollfd poller = { .fd = fd, .events = POLLIN };
+            uint64_t count;
+            CHECK_EQ(poll(&poller, 1, 20000), 1);
+            CHECK_EQ(read(fd, &count, sizeof count), (ssize_t)sizeof count);
+            rally->written += (int64_t)count;
+        }
+    }
+}
+
+static void no_wake_up_of_a_loop_of_events_is_lost(void)
+{
+    stream_t stream;
+    stream_open(&stream, NULL);
+    const int fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    CHECK(fd >= 0);
+    CHECK_EQ(ps_client_watch(stream.client, 0, -1), PS_E_INVALID); /* the lease has no eventfd */
+    ps_slot_watch_client(stream.shared, stream.client_slot, fd);
+    ps_slot_watch_client(stream.client->shared, stream.client_slot, fd);
+    ps_slot_watch_client(stream.shared, -1, fd);
+    ps_slot_watch_client(stream.shared, 4, fd); /* out of range: ignored */
+    rally_t rally = { stream.client, stream.shared, stream.client_slot, 0, 0, 0 };
+    pthread_t thread;
+    CHECK_EQ(pthread_create(&thread, NULL, serve, &rally), 0);
+    for (int32_t i = 1; i <= RALLY; i++) {
+        atomic_store(&rally.ball, 2 * i - 1);
+        watch(&rally, fd, 2 * i);
+    }
+    CHECK_EQ(pthread_join(thread, NULL), 0);
+    CHECK(rally.written <= rally.watches); /* at most once for each watch */
+    /* Without a watch nothing is written; the client's own wake-ups count too. */
+    uint64_t count;
+    atomic_store(&stream.shared->clients[stream.client_slot].waiting, 0);
+    (void)read(fd, &count, sizeof count);
+    ps_wake_client(stream.shared, stream.client_slot);
+    CHECK_EQ(read(fd, &count, sizeof count), -1);
+    CHECK_EQ(ps_client_watch(stream.client, ps_client_ticket(stream.client), 1000), 0);
+    ps_client_wake(stream.client);
+    ps_client_wake(stream.client);
+    CHECK_EQ(read(fd, &count, sizeof count), (ssize_t)sizeof count);
+    CHECK_EQ(count, 1);
+    CHECK_EQ(close(fd), 0);
     stream_close(&stream);
 }
 
@@ -331,7 +391,7 @@ static void a_signal_ends_the_sleep(void)
     CHECK_EQ(ps_client_sleep(stream.client, ps_client_ticket(stream.client), -1), PS_E_INTERRUPTED);
     atomic_store(&signalled, 1);
     CHECK_EQ(pthread_join(thread, NULL), 0);
-    CHECK_EQ(atomic_load(&stream.shared->clients[stream.client_slot].parked), 0);
+    CHECK_EQ(atomic_load(&stream.shared->clients[stream.client_slot].waiting), 0);
     stream_close(&stream);
 }
 
@@ -359,6 +419,7 @@ int main(void)
     RUN(pressure_is_read_from_the_slot);
     RUN(what_happens_after_the_ticket_ends_the_sleep);
     RUN(no_wake_up_is_lost);
+    RUN(no_wake_up_of_a_loop_of_events_is_lost);
     RUN(awaiting_follows_how_long_waits_were);
     RUN(a_signal_ends_the_sleep);
     RUN(application_counters_add_and_set);

@@ -30,6 +30,12 @@ def publish(client: Client) -> None:
             return
         pub.offer(bytearray(b"x"), reserved_value=1)
         pub.offer([b"one ", memoryview(b"two")])
+        pub.offer((b"one ", bytearray(b"two")))
+        pub.offer(np.zeros(4))
+        pub.offer("text")  # type: ignore[arg-type]
+        pub.offer(12)  # type: ignore[arg-type]
+        pub.offer(["text"])  # type: ignore[list-item]
+        pub.send("text")  # type: ignore[arg-type]
         with pub.try_claim(64) as claim:
             claim.buffer[:] = bytes(64)
             claim.reserved_value = 7
@@ -91,15 +97,19 @@ def count(client: Client) -> None:
         assert_type(client.counters[counter.id], int)
 
 
-async def in_trio(directory: Path) -> None:
+async def in_a_loop(directory: Path) -> None:
     async with penstock.open_client(directory, name="example") as client:
         publication = await client.add_publication("aeron:ipc", 1001)
         subscription = await client.add_subscription("aeron:ipc", 1001)
         await publication.wait_connected(5)
         assert_type(await publication.send(b"hello"), int)
         async for message in subscription:
-            assert_type(message, bytes)
+            assert_type(message, Message)
             break
+        assert_type(await subscription.recv(timeout_s=1), Message)
+        assert_type(await subscription.recv_batch(64, timeout_s=1), MessageBatch)
+        assert_type(await subscription.wait(1), bool)
+        assert_type(await publication.send_batch([b"a"]), int)
 
 
 def in_groups(keys: CurveKeys) -> None:

@@ -67,6 +67,7 @@ class LocalPort:
             directory=self.directory, client_id=1, client_slot=slot, daemon_id=7, daemon_epoch=1,
             daemon_version="0", sender_wake_fd=-1, receiver_wake_fd=-1,
         )
+        self._watch_fd = -1
         self._threads: list[threading.Thread] = []
         self.state = PortState.OPEN
         self.requests: list[Any] = []
@@ -155,6 +156,21 @@ class LocalPort:
     def client(self) -> Client:
         return Client(self, timeout_s=5)
 
+    def watching_client(self) -> Client:
+        """A client for a loop of events."""
+        self.renew_watch()
+        return self.client()
+
+    def renew_watch(self) -> None:
+        """As a daemon does for a client that asks for an eventfd."""
+        fresh = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
+        if self._watch_fd < 0:
+            self._watch_fd = os.dup(fresh)
+        else:
+            os.dup2(fresh, self._watch_fd, inheritable=False)
+        self.shared.watch_client(self.lease.client_slot, self._watch_fd)
+        self.lease = attrs.evolve(self.lease, watch_fd=fresh)
+
     def soon(self, act: Callable[..., None], *args: Any) -> None:
         """Does it in another thread, which ends before what it uses is unmapped."""
         thread = threading.Thread(target=act, args=args)
@@ -169,6 +185,8 @@ class LocalPort:
             meta.close()
         self.cnc.close()
         self.shared.close()
+        if self._watch_fd >= 0:
+            os.close(self._watch_fd)
         self._temporary.cleanup()
 
     def open_up(self, publication_id: int, *, limit: int = FAR) -> None:

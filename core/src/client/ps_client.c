@@ -64,6 +64,7 @@ int ps_client_open(const ps_client_params_t *params, ps_client_t **out)
     client->slot = params->client_slot;
     client->sender_wake_fd = params->sender_wake_fd;
     client->receiver_wake_fd = params->receiver_wake_fd;
+    ps_slot_watch_client(client->shared, client->slot, params->watch_fd);
     client->generation = atomic_load_explicit(&ps_fork_generation, memory_order_relaxed);
     client->counters = ps_counter_capacity(client->cnc);
     client->barriers = ps_barrier_join();
@@ -154,15 +155,15 @@ int ps_client_sleep(ps_client_t *client, uint32_t ticket, int64_t timeout_ns)
         return PS_OK;
     }
     /* Parked first, then the kernel compares the word: pairs with ps_wake_client_fenced, which
-     * moves the word first and then checks parked. */
-    atomic_fetch_add_explicit(&slot->parked, 1, memory_order_seq_cst);
+     * moves the word first and then checks waiting. */
+    atomic_fetch_add_explicit(&slot->waiting, 1, memory_order_seq_cst);
     long result = 0;
     int cause = 0;
     if (atomic_load_explicit(&slot->futex_word, memory_order_seq_cst) == ticket) {
         result = syscall(SYS_futex, &slot->futex_word, FUTEX_WAIT, ticket, limit, NULL, 0);
         cause = errno;
     }
-    atomic_fetch_sub_explicit(&slot->parked, 1, memory_order_seq_cst);
+    atomic_fetch_sub_explicit(&slot->waiting, 1, memory_order_seq_cst);
     learn(client, ps_monotonic_ns() - began_ns);
     if (result == 0 || cause == EAGAIN) {
         return PS_OK;
@@ -174,6 +175,23 @@ int ps_client_sleep(ps_client_t *client, uint32_t ticket, int64_t timeout_ns)
         return ps_fail(PS_E_INTERRUPTED, "a signal arrived while waiting");
     }
     return ps_fail(PS_E_SYSTEM, "cannot wait: %s", strerror(cause));
+}
+
+int32_t ps_client_watch(ps_client_t *client, uint32_t ticket, int64_t waited_ns)
+{
+    if (ps_client_forked(client)) {
+        return ps_client_fail_forked();
+    }
+    if (atomic_load_explicit(&client->shared->watch_fds[client->slot], memory_order_relaxed) < 0) {
+        return ps_fail(PS_E_INVALID, "the lease of this client has no eventfd to watch");
+    }
+    if (waited_ns >= 0) {
+        learn(client, waited_ns);
+    }
+    ps_client_slot_t *slot = &client->shared->clients[client->slot];
+    /* The flag first, then the word: pairs with ps_wake_client_fenced. */
+    atomic_fetch_or_explicit(&slot->waiting, PS_WATCHED, memory_order_seq_cst);
+    return atomic_load_explicit(&slot->futex_word, memory_order_seq_cst) != ticket;
 }
 
 void ps_client_wake(ps_client_t *client)

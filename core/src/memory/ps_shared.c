@@ -100,6 +100,16 @@ static ps_shared_t *ps_shared_attach(uint8_t *base, const ps_shared_header_t *pl
         ps_fail(PS_E_NO_MEMORY, "no memory for a handle of %s", ps_shared_name);
         return NULL;
     }
+    shared->watch_fds = malloc((size_t)plan->clients * sizeof *shared->watch_fds);
+    if (shared->watch_fds == NULL) {
+        free(shared->times_backed);
+        free(shared);
+        ps_fail(PS_E_NO_MEMORY, "no memory for the eventfds of %d clients", plan->clients);
+        return NULL;
+    }
+    for (int32_t i = 0; i < plan->clients; i++) {
+        atomic_init(&shared->watch_fds[i], -1);
+    }
     shared->base = base;
     shared->length = plan->file_bytes;
     shared->header = (void *)base;
@@ -262,6 +272,7 @@ void ps_shared_close(ps_shared_t *shared)
     if (shared != NULL) {
         ps_file_unmap(shared->base, shared->length);
         free(shared->times_backed);
+        free(shared->watch_fds);
         free(shared);
     }
 }
@@ -465,18 +476,48 @@ int ps_slot_read_image(const ps_shared_t *shared, int32_t image_slot, ps_image_v
 
 /* ---- waking clients -------------------------------------------------------------------------- */
 
+/* The slow half of a wake-up: a thread sleeps, or a loop of events watches. */
+static __attribute__((noinline)) void wake_waiting(ps_shared_t *shared, int32_t index,
+                                                   uint64_t waiting)
+{
+    ps_client_slot_t *slot = &shared->clients[index];
+    if ((uint32_t)waiting != 0) {
+        syscall(SYS_futex, &slot->futex_word, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
+    }
+    if ((waiting & PS_WATCHED) == 0) {
+        return;
+    }
+    const int32_t fd = atomic_load_explicit(&shared->watch_fds[index], memory_order_acquire);
+    /* The waker that clears the flag writes: once per transition. */
+    if (fd >= 0 && (atomic_fetch_and_explicit(&slot->waiting, ~PS_WATCHED, memory_order_seq_cst) &
+                    PS_WATCHED) != 0) {
+        const uint64_t one = 1;
+        const ssize_t written = write(fd, &one, sizeof one);
+        (void)written; /* full: a wake-up is pending anyway */
+    }
+}
+
+void ps_slot_watch_client(ps_shared_t *shared, int32_t index, int32_t fd)
+{
+    if (index >= 0 && index < shared->n_clients) {
+        atomic_store_explicit(&shared->watch_fds[index], fd, memory_order_release);
+    }
+}
+
 void ps_wake_client_fenced(ps_shared_t *shared, int32_t client_slot)
 {
     if (client_slot < 0 || client_slot >= shared->n_clients) {
         return;
     }
     ps_client_slot_t *slot = &shared->clients[client_slot];
-    /* The word moves even when nobody is parked: a waiter that took its ticket before and parks
-     * later must not sleep.  Pairs with parked + 1, then the kernel's check the word, in
-     * ps_client_sleep: both sequentially consistent, so one of the two sees the other. */
+    /* The word moves even when no thread waits: a waiter that took its ticket before and parks
+     * later must not sleep.  Pairs with waiting + 1, then the kernel's check of the word, in
+     * ps_client_sleep, and with PS_WATCHED, then the check of the word, in ps_client_watch: all
+     * sequentially consistent, so one of the two sees the other. */
     atomic_fetch_add_explicit(&slot->futex_word, 1, memory_order_seq_cst);
-    if (atomic_load_explicit(&slot->parked, memory_order_seq_cst) > 0) {
-        syscall(SYS_futex, &slot->futex_word, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
+    const uint64_t waiting = atomic_load_explicit(&slot->waiting, memory_order_seq_cst);
+    if (waiting != 0) {
+        wake_waiting(shared, client_slot, waiting);
     }
 }
 

@@ -71,6 +71,9 @@ typedef struct ps_driver_slot {
     _Atomic int64_t status_interval_ns;
 } ps_driver_slot_t;
 
+/* In the upper half, where a client that knows nothing of it never writes. */
+#define PS_WATCHED (UINT64_C(1) << 32)
+
 typedef struct ps_client_slot {
     /* line group: conductor */
     alignas(PS_LINE) _Atomic int64_t id;
@@ -80,8 +83,10 @@ typedef struct ps_client_slot {
     char name[96];
     /* line: everyone who wakes (fetch_add) */
     alignas(PS_LINE) _Atomic uint32_t futex_word;
-    /* line: client.  parked > 0: threads asleep or about to sleep on futex_word (seq_cst pair) */
-    alignas(PS_LINE) _Atomic uint32_t parked;
+    /* line: client.  Low half: threads asleep or about to sleep on futex_word.  PS_WATCHED: the
+     * next wake-up is to be written to the client's eventfd; the waker that clears it writes.
+     * One word, so that a waker looks once (seq_cst pair with futex_word). */
+    alignas(PS_LINE) _Atomic uint64_t waiting;
     _Atomic uint64_t claims_lost; /* commits that found their frame unblocked */
 } ps_client_slot_t;
 
@@ -244,7 +249,8 @@ struct ps_shared {
     uint8_t *times_backed; /* of this process: the tables that have memory; images behind */
     int32_t n_clients, n_publications, n_images, n_subscribers, n_groups; /* trusted copies */
     int32_t read_only;
-    char path[4096]; /* of the file */
+    _Atomic int32_t *watch_fds; /* by client slot: eventfd for PS_WATCHED, borrowed; -1: none */
+    char path[4096];            /* of the file */
 };
 
 #endif

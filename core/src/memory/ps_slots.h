@@ -59,6 +59,10 @@ void ps_slot_describe_client(ps_shared_t *shared, int32_t index, int64_t pid, in
                              const char *name);
 /* Bumps a client's futex word and wakes it. Any thread. */
 void ps_slot_wake_client(ps_shared_t *shared, int32_t index);
+/* The eventfd that wakes the client in a slot while it watches: non-blocking, borrowed, -1: none.
+ * An agent may write to it until all have ended: a number that was given stays open till then, and
+ * another eventfd is put in its place by dup2.  Any thread. */
+void ps_slot_watch_client(ps_shared_t *shared, int32_t index, int32_t fd);
 
 /* Both accounts of a publication slot.  Returns PS_OK, or PS_E_AGAIN with out as it was but stale
  * set: the sender wrote in each of eight tries.  PS_E_INVALID.  Any thread. */

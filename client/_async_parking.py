@@ -1,0 +1,244 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Waiting in a loop of events: asyncio or trio.
+
+A waiting task takes a ticket, checks its condition, and has the next wake-up written to the
+client's eventfd (``client_watch``). The loop waits for the eventfd beside its other descriptors: a
+client has no thread for it. One wake-up ends all waits of the client's tasks, and each checks its
+condition again. If recent waits were short, a task first stays awake for at most 150 us, which
+costs less than a turn of the loop; other tasks run at the latest every 16th time. As a thread that
+waits does, each task also checks its condition every 250 ms.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import math
+import os
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final, Protocol
+
+import sniffio
+from anyio.lowlevel import checkpoint
+
+from penstock.client._parking import SLICE_NS
+from penstock.core import client as core
+
+if TYPE_CHECKING:
+    import trio
+
+    from penstock.client._client import Client
+
+_SLICE_S: Final = SLICE_NS / 1e9
+#: A shorter wait ends by the clock alone.
+_SHORT_S: Final = 1e-3
+#: Calls in a row that may find their condition true at once before the loop has its turn.
+_GREEDY: Final = 16
+
+
+class _Waker(Protocol):
+    async def wait(self, seconds: float) -> None:
+        """Sleep until something may have happened, at most ``seconds``."""
+
+    async def breathe(self) -> None:
+        """Let a cancellation in, and others run from time to time."""
+
+    def call_soon(self, function: Callable[[], object]) -> None:
+        """Run in the loop, soon.  Any thread; nothing happens once the loop has ended."""
+
+    def renew(self) -> None:
+        """Watch another descriptor.  In the loop."""
+
+    def fire(self) -> None:
+        """End all waits.  In the loop."""
+
+    def stop(self) -> None:
+        """Let go of the descriptor.  In the loop."""
+
+
+class AsyncParking:
+    """Where the tasks of one client wait."""
+
+    def __init__(self, client: Client) -> None:
+        """In the loop that the tasks will run in."""
+        self._client = client
+        self._waited_ns = -1    # by the last wait that ended, until the core has learnt of it
+        backend = sniffio.current_async_library()
+        self._waker: _Waker = _AsyncioWaker(client) if backend == "asyncio" else _TrioWaker(client)
+        client._on_watch_renewed = lambda: self._waker.call_soon(self._waker.renew)
+
+    async def until(self, happened: Callable[[], bool], timeout_s: float | None) -> bool:
+        """True as soon as ``happened()`` is, False after ``timeout_s`` seconds (None: never)."""
+        deadline = math.inf if timeout_s is None else time.monotonic() + timeout_s
+        while True:
+            handle = self._client._handle
+            ticket = core.client_ticket(handle)
+            if happened():
+                await self._waker.breathe()
+                return True
+            self._client._check()
+            began = time.monotonic()
+            left = deadline - began
+            if left <= 0:
+                await checkpoint()
+                return False
+            if left > _SHORT_S and core.client_await(handle, ticket):
+                continue
+            waited_ns, self._waited_ns = self._waited_ns, -1
+            if not core.client_watch(handle, ticket, waited_ns):
+                await self._waker.wait(left)
+                self._waited_ns = int((time.monotonic() - began) * 1e9)
+
+    async def breathe(self) -> None:
+        """Let a cancellation in, and others run from time to time."""
+        await self._waker.breathe()
+
+    def call_soon(self, function: Callable[[], object]) -> None:
+        """Run in the loop, soon.  Any thread."""
+        self._waker.call_soon(function)
+
+    def wake(self) -> None:
+        """End all waits: each task checks its condition.  In the loop."""
+        self._waker.fire()
+
+    def close(self) -> None:
+        """End all waits permanently.  In the loop."""
+        self._client._on_watch_renewed = None
+        self._waker.fire()
+        self._waker.stop()
+
+
+def _drain(fd: int) -> None:
+    with contextlib.suppress(BlockingIOError):
+        os.eventfd_read(fd)
+
+
+class _AsyncioWaker:
+    """The eventfd is a reader of the loop; a wait is a future."""
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+        self._loop = asyncio.get_running_loop()
+        self._waiters: set[asyncio.Future[None]] = set()
+        self._slice: asyncio.TimerHandle | None = None
+        self._greed = 0
+        self._watch()
+
+    def _watch(self) -> None:
+        self._handle, self._fd = self._client._watched()    # the handle owns the descriptor
+        self._loop.add_reader(self._fd, self._on_ready)
+
+    def _on_ready(self) -> None:
+        _drain(self._fd)
+        self.fire()
+
+    def _on_slice(self) -> None:
+        self._slice = None
+        self.fire()
+
+    def fire(self) -> None:
+        waiters, self._waiters = self._waiters, set()
+        for waiter in waiters:
+            _end(waiter)
+
+    async def wait(self, seconds: float) -> None:
+        waiter = self._loop.create_future()
+        self._waiters.add(waiter)
+        self._greed = 0
+        if self._slice is None:
+            self._slice = self._loop.call_later(_SLICE_S, self._on_slice)
+        timer = self._loop.call_later(seconds, _end, waiter) if seconds < _SLICE_S else None
+        try:
+            await waiter
+        finally:
+            self._waiters.discard(waiter)
+            if timer is not None:
+                timer.cancel()
+
+    async def breathe(self) -> None:
+        self._greed += 1
+        if self._greed >= _GREEDY:
+            self._greed = 0
+            await asyncio.sleep(0)
+
+    def call_soon(self, function: Callable[[], object]) -> None:
+        with contextlib.suppress(RuntimeError):     # the loop is closed
+            self._loop.call_soon_threadsafe(function)
+
+    def renew(self) -> None:
+        self._loop.remove_reader(self._fd)
+        self._watch()
+        self.fire()
+
+    def stop(self) -> None:
+        self._loop.remove_reader(self._fd)
+        if self._slice is not None:
+            self._slice.cancel()
+
+
+def _end(waiter: asyncio.Future[None]) -> None:
+    if not waiter.done():
+        waiter.set_result(None)
+
+
+class _TrioWaker:
+    """A system task waits for the eventfd; a wait is an event."""
+
+    def __init__(self, client: Client) -> None:
+        import trio
+
+        self._trio = trio
+        self._client = client
+        self._token = trio.lowlevel.current_trio_token()
+        self._waiters: set[trio.Event] = set()
+        self._scope = trio.CancelScope()
+        self._slice = trio.CancelScope()
+        self._handle, self._fd = client._watched()
+        trio.lowlevel.spawn_system_task(self._run, name="penstock eventfd")
+
+    async def _run(self) -> None:
+        trio = self._trio
+        with self._scope:
+            while True:
+                with trio.CancelScope() as self._slice:
+                    if self._waiters:
+                        self._slice.deadline = trio.current_time() + _SLICE_S
+                    await trio.lowlevel.wait_readable(self._fd)
+                _drain(self._fd)
+                self.fire()
+
+    def fire(self) -> None:
+        waiters, self._waiters = self._waiters, set()
+        for waiter in waiters:
+            waiter.set()
+
+    async def wait(self, seconds: float) -> None:
+        trio = self._trio
+        waiter = trio.Event()
+        self._waiters.add(waiter)
+        if self._slice.deadline == math.inf:
+            self._slice.deadline = trio.current_time() + _SLICE_S
+        try:
+            if seconds == math.inf:
+                await waiter.wait()
+            else:
+                with trio.move_on_after(seconds):
+                    await waiter.wait()
+        finally:
+            self._waiters.discard(waiter)
+
+    async def breathe(self) -> None:
+        await self._trio.lowlevel.checkpoint()
+
+    def call_soon(self, function: Callable[[], object]) -> None:
+        with contextlib.suppress(self._trio.RunFinishedError):
+            self._token.run_sync_soon(function)
+
+    def renew(self) -> None:
+        self._handle, self._fd = self._client._watched()
+        self._slice.cancel()        # the next turn waits for the other descriptor
+        self.fire()
+
+    def stop(self) -> None:
+        self._scope.cancel()

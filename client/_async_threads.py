@@ -1,0 +1,24 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Exchanges with the daemon, in worker threads of the event loop's library."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeVar, TypeVarTuple
+
+import anyio
+import anyio.to_thread
+
+_T = TypeVar("_T")
+_Args = TypeVarTuple("_Args")
+
+
+async def in_thread(function: Callable[[*_Args], _T], *args: *_Args) -> _T:
+    """Run a call that blocks; a cancellation waits for its end."""
+    return await anyio.to_thread.run_sync(function, *args)
+
+
+async def to_the_end(function: Callable[[], None]) -> None:
+    """Run a call that blocks, also in a task that is being cancelled."""
+    with anyio.CancelScope(shield=True):
+        await anyio.to_thread.run_sync(function)

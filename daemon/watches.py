@@ -1,0 +1,43 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Eventfds of clients that wait in a loop of events (docs/decisions/0150)."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterator
+
+from penstock.core.admin import Shared
+
+
+class Watches:
+    """One descriptor for each client slot that ever asked.
+
+    The data plane may write to a descriptor at any time. So a number that it was given stays open
+    until the daemon ends, and the next client's eventfd is put in its place.
+    """
+
+    def __init__(self, shared: Shared) -> None:
+        self._shared = shared
+        self._fds: dict[int, int] = {}
+
+    @contextlib.contextmanager
+    def renewed(self, client_slot: int) -> Iterator[int]:
+        """An eventfd of its own for the client that has the slot now, to be sent in the block."""
+        fresh = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
+        try:
+            known = self._fds.get(client_slot)
+            if known is None:
+                known = self._fds[client_slot] = os.dup(fresh)
+            else:
+                os.dup2(fresh, known, inheritable=False)
+            self._shared.watch_client(client_slot, known)
+            yield fresh
+        finally:
+            os.close(fresh)
+
+    def close(self) -> None:
+        """Close all, once no agent runs."""
+        for fd in self._fds.values():
+            os.close(fd)
+        self._fds.clear()
