@@ -39,7 +39,7 @@ def main() -> None:
     parser.add_argument("--linger", action="store_true", help="keep the session until told")
     args = parser.parse_args()
     notified = threading.Event()
-    if args.until_notified:
+    if args.until_told:
         threading.Thread(target=lambda: (sys.stdin.read(), notified.set()), daemon=True).start()
     padding = bytes(args.size - HEAD.size)
     with penstock.connect(args.dir, name="publisher") as client:
