@@ -455,7 +455,7 @@ async def test_every_awaited_call_ends_with_a_killed_daemon(frozen: PenstockHost
                     lambda: publication.send(b"x"),
                     lambda: publication.wait_connected(),
                     lambda: subscription.wait_connected(),
-                    lambda: subscription.__anext__(),
+                    lambda: subscription.recv(),
                     lambda: client.add_publication("aeron:ipc", 7),
                     lambda: client.add_counter("x"),
                 ):

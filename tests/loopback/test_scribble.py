@@ -29,7 +29,7 @@ EDGES = (0, 1, 31, 32, 63, 64, 65535, 65536, 2**31 - 1, 2**31, 2**32 - 1, 2**62,
 #: Fields that clients write: (table of slots, slot type, field).
 FOREIGN = (
     ("client", "ps_client_slot_t", "futex_word"),
-    ("client", "ps_client_slot_t", "parked"),
+    ("client", "ps_client_slot_t", "waiting"),
     ("client", "ps_client_slot_t", "claims_lost"),
     ("publication", "ps_publication_slot_t", "dirty"),
     ("publication", "ps_publication_slot_t", "want_room"),

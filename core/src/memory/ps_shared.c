@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -419,10 +420,29 @@ int32_t ps_slot_allocate(ps_shared_t *shared, int32_t kind, int64_t id)
     return ps_fail(PS_E_NO_SPACE, "all %d slots of kind %d are taken", slots.count, kind);
 }
 
+/* Gives the memory of a time table back: a flood of images would keep 80 KiB for each.  The tables
+ * of the first slots stay. */
+static void ps_slot_release(ps_shared_t *shared, int32_t kind, int32_t index)
+{
+    const bool image = kind == PS_SLOT_IMAGE;
+    if ((!image && kind != PS_SLOT_PUBLICATION) || index < PS_RINGS_BACKED) {
+        return;
+    }
+    const uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
+    const ps_time_table_t *times =
+        (image ? shared->image_times : shared->publication_times) + index;
+    const uintptr_t from = ((uintptr_t)times + page - 1) & ~(page - 1);
+    const uintptr_t to = (uintptr_t)(times + 1) & ~(page - 1);
+    if (madvise((void *)from, to - from, MADV_REMOVE) == 0) {
+        shared->times_backed[image ? shared->n_publications + index : index] = 0;
+    }
+}
+
 void ps_slot_free(ps_shared_t *shared, int32_t kind, int32_t index)
 {
     const ps_slots_t slots = ps_slots_of(shared, kind);
     if (index >= 0 && index < slots.count && !shared->read_only) {
+        ps_slot_release(shared, kind, index);
         atomic_store_explicit(ps_slot_id_cell(&slots, index), 0, memory_order_release);
     }
 }
