@@ -310,11 +310,7 @@ def stream_writer(options: Any, schema: StructType, overwrite: bool = False) -> 
 
     :raises InvalidArgument: an option or the schema is wrong: names it, and the fix.
     """
-    if overwrite:
-        raise InvalidArgument(
-            "outputMode complete: a stream cannot be replaced by each batch's whole result; use "
-            "append, or update with the key in each row"
-        )
+    del overwrite       # outputMode complete: each part is a batch's whole result
     return StreamSink(_checked(options, schema))
 
 
